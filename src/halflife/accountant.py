@@ -1,0 +1,220 @@
+"""A notion with state: what has been spent, and what may still be."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, Self
+
+from halflife.errors import BudgetExceeded, InvalidInput, UnboundedLoss
+from halflife.notions.base import Exposure, Notion
+from halflife.numerics import TOLERANCE, divide_up, real, whole
+from halflife.release import FORMAT_VERSION, History, Release, read_format
+
+
+class Accountant:
+    """The account of one population under one notion.
+
+    Releases come in the order of their steps. `admit` tries them on a copy and commits only if the promise holds from
+    each of their steps on; a refused `admit` leaves the account as it was. Answers are given for the newest step and
+    later ones: an account remembers only what it needs for those.
+
+    >>> from halflife import Accountant, Classical, Release
+    >>> account = Accountant(Classical(0.3))
+    >>> account.admit(Release(1, 0.1))
+    >>> account.admit(Release(2, 0.2))
+    >>> account.used(2), account.headroom(3)
+    (1.0, 0.0)
+    >>> account.admit(Release(3, 0.01))
+    Traceback (most recent call last):
+    ...
+    halflife.errors.BudgetExceeded: step 3: a loss of 0.01 would bring the risk to 0.31, above the promised 0.3: \
+at most 0 fits now; ask headroom(step) for later steps, or publish with more noise
+    """
+
+    def __init__(self, notion: Notion[Any]) -> None:
+        if not isinstance(notion, Notion):
+            raise InvalidInput(f"an account needs a notion such as Classical(1.0), not {notion!r}")
+        self.notion = notion
+        self._state: Any = notion.start()
+        self._step = 0
+        self._draws: frozenset[str] = frozenset()
+        self._unbounded: str | None = None
+
+    @property
+    def step(self) -> int:
+        """The newest step with a release, 0 if there is none."""
+        return self._step
+
+    def copy(self) -> Accountant:
+        """Return an account that goes its own way from here; cheap, as states are immutable."""
+        other = Accountant.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        return other
+
+    def adopt(self, other: Accountant) -> None:
+        """Take over the state of a copy that went ahead: the commit after a dry run."""
+        if other.notion != self.notion or other.step < self._step:
+            raise InvalidInput(f"cannot adopt an account of {other.notion!r} at step {other.step}: it is no successor")
+        self.__dict__.update(other.__dict__)
+
+    # Spending -------------------------------------------------------------------------------------------------------
+
+    def admit(self, *releases: Release) -> None:
+        """Charge these releases, all of them or, with BudgetExceeded, none. They may be of several steps, in order."""
+        trial = self.copy()
+        for step, group in History(releases).by_step():
+            trial._charge(step, group)
+            if not self.notion.keeps(trial._state, step):
+                raise self._refusal(trial, step, group)
+        self.adopt(trial)
+
+    def _charge(self, step: int, releases: Sequence[Release]) -> None:
+        if step < self._step:
+            raise InvalidInput(
+                f"a release of step {step} comes after one of step {self._step}: releases are admitted in the order of "
+                "their steps. For old data give the current step and an age"
+            )
+        if self._unbounded is not None:
+            raise UnboundedLoss(self._unbounded, step=step)
+        if not self.notion.shares_draws:
+            self._refuse_shared(step, releases)
+        self._state = self.notion.record(self._state, releases)
+        self._step = step
+
+    def _refuse_shared(self, step: int, releases: Sequence[Release]) -> None:
+        for release in releases:
+            if release.draw is None:
+                continue
+            if release.draw in self._draws:
+                raise UnboundedLoss(
+                    f"step {step}: the noise {release.draw!r} was used before, so the difference of the two values is "
+                    f"exact and its loss under {self.notion.name} has no bound: draw fresh noise",
+                    step=step,
+                )
+            self._draws |= {release.draw}
+
+    def _refusal(self, trial: Accountant, step: int, releases: Sequence[Release]) -> BudgetExceeded:
+        exposure = self.notion.exposure(trial._state, step)
+        room = self.headroom(step, releases[0].age)
+        what = f"a loss of {releases[0].loss:.6g}" if len(releases) == 1 else f"these {len(releases)} releases"
+        return BudgetExceeded(
+            f"step {step}: {what} would bring the risk to {exposure.peak:.12g}, above the promised "
+            f"{exposure.limit:.12g}: at most {room:.6g} fits now; ask headroom(step) for later steps, or publish with "
+            "more noise",
+            step=step,
+            risk=exposure.peak,
+            limit=exposure.limit,
+            headroom=room,
+        )
+
+    # Asking ---------------------------------------------------------------------------------------------------------
+
+    def _at(self, step: int | None) -> int:
+        at = self._step if step is None else whole("step", step, least=0)
+        if at < self._step:
+            raise InvalidInput(
+                f"step {at} lies before the newest release, {self._step}: an account forgets what it no longer needs; "
+                "replay the history up to that step"
+            )
+        return at
+
+    def exposure(self, step: int | None = None) -> Exposure:
+        """Return risk, peak and limit at `step`, the newest one if none is given."""
+        exposure = self.notion.exposure(self._state, self._at(step))
+        return exposure if self._unbounded is None else Exposure(math.inf, math.inf, exposure.limit)
+
+    def risk(self, step: int | None = None) -> float:
+        """Return how exposed a person is at `step`, in nats, rounded up."""
+        return self.exposure(step).risk
+
+    def peak(self, step: int | None = None) -> float:
+        """Return the worst risk from `step` on if nothing more is published."""
+        return self.exposure(step).peak
+
+    def used(self, step: int | None = None) -> float:
+        """Return the share of the promise that is spent at `step`: 0 to 1, and above 1 only in a replayed history."""
+        risk, _, limit = self.exposure(step)
+        return 1.0 if limit < risk <= limit * (1 + TOLERANCE) else divide_up(risk, limit) if risk < math.inf else risk
+
+    def headroom(self, step: int | None = None, age: int = 0) -> float:
+        """Return the largest loss that a release of this age may have at `step`, rounded down."""
+        at, old = self._at(step), whole("age", age, least=0)
+        return self.notion.headroom(self._state, at, old) if self._unbounded is None else 0.0
+
+    def least_scale(self, step: int | None, sensitivity: float, age: int = 0) -> float:
+        """Return the least noise scale that may be used at `step`, rounded up; infinite if nothing may be published.
+
+        >>> from halflife import Accountant, Classical
+        >>> Accountant(Classical(0.5)).least_scale(1, sensitivity=2.0)
+        4.0
+        """
+        at, old = self._at(step), whole("age", age, least=0)
+        delta_f = real("sensitivity", sensitivity, positive=True)
+        return self.notion.least_scale(self._state, at, delta_f, old) if self._unbounded is None else math.inf
+
+    # Keeping --------------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def replay(cls, notion: Notion[Any], history: Iterable[Release]) -> Self:
+        """Return the account that this history leaves: the lens, any history under any notion.
+
+        Nothing is refused for its risk, which may come out above the promise, or infinite where a release has no
+        bound under the notion (exact values, shared noise, Gaussian noise under a pure promise): `why_unbounded` says so.
+
+        >>> from halflife import Accountant, Classical, Release
+        >>> Accountant.replay(Classical(1.0), [Release(1, 0.9), Release(2, 0.9)]).used()
+        1.8
+        """
+        account = cls(notion)
+        for step, group in (history if isinstance(history, History) else History(history)).by_step():
+            if account._unbounded is not None:
+                account._step = step
+                continue
+            try:
+                account._charge(step, group)
+            except UnboundedLoss as error:
+                account._unbounded, account._step = str(error), step
+        return account
+
+    @property
+    def why_unbounded(self) -> str | None:
+        """Why the risk is infinite, None if it is not."""
+        return self._unbounded
+
+    def to_json(self) -> str:
+        """Return the account as text, exactly."""
+        return json.dumps(
+            {
+                "format": "halflife.account",
+                "version": FORMAT_VERSION,
+                "notion": self.notion.to_dict(),
+                "step": self._step,
+                "state": self.notion.dump(self._state),
+                "draws": sorted(self._draws),
+                "unbounded": self._unbounded,
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read what `to_json` wrote: the restored account equals the live one.
+
+        >>> from halflife import Accountant, Classical, Release
+        >>> account = Accountant(Classical(1.0))
+        >>> account.admit(Release(1, 0.1))
+        >>> Accountant.from_json(account.to_json()).headroom(2) == account.headroom(2)
+        True
+        """
+        data = read_format(text, "halflife.account")
+        account = cls(Notion.from_dict(data.get("notion")))
+        draws, unbounded = data.get("draws", []), data.get("unbounded")
+        if not isinstance(draws, list) or not all(isinstance(d, str) for d in draws):
+            raise InvalidInput("the draws of an account must be a list of names")
+        if unbounded is not None and not isinstance(unbounded, str):
+            raise InvalidInput("'unbounded' of an account must be a text or null")
+        account._state = account.notion.load(data.get("state"))
+        account._step = whole("step of an account", data.get("step"), least=0)
+        account._draws, account._unbounded = frozenset(draws), unbounded
+        return account

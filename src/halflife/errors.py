@@ -1,0 +1,61 @@
+"""One family of errors. Each message says what was wrong, with the numbers, and what to do next."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class HalflifeError(Exception):
+    """Anything halflife refuses; catch this to catch them all."""
+
+
+class InvalidInput(HalflifeError, ValueError):
+    """A value that means nothing here: NaN, negative, out of order, of the wrong type, or unknown."""
+
+
+class MissingExtra(HalflifeError, ImportError):
+    """A part that is installed only on request."""
+
+
+class BudgetExceeded(HalflifeError):
+    """A release that the promise has no room for. The account is untouched.
+
+    `step`, `risk` (what it would become), `limit` (what is promised) and `headroom` (what would still fit, if known)
+    are attributes, so that a program need not parse the text.
+    """
+
+    def __init__(self, message: str, *, step: int, risk: float, limit: float, headroom: float | None = None) -> None:
+        super().__init__(message)
+        self.step = step
+        self.risk = risk
+        self.limit = limit
+        self.headroom = headroom
+
+
+class UnboundedLoss(BudgetExceeded):
+    """A release whose loss has no bound under this notion, however little else was published."""
+
+    def __init__(self, message: str, *, step: int) -> None:
+        super().__init__(message, step=step, risk=float("inf"), limit=float("nan"), headroom=None)
+
+
+def unknown(kind: str, name: object, known: Iterable[str]) -> InvalidInput:
+    """The error for a name that is not on a list, with the nearest one suggested.
+
+    >>> print(unknown("notion", "classic", ["classical", "w-event"]))
+    unknown notion 'classic': did you mean 'classical'? Known: classical, w-event
+    """
+    names = sorted(known)
+    near = difflib.get_close_matches(str(name), names, n=1)
+    hint = f" did you mean {near[0]!r}?" if near else ""
+    return InvalidInput(f"unknown {kind} {name!r}:{hint} Known: {', '.join(names)}")
+
+
+def missing_extra(package: str, extra: str, purpose: str) -> MissingExtra:
+    """The error for an optional package that is not installed.
+
+    >>> print(missing_extra("plotly", "report", "an HTML report"))
+    an HTML report needs plotly, which is not installed: pip install 'halflife[report]'
+    """
+    return MissingExtra(f"{purpose} needs {package}, which is not installed: pip install 'halflife[{extra}]'")

@@ -1,0 +1,1 @@
+"""The lab: simulate, compare, look. It never touches a ledger."""

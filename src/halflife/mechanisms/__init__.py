@@ -1,0 +1,6 @@
+"""How a value becomes an output."""
+
+from halflife.mechanisms.draw import Draw, Mechanism, ReleaseDraw, SimulatedDraw, check_adaptive
+from halflife.mechanisms.planned import PlannedNoise, publish_series
+
+__all__ = ["Draw", "Mechanism", "PlannedNoise", "ReleaseDraw", "SimulatedDraw", "check_adaptive", "publish_series"]

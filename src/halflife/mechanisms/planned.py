@@ -1,0 +1,73 @@
+"""Planned noise: the value of each step with the noise that the plan gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from halflife import noise as grade
+from halflife.accountant import Accountant
+from halflife.errors import InvalidInput
+from halflife.mechanisms.draw import Draw
+from halflife.notions.base import Floats
+from halflife.plans import Plan
+from halflife.registry import register_mechanism
+from halflife.release import Release
+
+
+@register_mechanism
+class PlannedNoise:
+    """y(t) = f(t) + noise of loss ρ_t (eq. 5 of the discounted paper), None at steps without a release.
+
+    Stateless: the plan knows every step's loss beforehand, so losses never depend on outputs.
+    """
+
+    name: ClassVar[str] = "planned"
+    adaptive: ClassVar[bool] = False
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+
+    def step(self, step: int, truth: Any, draw: Draw) -> Any:
+        """Return the noisy value of this step."""
+        loss = self.plan.loss(step)
+        if loss == 0:
+            return None
+        request = self.plan.request
+        return truth + draw(None, request.sensitivity, loss=loss, noise=self.plan.noise, age=request.age)
+
+    def state(self) -> None:
+        """Nothing to keep."""
+
+    def restore(self, state: Any) -> None:
+        """Nothing to restore."""
+        if state is not None:
+            raise InvalidInput(f"planned noise has no state, so {state!r} belongs to another mechanism")
+
+
+def publish_series(plan: Plan, values: Sequence[float] | Floats, account: Accountant) -> tuple[Floats, list[Release]]:
+    """Publish steps 1 … n at once: the same releases as step by step, with one call to the sampler.
+
+    Returns the noisy values (NaN at steps without a release) and the releases, already charged to the account.
+
+    >>> from halflife import Accountant, WEvent
+    >>> notion = WEvent(1.0, w=48)
+    >>> noisy, releases = publish_series(notion.plan(), [20.0, 21.0], Accountant(notion))
+    >>> noisy.shape, releases[0].loss <= 1 / 48
+    ((2,), True)
+    """
+    request = plan.request
+    steps = range(1, len(values) + 1)
+    chosen = [(k, loss) for k, loss in zip(steps, plan.losses(len(values)).tolist(), strict=True) if loss > 0]
+    calibrations = [grade.by_loss(loss, request.sensitivity, plan.noise) for _, loss in chosen]
+    releases = [
+        Release(k, c.loss, request.age, sensitivity=request.sensitivity, scale=c.scale, noise=plan.noise)
+        for (k, _), c in zip(chosen, calibrations, strict=True)
+    ]
+    account.admit(*releases)
+    noisy = np.full(len(values), np.nan)
+    for (k, _), drawn in zip(chosen, grade.draw_many(calibrations), strict=True):
+        noisy[k - 1] = float(values[k - 1]) + drawn
+    return noisy, releases

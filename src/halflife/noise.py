@@ -1,0 +1,274 @@
+"""Noise: release-grade, from OpenDP's exact integer samplers; and simulated, from a seeded NumPy generator.
+
+**The recipe.** A value f gets noise of scale b on the grid g = b/S, a spread of S = 2⁵⁶ units:
+
+    y = g · (⌊f/g + ½⌋ + N),   N an integer, discrete Laplace or discrete Gaussian of scale S
+
+⌊f/g + ½⌋ is computed exactly, in whole numbers. If one person moves f by at most Δ, it moves by at most m = ⌈Δ/g⌉ units, so
+the loss is m/S as OpenDP's own map says: Δ/b plus at most one unit, 2⁻⁵⁶ nat. All outputs for all inputs lie on one grid,
+so the floating-point attack on textbook Laplace noise (Mironov 2012) has nothing to see. As S is the same for every
+scale, any number of steps with different scales are drawn in one call. d values with a common L1 sensitivity Δ move by
+at most ⌈Δ/g⌉ + d units, since each of them is rounded on its own.
+
+Discrete Gaussian noise of 2⁵⁶ units is Gaussian DP with μ = m/S but for terms of order 2⁻¹¹² (Euler–Maclaurin: the hockey
+stick vanishes at its kink, so the sum over the lattice differs from the integral by the derivative's term); μ is charged a
+part in 10¹² higher.
+
+Noise that is *shared* between releases needs more: if the same noise serves two values, rounding must move both
+alike under a change of one person, or their difference tells. So shared noise lives on a lattice that the values
+themselves lie on (whole multiples of the policy's unit), and nothing is rounded.
+
+Noise is asked for by loss or by scale. By loss it has the least scale whose own map does not exceed the loss, so a plan
+that spends all of ε is never refused over a rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from halflife.errors import InvalidInput, unknown
+from halflife.numerics import divide_up, ratio_up, real, up, whole
+
+SPREAD_BITS = 56
+SPREAD = 1 << SPREAD_BITS
+GAUSSIAN_MARGIN = 1e-12
+FAMILIES = ("laplace", "gaussian")
+SMALLEST_LOSS = 2.0**-40
+"""Below this a loss is fewer than 2¹⁶ units, and one unit would be too large a part of it."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Noise that is fully described before it is drawn.
+
+    `grid` g, `spread` S in grid units, `scale` b = g·S, and the `loss` that it is charged at. With a `lattice`, values are
+    whole multiples of it, and so many grid units lie between two of them (`refinement`); else they are rounded to the grid.
+    """
+
+    family: str
+    sensitivity: float
+    size: int
+    grid: float
+    spread: float
+    scale: float
+    loss: float
+    lattice: float | None = None
+    refinement: int = 0
+
+
+@dataclass(frozen=True, repr=False)
+class GridNoise:
+    """Drawn release-grade noise. `value + noise` is the release; the noise alone is a secret and does not print."""
+
+    grid: float
+    units: tuple[int, ...]
+    lattice: float | None = None
+    refinement: int = 0
+
+    __array_ufunc__ = None  # numpy leaves `array + noise` to us
+
+    def __radd__(self, value: Any) -> Any:
+        """Return the value, on the grid, plus the noise: a float, or an array if the noise is of several numbers."""
+        values = np.atleast_1d(np.asarray(value, dtype=np.float64))
+        if values.shape != (len(self.units),):
+            raise InvalidInput(f"noise for {len(self.units)} numbers cannot be added to shape {np.shape(value)}")
+        sums = [self.grid * (self._place(v) + u) for v, u in zip(values.tolist(), self.units, strict=True)]
+        return np.array(sums) if np.ndim(value) else sums[0]
+
+    __add__ = __radd__
+
+    def _place(self, value: float) -> int:
+        """Return the value in grid units: its multiple of the lattice, or else rounded to the grid."""
+        if not math.isfinite(value):
+            raise InvalidInput(f"noise cannot be added to {value}: bad readings count as missing before they get here")
+        if self.lattice is None:
+            return _nearest(value, self.grid)
+        multiple = _nearest(value, self.lattice)
+        if abs(multiple * self.lattice - value) > 1e-6 * self.lattice + 1e-12 * abs(value):
+            raise InvalidInput(f"shared noise needs values on its lattice, whole multiples of {self.lattice!r}")
+        return multiple << self.refinement
+
+    def under(self, fresh: GridNoise) -> GridNoise:
+        """Return this noise and `fresh` on the same lattice as one, exactly: the finer of the two grids holds both."""
+        if self.lattice is None or self.lattice != fresh.lattice or len(self.units) != len(fresh.units):
+            raise InvalidInput(
+                "two noises add up exactly only on one lattice: draw both with the same lattice and size"
+            )
+        finest = max(self.refinement, fresh.refinement)
+        a, b = finest - self.refinement, finest - fresh.refinement
+        units = tuple((n << a) + (m << b) for n, m in zip(self.units, fresh.units, strict=True))
+        return GridNoise(math.ldexp(self.lattice, -finest), units, self.lattice, finest)
+
+    def __repr__(self) -> str:
+        return "GridNoise(secret)"
+
+
+def _nearest(value: float, grid: float) -> int:
+    """Return ⌊value/grid + ½⌋, exactly."""
+    (p, q), (r, s) = float(value).as_integer_ratio(), grid.as_integer_ratio()
+    return (2 * p * s + q * r) // (2 * q * r)
+
+
+def by_loss(
+    loss: float, sensitivity: float, family: str = "laplace", size: int = 1, lattice: float | None = None
+) -> Calibration:
+    """Return the noise of least scale whose loss, by its own map, is at most `loss`.
+
+    With m = ⌊loss·S⌋ units to move, g = Δ/m (d values: Δ/(m − d)), rounded up.
+
+    >>> c = by_loss(0.5, 1.0)
+    >>> c.loss, round(c.scale, 9)
+    (0.5, 2.0)
+    """
+    rho, delta_f = real("loss", loss, positive=True), real("sensitivity", sensitivity, positive=True)
+    d = whole("size", size, least=1)
+    if rho < SMALLEST_LOSS * d:
+        raise InvalidInput(f"a loss of {rho:g} is too small to draw noise for: the least is {SMALLEST_LOSS * d:g}")
+    safe = rho * (1 - 2 * GAUSSIAN_MARGIN) if family == "gaussian" else rho
+    p, q = safe.as_integer_ratio()
+    if lattice is not None:
+        u, refinement, moved = _refine(lattice, delta_f, delta_f / safe)
+        return _on_lattice(family, delta_f, d, u, refinement, ratio_up(moved * q, p) * (1 + 1e-15))
+    units = (p << SPREAD_BITS) // q - (d if d > 1 else 0)
+    r, s = delta_f.as_integer_ratio()
+    return _on_own_grid(family, delta_f, d, ratio_up(r, s * units))
+
+
+def by_scale(
+    scale: float, sensitivity: float, family: str = "laplace", size: int = 1, lattice: float | None = None
+) -> Calibration:
+    """Return the noise of this scale, with the loss that its own map gives it.
+
+    >>> by_scale(2.0, 1.0).loss, by_scale(2.0, 1.0, lattice=0.001).loss
+    (0.5, 0.5000000000000001)
+    """
+    b, delta_f = real("scale", scale, positive=True), real("sensitivity", sensitivity, positive=True)
+    d = whole("size", size, least=1)
+    if lattice is None:
+        return _on_own_grid(family, delta_f, d, b / SPREAD)
+    u, refinement, _ = _refine(lattice, delta_f, b)
+    return _on_lattice(family, delta_f, d, u, refinement, divide_up(b, math.ldexp(u, -refinement)))
+
+
+def _on_own_grid(family: str, sensitivity: float, size: int, grid: float) -> Calibration:
+    """Noise of spread S on a grid made for it; values are rounded to the grid, d of them by up to d units in all."""
+    _check(family, grid)
+    (p, q), (r, s) = sensitivity.as_integer_ratio(), grid.as_integer_ratio()
+    moved = -((-p * s) // (q * r)) + (size if size > 1 else 0)
+    spread = float(SPREAD)
+    return Calibration(family, sensitivity, size, grid, spread, grid * spread, _loss(family, moved, spread))
+
+
+def _on_lattice(
+    family: str, sensitivity: float, size: int, lattice: float, refinement: int, spread: float
+) -> Calibration:
+    """Noise on the lattice's own grid u·2⁻ʲ: values are whole multiples of u already, so nothing is rounded."""
+    grid = math.ldexp(lattice, -refinement)
+    _check(family, grid)
+    moved = _multiples(sensitivity, lattice) << refinement
+    return Calibration(
+        family, sensitivity, size, grid, spread, grid * spread, _loss(family, moved, spread), lattice, refinement
+    )
+
+
+def _refine(lattice: float, sensitivity: float, scale: float) -> tuple[float, int, int]:
+    """Return the lattice u, the j that puts at least 2³⁰ grid units u·2⁻ʲ into the scale, and Δ in such units."""
+    u = real("lattice", lattice, positive=True)
+    refinement = max(0, 30 - math.floor(math.log2(scale / u)))
+    return u, refinement, _multiples(sensitivity, u) << refinement
+
+
+def _multiples(sensitivity: float, lattice: float) -> int:
+    """Return how many multiples of the lattice a value can move by: Δ/u rounded up, but for a part in 10¹² (Δ = n·u)."""
+    (p, q), (r, s) = sensitivity.as_integer_ratio(), lattice.as_integer_ratio()
+    return -((-p * s * (10**12 - 1)) // (q * r * 10**12))
+
+
+def _check(family: str, grid: float) -> None:
+    if family not in FAMILIES:
+        raise unknown("noise", family, FAMILIES)
+    if not 1e-290 < grid < 1e290:
+        raise InvalidInput(f"noise on a grid of {grid:g} is outside what doubles can hold: change the unit")
+
+
+def _loss(family: str, moved: int, spread: float) -> float:
+    """Return the loss of moving by so many units: m times what OpenDP's map states for one (in zCDP √(2·map))."""
+    per_unit = _loss_of_one_unit(family, spread)
+    p, q = per_unit.as_integer_ratio()
+    loss = ratio_up(moved * p, q)
+    return loss if family == "laplace" else up(loss * (1 + GAUSSIAN_MARGIN))
+
+
+@lru_cache(maxsize=1024)
+def _loss_of_one_unit(family: str, spread: float) -> float:
+    stated = float(_sampler(family, spread).map(1))
+    return stated if family == "laplace" else up(math.sqrt(2 * stated))
+
+
+@lru_cache(maxsize=1024)
+def _sampler(family: str, spread: float) -> Any:
+    """OpenDP's integer mechanism of this scale on a vector; built once for each scale."""
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    domain = dp.vector_domain(dp.atom_domain(T="i64"))
+    if family == "laplace":
+        return dp.m.make_laplace(domain, dp.l1_distance(T="i64"), scale=spread)
+    return dp.m.make_gaussian(domain, dp.l2_distance(T="i64"), scale=spread)
+
+
+def draw(calibration: Calibration) -> GridNoise:
+    """Draw release-grade noise once. There is no seed to give.
+
+    >>> draw(by_loss(1.0, 1.0))
+    GridNoise(secret)
+    """
+    c = calibration
+    units = tuple(int(n) for n in _sampler(c.family, c.spread)([0] * c.size))
+    return GridNoise(c.grid, units, c.lattice, c.refinement)
+
+
+def draw_many(calibrations: Sequence[Calibration]) -> list[GridNoise]:
+    """Draw noise for many releases of one number each: one call for each family and spread, whatever the scales.
+
+    >>> len(draw_many([by_loss(1.0, 1.0), by_loss(0.01, 1.0)]))
+    2
+    """
+    groups: dict[tuple[str, float], list[int]] = {}
+    for i, c in enumerate(calibrations):
+        if c.size != 1:
+            raise InvalidInput(f"calibration {i} is of {c.size} numbers: draw it by itself")
+        groups.setdefault((c.family, c.spread), []).append(i)
+    drawn: dict[int, GridNoise] = {}
+    for (family, spread), members in groups.items():
+        for i, n in zip(members, _sampler(family, spread)([0] * len(members)), strict=True):
+            c = calibrations[i]
+            drawn[i] = GridNoise(c.grid, (int(n),), c.lattice, c.refinement)
+    return [drawn[i] for i in range(len(calibrations))]
+
+
+class SimulatedNoise:
+    """Seeded noise for the lab: fast, repeatable, and of no use to a release, whose draws take no source at all.
+
+    >>> SimulatedNoise(seed=1).draw("laplace", 2.0, (3,)).shape
+    (3,)
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._generator = np.random.default_rng(whole("seed", seed, least=0))
+
+    def draw(self, family: str, scale: float | Floats, shape: tuple[int, ...]) -> Floats:
+        """Return independent noise of this scale."""
+        if family not in FAMILIES:
+            raise unknown("noise", family, FAMILIES)
+        sample = self._generator.laplace if family == "laplace" else self._generator.normal
+        return np.asarray(sample(0.0, scale, shape), dtype=np.float64)

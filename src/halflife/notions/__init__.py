@@ -1,0 +1,7 @@
+"""Notions of privacy over time: one a file, all of them answering `halflife.notions.base.Notion`."""
+
+from halflife.notions.base import Exposure, Notion, PlanRequest
+from halflife.notions.classical import Classical
+from halflife.notions.windowed import WEvent
+
+__all__ = ["Classical", "Exposure", "Notion", "PlanRequest", "WEvent"]

@@ -1,0 +1,173 @@
+"""What every notion of privacy answers: given all that was published, how exposed is a person at step t?
+
+A notion is a frozen set of parameters. What was published is summed up in a *state*, an immutable value that only the
+notion understands: `record` gives a new state and leaves the old one alone, which is what lets an account try a release
+before it commits to it. A state's size does not grow with the length of the stream.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from halflife.errors import InvalidInput, unknown
+from halflife.numerics import TOLERANCE, divide_up, real, whole
+from halflife.registry import find_notion, find_plan
+from halflife.release import Noise, Release
+
+S = TypeVar("S")
+Floats = NDArray[np.float64]
+
+
+class Exposure(NamedTuple):
+    """Risk now, the worst risk from now on if nothing more is published, and what it is promised to stay under."""
+
+    risk: float
+    peak: float
+    limit: float
+
+
+@dataclass(frozen=True)
+class PlanRequest:
+    """What is asked of a plan: checked once, here, for every notion."""
+
+    sensitivity: float
+    horizon: int | None
+    method: str
+    age: int
+    every: int
+    noise: Noise | None
+    extra: Mapping[str, Any]
+
+    @property
+    def releases(self) -> int | None:
+        """How many releases the horizon holds: ⌈horizon / every⌉."""
+        return None if self.horizon is None else -(-self.horizon // self.every)
+
+
+class Notion(ABC, Generic[S]):
+    """The base of all notions. To add one, subclass it in one file under `notions/` and register it."""
+
+    name: ClassVar[str]
+    noises: ClassVar[tuple[Noise, ...]] = ("laplace",)
+    shares_draws: ClassVar[bool] = False
+    """Whether one draw of noise may serve several releases. Where it may not, doing so has infinite loss."""
+    not_protected: ClassVar[tuple[str, ...]]
+    assumptions: ClassVar[tuple[str, ...]]
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether losses may be chosen from earlier outputs. Always so for pure losses; else only where proved."""
+        return True
+
+    @classmethod
+    @abstractmethod
+    def examples(cls) -> Sequence[Self]:
+        """Return instances for half-hourly data: the first for the demo, all of them for the contract suites."""
+
+    # The state ------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def start(self) -> S:
+        """Return the state before anything was published."""
+
+    @abstractmethod
+    def record(self, state: S, releases: Sequence[Release]) -> S:
+        """Return the state after the releases of one step, not before any step in `state`; `state` stays as it is.
+
+        Raises UnboundedLoss for a release that has no finite loss here, InvalidInput for one that lacks a field.
+        """
+
+    @abstractmethod
+    def exposure(self, state: S, step: int) -> Exposure:
+        """Return the exposure at `step`, risks rounded up."""
+
+    @abstractmethod
+    def headroom(self, state: S, step: int, age: int) -> float:
+        """Return the largest loss that a release of this age may have at `step`, rounded down."""
+
+    @abstractmethod
+    def dump(self, state: S) -> Any:
+        """Return the state as JSON can hold it, exactly."""
+
+    @abstractmethod
+    def load(self, data: Any) -> S:
+        """Read what `dump` gave; refuse anything else."""
+
+    def keeps(self, state: S, step: int) -> bool:
+        """Whether the promise holds from `step` on if nothing more is published."""
+        exposure = self.exposure(state, step)
+        return exposure.peak <= exposure.limit * (1 + TOLERANCE)
+
+    def least_scale(self, state: S, step: int, sensitivity: float, age: int) -> float:
+        """Return the least noise scale allowed at `step`, rounded up; infinite if nothing may be published."""
+        room = self.headroom(state, step, age)
+        return divide_up(sensitivity, room) if room > 0 else float("inf")
+
+    # Plans ----------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def risks(self, losses: Floats, age: int, noise: Noise) -> Floats:
+        """Return the risk at steps 1, 2, … of one release a step with these losses (0: none), rounded up."""
+
+    def plan(
+        self,
+        sensitivity: float = 1.0,
+        horizon: int | None = None,
+        method: str = "tight",
+        age: int = 0,
+        every: int = 1,
+        noise: Noise | None = None,
+        **extra: Any,
+    ) -> Any:
+        """Return how much noise each step needs, as a `halflife.plans.Plan`.
+
+        sensitivity  Δf of every release;  horizon  the last step, None for ever;  method  a plan of this notion;
+        age  how many steps old the data is;  every  publish at steps 1, 1 + every, …;  noise  force a noise family;
+        extra  what this method alone understands, such as `cap`
+        """
+        if noise is not None and noise not in self.noises:
+            raise unknown(f"noise for {self.name}", noise, self.noises)
+        request = PlanRequest(
+            real("sensitivity", sensitivity, positive=True),
+            None if horizon is None else whole("horizon", horizon, least=1),
+            method,
+            whole("age", age, least=0),
+            whole("every", every, least=1),
+            noise,
+            extra,
+        )
+        return find_plan(self.name, method)(self, request)
+
+    # What is written down -------------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return name and parameters, as JSON can hold them."""
+        return {"name": self.name, **{f.name: getattr(self, f.name) for f in fields(self) if f.init}}  # type: ignore[arg-type]
+
+    @staticmethod
+    def from_dict(data: object) -> Notion[Any]:
+        """Read what `to_dict` gave.
+
+        >>> from halflife import Classical, Notion
+        >>> Notion.from_dict({"name": "classical", "epsilon": 1.0})
+        Classical(epsilon=1.0, delta=0.0)
+        """
+        if not isinstance(data, dict):
+            raise InvalidInput(f"a notion must be a JSON object, not {data!r}")
+        cls = find_notion(data.get("name"))
+        parameters = {k: v for k, v in data.items() if k != "name"}
+        known = [f.name for f in fields(cls) if f.init]
+        for key in parameters:
+            if key not in known:
+                raise unknown(f"parameter of {cls.name}", key, known)
+        try:
+            notion: Notion[Any] = cls(**parameters)
+        except TypeError as error:
+            raise InvalidInput(f"{cls.name}: {error}") from None
+        return notion

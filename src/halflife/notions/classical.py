@@ -1,0 +1,103 @@
+"""Classical differential privacy: everything published about a person counts, for ever, at full weight."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from halflife.notions.base import Exposure, Floats, Notion
+from halflife.notions.composition import Composition, check_delta, composition
+from halflife.numerics import real
+from halflife.registry import register_notion
+from halflife.release import Noise, Release
+
+
+@register_notion
+@dataclass(frozen=True)
+class Classical(Notion[Any]):
+    """ε- or (ε, δ)-differential privacy of the whole stream (Definition 3; discounted paper).
+
+    Risk at step t: R_t = Σ_{S_k ≤ t} ρ_k, whatever the ages (Theorems 5 and 6; paper), or with δ > 0 the ε(δ) of the
+    composed loss distribution (known). Neighbours differ in one person's whole time series (Definition 2).
+
+    >>> from halflife import Accountant, Release
+    >>> account = Accountant(Classical(1.0))
+    >>> account.admit(Release(1, 0.25), Release(1, 0.25))
+    >>> account.risk(7), account.headroom(7)
+    (0.5, 0.5)
+    """
+
+    epsilon: float
+    delta: float = 0.0
+
+    name: ClassVar[str] = "classical"
+    noises: ClassVar[tuple[Noise, ...]] = ("laplace", "gaussian")
+    not_protected: ClassVar[tuple[str, ...]] = (
+        "What is true of a population is learnt whether or not a person takes part.",
+        "People whose data depend on each other (one household, one cold spell) are protected one by one, not together.",
+    )
+    assumptions: ClassVar[tuple[str, ...]] = (
+        "Each release's sensitivity bounds what one person's whole time series can move it by; it is public knowledge.",
+        "The noise of different releases is independent.",
+    )
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", real("epsilon", self.epsilon, positive=True, limit=1e6))
+        object.__setattr__(self, "delta", check_delta(self.delta))
+
+    @cached_property
+    def _composition(self) -> Composition:
+        return composition(self.delta)
+
+    @property
+    def adaptive(self) -> bool:
+        """Pure losses may be chosen from outputs; loss distributions compose only for a fixed schedule."""
+        return self.delta == 0
+
+    @classmethod
+    def examples(cls) -> Sequence[Self]:
+        """Pure, and with a δ."""
+        return cls(1.0), cls(1.0, 1e-6)
+
+    def start(self) -> Any:
+        """Nothing published: no charge."""
+        return self._composition.zero
+
+    def record(self, state: Any, releases: Sequence[Release]) -> Any:
+        """Add the charges."""
+        for release in releases:
+            state = state + self._composition.charge(release)
+        return self._composition.fold(state)
+
+    def exposure(self, state: Any, step: int) -> Exposure:
+        """The same at every later step: nothing is forgotten."""
+        risk = self._composition.epsilon(state)
+        return Exposure(risk, risk, self.epsilon)
+
+    def keeps(self, state: Any, step: int) -> bool:
+        """Whether the total is within ε."""
+        return self._composition.within(state, self.epsilon)
+
+    def headroom(self, state: Any, step: int, age: int) -> float:
+        """What is left of ε."""
+        return self._composition.headroom(state, self.epsilon)
+
+    def risks(self, losses: Floats, age: int, noise: Noise) -> Floats:
+        """Return the running totals."""
+        charges = (
+            self._composition.charge(Release(k, loss, noise=noise)) for k, loss in enumerate(losses.tolist(), start=1)
+        )
+        return np.array(self._composition.epsilons(list(accumulate(charges))), dtype=np.float64)
+
+    def dump(self, state: Any) -> Any:
+        """Return the charge."""
+        return self._composition.dump(state)
+
+    def load(self, data: Any) -> Any:
+        """Read a charge."""
+        return self._composition.load(data)

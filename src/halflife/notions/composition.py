@@ -1,0 +1,367 @@
+"""How the losses of independent releases add up against one pair of neighbours: purely, or exactly with a δ.
+
+`Pure` adds losses (Theorem 5 of the discounted paper: Σρ ≤ ε implies ε-DP), in whole units, without error. `Exact` keeps
+how often each loss occurred and asks for the loss distribution of all of them together. Both give *charges* that add and
+subtract, so that a notion need not know which of them it uses.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, NamedTuple, Protocol
+
+from halflife.errors import InvalidInput, UnboundedLoss, missing_extra
+from halflife.numerics import TOLERANCE, UNIT_BITS, down, float_down, float_up, largest, real, to_units, up
+from halflife.release import Release
+
+SMALLEST_DELTA = 1e-10
+"""Loss distributions are convolved by FFT in doubles; below this δ their rounding could no longer be told from a loss."""
+
+MOST_GROUPS = 48
+"""Distinct Laplace losses kept apart; more are rounded up to a neighbour, which only adds to the risk."""
+
+
+class Composition(Protocol):
+    """The arithmetic of charges: `Pure` or `Exact`."""
+
+    zero: Any
+
+    def charge(self, release: Release) -> Any: ...  # noqa: D102
+    def epsilon(self, charge: Any) -> float: ...  # noqa: D102
+    def within(self, charge: Any, epsilon: float) -> bool: ...  # noqa: D102
+    def headroom(self, charge: Any, epsilon: float) -> float: ...  # noqa: D102
+    def fold(self, charge: Any) -> Any: ...  # noqa: D102
+    def dump(self, charge: Any) -> Any: ...  # noqa: D102
+    def load(self, data: Any) -> Any: ...  # noqa: D102
+    def epsilons(self, charges: Sequence[Any]) -> list[float]: ...  # noqa: D102
+
+
+class Pure:
+    """δ = 0: a charge is a whole number of units of 2⁻¹²⁰ nat, and the risk is the sum (Theorems 5 and 6; paper).
+
+    >>> pure = Pure()
+    >>> total = pure.charge(Release(1, 0.1)) + pure.charge(Release(2, 0.2))
+    >>> pure.epsilon(total), pure.within(total, 0.3), pure.headroom(total, 0.5)
+    (0.30000000000000004, True, 0.19999999999999998)
+    """
+
+    zero = 0
+
+    def charge(self, release: Release) -> int:
+        """Return the loss in units."""
+        if release.loss == math.inf:
+            raise UnboundedLoss(
+                f"step {release.step}: the exact value was published, which has no bounded loss: "
+                "add noise of a scale above 0",
+                step=release.step,
+            )
+        if release.noise != "laplace":
+            raise UnboundedLoss(
+                f"step {release.step}: {release.noise} noise has no bounded pure loss: "
+                "promise a delta above 0, or use Laplace noise",
+                step=release.step,
+            )
+        return to_units(release.loss)
+
+    def epsilon(self, charge: int) -> float:
+        """Return the sum, rounded up."""
+        return float_up(charge)
+
+    def within(self, charge: int, epsilon: float) -> bool:
+        """Whether the exact sum is at most ε, up to the stated tolerance."""
+        return float_up(charge) <= epsilon * (1 + TOLERANCE)
+
+    def headroom(self, charge: int, epsilon: float) -> float:
+        """Return ε minus the sum, rounded down, at least 0."""
+        numerator, denominator = epsilon.as_integer_ratio()
+        return max(0.0, float_down((numerator << UNIT_BITS) // denominator - charge))
+
+    def fold(self, charge: int) -> int:
+        """Nothing to make smaller."""
+        return charge
+
+    def dump(self, charge: int) -> str:
+        """Return the units in hexadecimal, exactly."""
+        return hex(charge)
+
+    def load(self, data: Any) -> int:
+        """Read what `dump` gave."""
+        try:
+            units = int(data, 16)
+        except (TypeError, ValueError):
+            raise InvalidInput(f"a sum of losses must be hexadecimal text, not {data!r}") from None
+        if units < 0:
+            raise InvalidInput(f"a sum of losses cannot be negative: {data!r}")
+        return units
+
+    def epsilons(self, charges: Sequence[int]) -> list[float]:
+        """Return the risks of many charges, each rounded up."""
+        return [float_up(c) for c in charges]
+
+
+class Losses(NamedTuple):
+    """A charge with a δ: Σμ² of the Gaussian releases in units, and how often each Laplace loss occurred, ascending.
+
+    >>> (Losses(0, ((0.1, 2),)) + Losses(0, ((0.1, 1), (0.2, 1)))).laplace
+    ((0.1, 3), (0.2, 1))
+    """
+
+    gaussian: int
+    laplace: tuple[tuple[float, int], ...]
+
+    def _merge(self, other: Losses, sign: int) -> Losses:
+        counts = dict(self.laplace)
+        for loss, n in other.laplace:
+            counts[loss] = counts.get(loss, 0) + sign * n
+        return Losses(
+            self.gaussian + sign * other.gaussian, tuple(sorted((loss, n) for loss, n in counts.items() if n))
+        )
+
+    def __add__(self, other: Losses) -> Losses:  # type: ignore[override]
+        return self._merge(other, 1)
+
+    def __sub__(self, other: Losses) -> Losses:
+        return self._merge(other, -1)
+
+    def scaled(self, factor: float) -> Losses:
+        """Return as many times the same losses, counts rounded down."""
+        return Losses(int(self.gaussian * factor), tuple((loss, int(n * factor)) for loss, n in self.laplace))
+
+    def at_most(self, other: Losses) -> bool:
+        """Whether every loss occurs in `other` at least as often."""
+        counts = dict(other.laplace)
+        return self.gaussian <= other.gaussian and all(n <= counts.get(loss, 0) for loss, n in self.laplace)
+
+
+class Exact:
+    """δ > 0: the smallest ε such that everything together is (ε, δ)-DP (known: privacy loss distributions, T6).
+
+    Gaussian releases alone are Gaussian DP with μ² = Σμ_k² and need no numerics (Dong, Roth, Su 2022). Otherwise
+    dp-accounting convolves the loss distributions, rounded pessimistically on a grid that is fine against every loss
+    (connect-the-dots; Doroshenko et al. 2022). A pure sum that is smaller is taken instead. Losses must not be chosen
+    from outputs: distributions compose only for a schedule that is fixed beforehand.
+
+    >>> Exact(1e-6).epsilon(Losses(to_units(1.0), ()))  # μ = 1
+    4.886554...
+    """
+
+    zero = Losses(0, ())
+
+    def __init__(self, delta: float) -> None:
+        self.delta = delta
+        self._kept: dict[float, list[Losses]] = {}
+        self._broken: dict[float, list[Losses]] = {}
+
+    def charge(self, release: Release) -> Losses:
+        """Return the release as one loss of its kind."""
+        if release.loss == math.inf:
+            raise UnboundedLoss(
+                f"step {release.step}: the exact value was published, which has no bounded loss: "
+                "add noise of a scale above 0",
+                step=release.step,
+            )
+        if release.loss == 0:
+            return self.zero
+        if release.noise == "gaussian":
+            return Losses(to_units(up(release.loss * release.loss)), ())
+        return Losses(0, ((release.loss, 1),))
+
+    def epsilon(self, charge: Losses) -> float:
+        """Return the smallest ε at this δ, rounded up."""
+        return _epsilon(charge, self.delta)
+
+    def within(self, charge: Losses, epsilon: float) -> bool:
+        """Whether ε(δ) of the charge is at most ε; remembers answers, so that a long stream asks only a few times.
+
+        Fewer releases never risk more, so a charge inside one that was within is within, and one that contains a
+        charge that was not is not. A new charge is tried enlarged, up to twice, so that the next ones need no trial.
+        """
+        if not charge.laplace:
+            return _epsilon(charge, self.delta) <= epsilon * (1 + TOLERANCE)
+        if not charge.gaussian and _pure_sum(charge) <= epsilon:
+            return True
+        kept, broken = self._kept.setdefault(epsilon, []), self._broken.setdefault(epsilon, [])
+        if any(charge.at_most(k) for k in kept):
+            return True
+        if any(b.at_most(charge) for b in broken):
+            return False
+
+        def holds(candidate: Losses) -> bool:
+            if _epsilon(candidate, self.delta) <= epsilon * (1 + TOLERANCE):
+                _remember(kept, candidate)
+                return True
+            _remember(broken, candidate)
+            return False
+
+        if not holds(charge):
+            return False
+        largest_count = max(n for _, n in charge.laplace)
+        largest(lambda f: holds(charge.scaled(f)), 1.0, 2.0, 0.4 / largest_count if len(charge.laplace) == 1 else 0.05)
+        return True
+
+    def headroom(self, charge: Losses, epsilon: float) -> float:
+        """Return the largest Laplace loss that still fits, by bisection from below.
+
+        One release alone may have ρ = ε − 2 ln(1 − δ): its δ at ε is 1 − e^{(ε−ρ)/2}.
+        """
+
+        def fits(loss: float) -> bool:
+            return _epsilon(charge + Losses(0, ((loss, 1),)), self.delta) <= epsilon
+
+        low = max(0.0, down(epsilon - _pure_sum(charge))) if not charge.gaussian else 0.0
+        most = epsilon - 2 * math.log1p(-self.delta)
+        return largest(lambda x: x <= low or fits(x), low, up(most), 1e-7)
+
+    def fold(self, charge: Losses) -> Losses:
+        """Return a charge of at most MOST_GROUPS distinct losses that dominates this one.
+
+        Laplace noise of loss ρ is a post-processing of Laplace noise of a larger loss ρ′ (its characteristic function
+        is that of the latter times a mixture's), so rounding a loss up never lowers the risk.
+
+        >>> len(Exact(1e-6).fold(Losses(0, tuple((0.01 * k, 1) for k in range(1, 90)))).laplace)
+        48
+        """
+        groups = list(charge.laplace)
+        while len(groups) > MOST_GROUPS:
+            costs = [n * (b * b - a * a) for (a, n), (b, _) in pairwise(groups)]
+            i = costs.index(min(costs))
+            groups[i : i + 2] = [(groups[i + 1][0], groups[i][1] + groups[i + 1][1])]
+        return Losses(charge.gaussian, tuple(groups))
+
+    def dump(self, charge: Losses) -> Any:
+        """Return the charge as JSON can hold it, exactly."""
+        return {"gaussian": hex(charge.gaussian), "laplace": [list(pair) for pair in charge.laplace]}
+
+    def load(self, data: Any) -> Losses:
+        """Read what `dump` gave."""
+        if not isinstance(data, dict) or set(data) != {"gaussian", "laplace"} or not isinstance(data["laplace"], list):
+            raise InvalidInput(f"losses must have 'gaussian' and 'laplace', not {data!r}")
+        total = Losses(Pure().load(data["gaussian"]), ())
+        for pair in data["laplace"]:
+            if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[1], int) or pair[1] < 1:
+                raise InvalidInput(f"a loss must be [loss, count], not {pair!r}")
+            total += Losses(0, ((real("loss", pair[0], positive=True), pair[1]),))
+        return total
+
+    def epsilons(self, charges: Sequence[Losses]) -> list[float]:
+        """Return the risks of many charges; where they form a chain, a few of its links stand for those below them."""
+        distinct = sorted(set(charges), key=lambda c: (c.gaussian, _pure_sum(c)))
+        chain = all(a.at_most(b) for a, b in pairwise(distinct))
+        stride = max(1, len(distinct) // 40) if chain else 1
+        risk: dict[Losses, float] = {}
+        for end in range(len(distinct) - 1, -1, -stride):
+            value = self.epsilon(self.fold(distinct[end]))
+            for charge in distinct[max(0, end - stride + 1) : end + 1]:
+                risk[charge] = value if charge != self.zero else 0.0
+        return [risk[c] for c in charges]
+
+
+def composition(delta: float) -> Composition:
+    """Return how losses add up under this δ.
+
+    >>> type(composition(0.0)).__name__, type(composition(1e-6)).__name__
+    ('Pure', 'Exact')
+    """
+    return Exact(delta) if delta > 0 else Pure()
+
+
+def check_delta(delta: object) -> float:
+    """Return δ as 0 or a number that can be certified.
+
+    >>> check_delta(1e-15)
+    Traceback (most recent call last):
+    ...
+    halflife.errors.InvalidInput: delta = 1e-15 cannot be certified in double precision: give 0, or at least 1e-10
+    """
+    d = real("delta", delta)
+    if d >= 1:
+        raise InvalidInput(f"delta must be below 1, not {delta!r}: at 1 nothing is promised")
+    if 0 < d < SMALLEST_DELTA:
+        raise InvalidInput(
+            f"delta = {delta!r} cannot be certified in double precision: give 0, or at least {SMALLEST_DELTA:g}"
+        )
+    return d
+
+
+def _remember(memory: list[Losses], charge: Losses, most: int = 16) -> None:
+    memory.append(charge)
+    del memory[:-most]
+
+
+def _pure_sum(charge: Losses) -> float:
+    return up(math.fsum(loss * n for loss, n in charge.laplace) * (1 + 2**-50)) if charge.laplace else 0.0
+
+
+@lru_cache(maxsize=4096)
+def _epsilon(charge: Losses, delta: float) -> float:
+    if not charge.laplace:
+        return gaussian_epsilon(up(math.sqrt(float_up(charge.gaussian))), delta)
+    by_distribution = float(_distribution(charge).get_epsilon_for_delta(delta)) * (1 + 1e-9)
+    return by_distribution if charge.gaussian else min(by_distribution, _pure_sum(charge))
+
+
+def _distribution(charge: Losses) -> Any:
+    """Return dp-accounting's loss distribution of the charge, all parts on one grid.
+
+    The grid is a thousandth of the spread √(Σnρ² + μ²) of the total loss, and a sixteenth of the smallest loss
+    unless that is far below the spread.
+    """
+    try:
+        from dp_accounting.pld import privacy_loss_distribution as pld
+    except ImportError:
+        raise missing_extra("dp-accounting", "exact", "a promise with delta above 0") from None
+    mu = math.sqrt(float_up(charge.gaussian))
+    spread = math.sqrt(mu * mu + math.fsum(n * loss * loss for loss, n in charge.laplace))
+    grid = max(min(1e-3 * spread, charge.laplace[0][0] / 16), 2e-5 * spread)
+    total = None
+    for loss, n in charge.laplace:
+        part = pld.from_laplace_mechanism(down(1 / loss), value_discretization_interval=grid)
+        part = part.self_compose(n) if n > 1 else part
+        total = part if total is None else total.compose(part)
+    if mu > 0:
+        part = pld.from_gaussian_mechanism(down(1 / mu), value_discretization_interval=grid)
+        total = total.compose(part) if total is not None else part
+    return total
+
+
+def gaussian_delta(mu: float, epsilon: float) -> float:
+    """Return δ(ε) = Φ(−ε/μ + μ/2) − e^ε Φ(−ε/μ − μ/2) of Gaussian DP (Balle and Wang 2018; Dong, Roth, Su 2022).
+
+    The second term is taken in logarithms, so that a large ε does not overflow.
+
+    >>> round(gaussian_delta(1.0, 1.0), 6)
+    0.126937
+    """
+    from scipy.special import log_ndtr, ndtr
+
+    if mu == 0:
+        return 0.0
+    first = float(ndtr(-epsilon / mu + mu / 2))
+    second = math.exp(min(0.0, epsilon + float(log_ndtr(-epsilon / mu - mu / 2))))
+    return max(0.0, first - second)
+
+
+@lru_cache(maxsize=4096)
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """Return the smallest ε ≥ 0 with δ_μ(ε) ≤ δ, rounded up by a part in 10⁹ for the closed form's own rounding.
+
+    >>> round(gaussian_epsilon(1.0, 1e-6), 4)
+    4.8866
+    """
+    if mu == 0 or gaussian_delta(mu, 0.0) <= delta:
+        return 0.0
+    high = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1e-300
+    broken = largest(lambda e: gaussian_delta(mu, e) > delta, 0.0, high, 1e-12)
+    return up(broken * (1 + 1e-9))
+
+
+def gaussian_mu(epsilon: float, delta: float) -> float:
+    """Return the largest μ whose ε(δ) is at most ε, rounded down.
+
+    >>> round(gaussian_mu(1.0, 1e-6), 5)
+    0.2367
+    """
+    return largest(lambda mu: gaussian_epsilon(mu, delta) <= epsilon, 0.0, 2 * (epsilon + 10) + 10, 1e-12)

@@ -1,0 +1,147 @@
+"""A plan: how much noise each step needs so that a notion's promise holds, and why it holds for ever."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from halflife.errors import InvalidInput, unknown
+from halflife.notions.base import Floats, Notion, PlanRequest
+from halflife.numerics import TOLERANCE, divide_up, whole
+from halflife.release import Noise
+
+STD_OF_UNIT_SCALE: dict[str, float] = {"laplace": math.sqrt(2), "gaussian": 1.0}
+MEAN_ABSOLUTE_OF_UNIT_SCALE: dict[str, float] = {"laplace": 1.0, "gaussian": math.sqrt(2 / math.pi)}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Losses for steps 1, 2, …: release number m (at step 1 + (m−1)·every) may cost ρ_m. Other steps cost nothing.
+
+    `series(n)` gives the first n of ρ_1, ρ_2, …; everything else follows: the scale of a step is sensitivity / ρ, rounded
+    up, and infinite at a step without a release. `source` names the theorem, `tail` says why the infinite tail holds.
+    """
+
+    notion: Notion[Any]
+    request: PlanRequest
+    noise: Noise
+    series: Callable[[int], Floats]
+    source: str
+    tail: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    _cache: dict[str, Floats] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def sensitivity(self) -> float:
+        """Δf of each release."""
+        return self.request.sensitivity
+
+    @property
+    def horizon(self) -> int | None:
+        """The last step, None if there is none."""
+        return self.request.horizon
+
+    def _check(self, n: int) -> int:
+        n = whole("step", n, least=1)
+        if self.horizon is not None and n > self.horizon:
+            raise InvalidInput(
+                f"step {n} lies beyond the plan's horizon of {self.horizon}: ask for a longer one, or for none"
+            )
+        return n
+
+    def _first(self, count: int) -> Floats:
+        """The first losses, computed in lengths that double, so that asking step by step stays cheap."""
+        known = self._cache.get("losses")
+        if known is None or len(known) < count:
+            length = max(256, 1 << (count - 1).bit_length())
+            limit = self.request.releases
+            known = self.series(length if limit is None else min(length, limit))
+            known.flags.writeable = False
+            self._cache["losses"] = known
+        return known[:count]
+
+    def loss(self, k: int) -> float:
+        """Return the loss of step k, 0 if nothing is published then."""
+        number, rest = divmod(self._check(k) - 1, self.request.every)
+        return 0.0 if rest else float(self._first(number + 1)[number])
+
+    def losses(self, n: int) -> Floats:
+        """Return the losses of steps 1 … n."""
+        every = self.request.every
+        result = np.zeros(self._check(n))
+        result[::every] = self._first(-(-n // every))
+        return result
+
+    def scale(self, k: int) -> float:
+        """Return the noise scale of step k, rounded up; infinite if nothing is published then."""
+        loss = self.loss(k)
+        return divide_up(self.sensitivity, loss) if loss > 0 else math.inf
+
+    def scales(self, n: int) -> Floats:
+        """Return the noise scales of steps 1 … n, rounded up."""
+        losses = self.losses(n)
+        with np.errstate(divide="ignore"):
+            result: Floats = self.sensitivity / losses
+        short = result * losses < self.sensitivity
+        result[short] = np.nextafter(result[short], np.inf)
+        return result
+
+    def std(self, k: int) -> float:
+        """Return the standard deviation of the noise at step k."""
+        return STD_OF_UNIT_SCALE[self.noise] * self.scale(k)
+
+    def stds(self, n: int) -> Floats:
+        """Return the standard deviations of the noise at steps 1 … n."""
+        result: Floats = STD_OF_UNIT_SCALE[self.noise] * self.scales(n)
+        return result
+
+    def risks(self, n: int) -> Floats:
+        """Return the risk after each of steps 1 … n, rounded up."""
+        return self.notion.risks(self.losses(n), self.request.age, self.noise)
+
+    def certificate(self) -> dict[str, Any]:
+        """Return what is promised, as JSON can hold it: first what is *not* protected, last why the tail holds."""
+        return {
+            "not_protected": list(self.notion.not_protected),
+            "notion": self.notion.to_dict(),
+            "assumptions": [{"assumes": a, "checked": None} for a in self.notion.assumptions],
+            "plan": {
+                "method": self.request.method,
+                "source": self.source,
+                "noise": self.noise,
+                "sensitivity": self.sensitivity,
+                "horizon": self.horizon,
+                "age": self.request.age,
+                "every": self.request.every,
+                **self.facts,
+            },
+            "classical_risk": self._classical_risk(),
+            "tolerance": TOLERANCE,
+            "tail": self.tail,
+        }
+
+    def _classical_risk(self) -> dict[str, Any]:
+        """Say beside any promise what it comes to if nothing is ever forgotten: Σρ, in nats."""
+        if self.noise != "laplace":
+            return {"pure": None, "why": f"{self.noise} noise has no bounded pure loss"}
+        steps = self.horizon or 17_520
+        return {"steps": steps, "pure": math.fsum(self.losses(steps).tolist())}
+
+
+def refuse_extra(request: PlanRequest, *known: str) -> None:
+    """Refuse options that a plan does not understand.
+
+    >>> from halflife import Classical
+    >>> Classical(1.0).plan(capp=0.5)
+    Traceback (most recent call last):
+    ...
+    halflife.errors.InvalidInput: unknown option of this plan 'capp': Known: age, every, horizon, method, noise, sensitivity
+    """
+    for name in request.extra:
+        if name not in known:
+            basic = ("sensitivity", "horizon", "method", "age", "every", "noise")
+            raise unknown("option of this plan", name, [*known, *basic])

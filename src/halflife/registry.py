@@ -1,0 +1,55 @@
+"""Where notions, plans and mechanisms make themselves known, by name.
+
+A policy, a saved account and the contract suites find them here; nothing else needs to change when one is added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from halflife.errors import unknown
+
+T = TypeVar("T")
+
+NOTIONS: dict[str, Any] = {}
+PLANS: dict[tuple[str, str], Callable[..., Any]] = {}
+MECHANISMS: dict[str, Any] = {}
+
+
+def register_notion(cls: type[T]) -> type[T]:
+    """Make a notion known under its `name`."""
+    NOTIONS[cls.name] = cls  # type: ignore[attr-defined]
+    return cls
+
+
+def register_plan(notion: str, *methods: str) -> Callable[[T], T]:
+    """Make a function `(notion, request) → Plan` known as these methods of a notion."""
+
+    def remember(function: T) -> T:
+        for method in methods:
+            PLANS[notion, method] = function  # type: ignore[assignment]
+        return function
+
+    return remember
+
+
+def register_mechanism(cls: type[T]) -> type[T]:
+    """Make a mechanism known under its `name`."""
+    MECHANISMS[cls.name] = cls  # type: ignore[attr-defined]
+    return cls
+
+
+def find_notion(name: object) -> Any:
+    """Return the notion's class, or refuse with the nearest name."""
+    if name not in NOTIONS:
+        raise unknown("notion", name, NOTIONS)
+    return NOTIONS[str(name)]
+
+
+def find_plan(notion: str, method: object) -> Callable[..., Any]:
+    """Return the function that plans, or refuse with the methods that the notion has."""
+    methods = {m: f for (n, m), f in PLANS.items() if n == notion}
+    if method not in methods:
+        raise unknown(f"plan for {notion}", method, methods)
+    return methods[str(method)]

@@ -1,0 +1,267 @@
+"""What happened: `Release` and `History`, frozen facts with a versioned form on disk whose meaning never changes."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import KW_ONLY, dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from halflife.errors import InvalidInput, missing_extra, unknown
+from halflife.numerics import divide_up, real, up, whole
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Noise = Literal["laplace", "gaussian"]
+NOISES: tuple[str, ...] = get_args(Noise)
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """One noisy number that left the house.
+
+    step         S_k ≥ 1, when it was published
+    loss         ρ_k, what its noise costs on its own: Δf/b for Laplace noise, the pure loss in nats; Δf/σ for Gaussian
+                 noise, the μ of Gaussian differential privacy (a pure notion has no bound for such a release)
+    age          A_k ≥ 0: the data is of step τ_k = S_k − A_k, which may be 0 or less
+    sensitivity  Δf_k: how far one person can move the exact value
+    scale        b_k or σ_k; 0 says that the exact value was published, and then the loss is infinite
+    noise        the noise's family
+    draw         the name of noise that may be used again: releases with the same name share one draw. None is noise of
+                 this release alone. Accounts remember names, so name only what is meant to be reused
+    atop         the name of a shared draw that lies *under* this release's own fresh noise, on the same value. It only
+                 makes the value noisier, so a notion may ignore it
+
+    >>> Release(3, 0.5, age=2, scale=2.0).data_time
+    1
+    >>> Release(3, 0.1, scale=2.0)
+    Traceback (most recent call last):
+    ...
+    halflife.errors.InvalidInput: release at step 3: loss 0.1 is less than sensitivity / scale = 1.0 / 2.0 = 0.5: \
+state what the noise costs, or leave the scale out
+    """
+
+    step: int
+    loss: float
+    age: int = 0
+    _: KW_ONLY
+    sensitivity: float = 1.0
+    scale: float | None = None
+    noise: Noise = "laplace"
+    draw: str | None = None
+    atop: str | None = None
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        put(self, "step", whole("release: step", self.step, least=1))
+        try:
+            put(self, "age", whole("age", self.age, least=0))
+            put(self, "sensitivity", real("sensitivity", self.sensitivity))
+            if self.scale is not None:
+                put(self, "scale", real("scale", self.scale))
+            if not (self.scale == 0 and self.loss == math.inf):
+                put(self, "loss", real("loss", self.loss))
+            if self.noise not in NOISES:
+                raise unknown("noise", self.noise, NOISES)
+            for name in (self.draw, self.atop):
+                if name is not None and not (isinstance(name, str) and 0 < len(name) <= 200):
+                    raise InvalidInput(f"a draw's name must be text of 1 to 200 characters, not {name!r}")
+            self._check_scale()
+        except InvalidInput as error:
+            raise InvalidInput(f"release at step {self.step}: {error}") from None
+
+    def _check_scale(self) -> None:
+        if self.scale is None:
+            return
+        if self.scale == 0:
+            if self.loss != math.inf:
+                raise InvalidInput("scale 0 publishes the exact value, so the loss must be math.inf")
+        elif up(self.loss * (1 + 1e-9)) < self.sensitivity / self.scale:
+            raise InvalidInput(
+                f"loss {self.loss} is less than sensitivity / scale = {self.sensitivity} / {self.scale} = "
+                f"{self.sensitivity / self.scale:.6g}: state what the noise costs, or leave the scale out"
+            )
+
+    @property
+    def data_time(self) -> int:
+        """τ = step − age: the step whose data this is about."""
+        return self.step - self.age
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form: version 1, doubles bit-exact, an infinite loss as the text "inf"."""
+        return {
+            "step": self.step,
+            "loss": "inf" if self.loss == math.inf else self.loss,
+            "age": self.age,
+            "sensitivity": self.sensitivity,
+            "scale": self.scale,
+            "noise": self.noise,
+            "draw": self.draw,
+            "atop": self.atop,
+        }
+
+    @classmethod
+    def from_dict(cls, data: object) -> Release:
+        """Read what `to_dict` wrote; anything else is refused.
+
+        >>> r = Release(1, 0.1, draw="phase 0")
+        >>> Release.from_dict(r.to_dict()) == r
+        True
+        """
+        if not isinstance(data, dict):
+            raise InvalidInput(f"a release must be a JSON object, not {data!r}")
+        fields = dict(data)
+        for key in fields:
+            if key not in cls.__dataclass_fields__:
+                raise unknown("field of a release", key, cls.__dataclass_fields__)
+        for key in ("step", "loss"):
+            if key not in fields:
+                raise InvalidInput(f"a release lacks its {key}: {data!r}")
+        if fields["loss"] == "inf":
+            fields["loss"] = math.inf
+        return cls(**fields)
+
+    @classmethod
+    def from_opendp(cls, measurement: Any, step: int, d_in: float = 1, age: int = 0) -> Release:
+        """Make the release that an OpenDP measurement is when its input can move by `d_in`: the loss is its own map's.
+
+        A measurement of pure differential privacy gives a Laplace-like release; one of zero-concentrated privacy with
+        parameter ρ gives a Gaussian one with μ = √(2ρ).
+        """
+        measure = str(measurement.output_measure)
+        d_out = float(measurement.map(d_in))
+        if "ZeroConcentrated" in measure:
+            return cls(step, up(math.sqrt(2 * d_out)), age, sensitivity=d_in, noise="gaussian")
+        if "MaxDivergence" in measure and "Approx" not in measure:
+            return cls(step, d_out, age, sensitivity=d_in)
+        raise InvalidInput(f"an OpenDP measurement under {measure} has no single loss: use MaxDivergence or zCDP")
+
+
+@dataclass(frozen=True)
+class History:
+    """Releases in the order of their steps: what an account is replayed from.
+
+    >>> History([Release(1, 0.1), Release(2, 0.2)]).last_step
+    2
+    """
+
+    releases: tuple[Release, ...]
+
+    def __init__(self, releases: Iterable[Release] = ()) -> None:
+        items = tuple(releases)
+        last = 0
+        for i, release in enumerate(items):
+            if not isinstance(release, Release):
+                raise InvalidInput(f"item {i} of a history must be a Release, not {release!r}")
+            if release.step < last:
+                raise InvalidInput(f"item {i} of a history is of step {release.step}, after step {last}: sort by step")
+            last = release.step
+        object.__setattr__(self, "releases", items)
+
+    def __iter__(self) -> Iterator[Release]:
+        return iter(self.releases)
+
+    def __len__(self) -> int:
+        return len(self.releases)
+
+    @property
+    def last_step(self) -> int:
+        """The newest step with a release, 0 if there is none."""
+        return self.releases[-1].step if self.releases else 0
+
+    def by_step(self) -> Iterator[tuple[int, tuple[Release, ...]]]:
+        """Each step with its releases, in order."""
+        for step, group in groupby(self.releases, key=lambda r: r.step):
+            yield step, tuple(group)
+
+    def to_json(self) -> str:
+        """Return the versioned form on disk."""
+        releases = [r.to_dict() for r in self.releases]
+        return json.dumps({"format": "halflife.history", "version": FORMAT_VERSION, "releases": releases})
+
+    @classmethod
+    def from_json(cls, text: str) -> History:
+        """Read what `to_json` wrote.
+
+        >>> h = History([Release(1, 0.1), Release(1, 0.2, age=3)])
+        >>> History.from_json(h.to_json()) == h
+        True
+        """
+        data = read_format(text, "halflife.history")
+        if not isinstance(data.get("releases"), list):
+            raise InvalidInput("a history must hold a list of releases")
+        return cls(Release.from_dict(item) for item in data["releases"])
+
+    def to_arrow(self) -> pa.Table:
+        """Return the releases as columns, for Parquet."""
+        import pyarrow as pa
+
+        names = list(Release.__dataclass_fields__)
+        return pa.table({name: [getattr(r, name) for r in self.releases] for name in names})
+
+    def to_dp_event(self) -> Any:
+        """Return the history as dp-accounting's composed event, for its accountants.
+
+        Shared draws have no such event and are refused.
+        """
+        try:
+            import dp_accounting
+        except ImportError:
+            raise missing_extra("dp-accounting", "exact", "a DpEvent") from None
+        events: list[Any] = []
+        for r in self.releases:
+            if r.draw is not None:
+                raise InvalidInput(f"release at step {r.step} shares its noise ({r.draw!r}): no DpEvent says that")
+            if r.loss == math.inf:
+                events.append(dp_accounting.NonPrivateDpEvent())
+            elif r.loss > 0:
+                event = dp_accounting.LaplaceDpEvent if r.noise == "laplace" else dp_accounting.GaussianDpEvent
+                events.append(event(1 / r.loss))
+        return dp_accounting.ComposedDpEvent(events)
+
+    @classmethod
+    def from_dp_event(cls, event: Any) -> History:
+        """Read a dp-accounting event of Laplace and Gaussian mechanisms; its parts become steps 1, 2, …"""
+        losses = list(_flatten(event))
+        return cls(Release(k, loss, noise=noise) for k, (loss, noise) in enumerate(losses, start=1))
+
+
+def _flatten(event: Any) -> Iterator[tuple[float, Noise]]:
+    kind = type(event).__name__
+    if kind == "ComposedDpEvent":
+        for part in event.events:
+            yield from _flatten(part)
+    elif kind == "SelfComposedDpEvent":
+        for _ in range(event.count):
+            yield from _flatten(event.event)
+    elif kind in ("LaplaceDpEvent", "GaussianDpEvent"):
+        noise: Noise = "laplace" if kind == "LaplaceDpEvent" else "gaussian"
+        yield divide_up(1.0, float(event.noise_multiplier)), noise
+    elif kind != "NoOpDpEvent":
+        raise InvalidInput(f"a {kind} is no Laplace or Gaussian mechanism: halflife cannot charge it")
+
+
+def read_format(text: str, name: str) -> dict[str, Any]:
+    """Parse one of our JSON forms, or say what is wrong with it.
+
+    >>> read_format('{"format": "halflife.history", "version": 9}', "halflife.history")
+    Traceback (most recent call last):
+    ...
+    halflife.errors.InvalidInput: halflife.history of version 9 was written by a newer halflife: this one reads 1
+    """
+    try:
+        data = json.loads(text)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise InvalidInput(f"not JSON, so no {name}: {error}") from None
+    if not isinstance(data, dict) or data.get("format") != name:
+        raise InvalidInput(f"not a {name}: its 'format' says otherwise")
+    if data.get("version") != FORMAT_VERSION:
+        version = data.get("version")
+        raise InvalidInput(
+            f"{name} of version {version} was written by a newer halflife: this one reads {FORMAT_VERSION}"
+        )
+    return data

@@ -30,7 +30,7 @@ class Accountant:
     Traceback (most recent call last):
     ...
     halflife.errors.BudgetExceeded: step 3: a loss of 0.01 would bring the risk to 0.31, above the promised 0.3: \
-at most 0 fits now; ask headroom(step) for later steps, or publish with more noise
+at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publish with more noise
     """
 
     def __init__(self, notion: Notion[Any]) -> None:
@@ -101,8 +101,8 @@ at most 0 fits now; ask headroom(step) for later steps, or publish with more noi
         what = f"a loss of {releases[0].loss:.6g}" if len(releases) == 1 else f"these {len(releases)} releases"
         return BudgetExceeded(
             f"step {step}: {what} would bring the risk to {exposure.peak:.12g}, above the promised "
-            f"{exposure.limit:.12g}: at most {room:.6g} fits now; ask headroom(step) for later steps, or publish with "
-            "more noise",
+            f"{exposure.limit:.12g}: at most {room:.6g} fits now ({self.notion.noises[0]} noise); ask headroom(step) for "
+            "later steps, or publish with more noise",
             step=step,
             risk=exposure.peak,
             limit=exposure.limit,

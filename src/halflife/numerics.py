@@ -88,17 +88,19 @@ def divide_down(a: float, b: float) -> float:
     return -divide_up(-a, b)
 
 
-def largest(holds: Callable[[float], bool], low: float, high: float, relative: float = 1e-9) -> float:
+def largest(
+    holds: Callable[[float], bool], low: float, high: float, relative: float = 1e-9, least: float = SMALLEST_NORMAL
+) -> float:
     """Return a number at which `holds` was seen to be true, within `relative` of one where it was not; `low` must hold.
 
-    Geometric bisection once both ends are positive, so that it ends soon for any magnitude.
+    Geometric bisection once both ends are positive, so that it ends soon for any magnitude; `least` ends it near 0.
 
     >>> round(largest(lambda x: x * x <= 2, 0.0, 2.0), 6)
     1.414214
     """
     if holds(high):
         return high
-    while high - low > relative * high and high > SMALLEST_NORMAL:
+    while high - low > relative * high and high > least:
         middle = math.sqrt(low * high) if low > 0 else high / 2
         if not low < middle < high:
             break

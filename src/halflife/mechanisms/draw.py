@@ -306,10 +306,10 @@ class SimulatedDraw(_Drawing):
 
     def _sample(self, wanted: Wanted, scale: Any) -> Any:
         shape = (self.lanes,) if wanted.size == 1 else (self.lanes, wanted.size)
-        finite = np.where(np.isfinite(scale), scale, 0.0)
-        if wanted.size > 1 and np.ndim(finite):
-            finite = finite[:, None]
-        return self._source.draw(wanted.noise, finite, shape)
+        if wanted.size > 1 and np.ndim(scale):
+            scale = scale[:, None]
+        drawn = self._source.draw(wanted.noise, np.where(np.isfinite(scale), scale, 1.0), shape)
+        return np.where(np.isfinite(scale), drawn, np.nan)  # nothing was charged there, so nothing may be used
 
     def _sum(self, pattern: Any, fresh: Any) -> Any:
         return pattern + fresh

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -89,10 +88,9 @@ class Classical(Notion[Any]):
 
     def risks(self, losses: Floats, age: int, noise: Noise) -> Floats:
         """Return the running totals."""
-        charges = (
-            self._composition.charge(Release(k, loss, noise=noise)) for k, loss in enumerate(losses.tolist(), start=1)
-        )
-        return np.array(self._composition.epsilons(list(accumulate(charges))), dtype=np.float64)
+        charge = self._composition.charge
+        charges = [charge(Release(k, loss, noise=noise)) for k, loss in enumerate(losses.tolist(), start=1)]
+        return np.array(self._composition.running(charges), dtype=np.float64)
 
     def dump(self, state: Any) -> Any:
         """Return the charge."""

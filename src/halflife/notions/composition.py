@@ -10,18 +10,21 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, Protocol
 
 from halflife.errors import InvalidInput, UnboundedLoss, missing_extra
-from halflife.numerics import TOLERANCE, UNIT_BITS, down, float_down, float_up, largest, real, to_units, up
+from halflife.numerics import TOLERANCE, UNIT_BITS, down, float_down, float_up, largest, real, to_units, up, whole
 from halflife.release import Release
 
 SMALLEST_DELTA = 1e-10
 """Loss distributions are convolved by FFT in doubles; below this δ their rounding could no longer be told from a loss."""
 
-MOST_GROUPS = 48
-"""Distinct Laplace losses kept apart; more are rounded up to a neighbour, which only adds to the risk."""
+CHECKPOINTS = 32
+"""How many points of a series of risks are computed; between them it is rounded up to the next."""
+
+MOST_GROUPS = 24
+"""Distinct Laplace losses kept apart; beyond these the smallest count as Gaussian, which only adds to the risk."""
 
 
 class Composition(Protocol):
@@ -36,7 +39,8 @@ class Composition(Protocol):
     def fold(self, charge: Any) -> Any: ...  # noqa: D102
     def dump(self, charge: Any) -> Any: ...  # noqa: D102
     def load(self, data: Any) -> Any: ...  # noqa: D102
-    def epsilons(self, charges: Sequence[Any]) -> list[float]: ...  # noqa: D102
+    def running(self, charges: Sequence[Any]) -> list[float]: ...  # noqa: D102
+    def windows(self, charges: Sequence[Any], w: int) -> list[float]: ...  # noqa: D102
 
 
 class Pure:
@@ -97,27 +101,42 @@ class Pure:
             raise InvalidInput(f"a sum of losses cannot be negative: {data!r}")
         return units
 
-    def epsilons(self, charges: Sequence[int]) -> list[float]:
-        """Return the risks of many charges, each rounded up."""
-        return [float_up(c) for c in charges]
+    def running(self, charges: Sequence[int]) -> list[float]:
+        """Return the risk after each of the charges, rounded up."""
+        return [float_up(total) for total in accumulate(charges)]
+
+    def windows(self, charges: Sequence[int], w: int) -> list[float]:
+        """Return the risk of each w charges in a row, by the last of them, rounded up."""
+        totals = [0, *accumulate(charges)]
+        return [float_up(totals[t] - totals[max(0, t - w)]) for t in range(1, len(totals))]
 
 
 class Losses(NamedTuple):
-    """A charge with a δ: Σμ² of the Gaussian releases in units, and how often each Laplace loss occurred, ascending.
+    """A charge with a δ: what occurred, in numbers that add and subtract.
 
-    >>> (Losses(0, ((0.1, 2),)) + Losses(0, ((0.1, 1), (0.2, 1)))).laplace
+    laplace    how often each Laplace loss occurred, ascending
+    gaussian   Σμ² of the Gaussian releases, in units
+    pure       Σρ of the Laplace releases, in units
+    gaussians  how many Gaussian releases there were: with none, `pure` bounds the risk too
+
+    >>> (laplace_losses(0.1, 2) + laplace_losses(0.1) + laplace_losses(0.2)).laplace
     ((0.1, 3), (0.2, 1))
     """
 
-    gaussian: int
-    laplace: tuple[tuple[float, int], ...]
+    laplace: tuple[tuple[float, int], ...] = ()
+    gaussian: int = 0
+    pure: int = 0
+    gaussians: int = 0
 
     def _merge(self, other: Losses, sign: int) -> Losses:
         counts = dict(self.laplace)
         for loss, n in other.laplace:
             counts[loss] = counts.get(loss, 0) + sign * n
         return Losses(
-            self.gaussian + sign * other.gaussian, tuple(sorted((loss, n) for loss, n in counts.items() if n))
+            tuple(sorted((loss, n) for loss, n in counts.items() if n)),
+            self.gaussian + sign * other.gaussian,
+            self.pure + sign * other.pure,
+            self.gaussians + sign * other.gaussians,
         )
 
     def __add__(self, other: Losses) -> Losses:  # type: ignore[override]
@@ -127,13 +146,33 @@ class Losses(NamedTuple):
         return self._merge(other, -1)
 
     def scaled(self, factor: float) -> Losses:
-        """Return as many times the same losses, counts rounded down."""
-        return Losses(int(self.gaussian * factor), tuple((loss, int(n * factor)) for loss, n in self.laplace))
+        """Return so many times the same losses (factor ≥ 1), counts rounded down and sums up."""
+        laplace = tuple((loss, int(n * factor)) for loss, n in self.laplace)
+        return Losses(laplace, math.ceil(self.gaussian * factor), math.ceil(self.pure * factor), self.gaussians)
 
     def at_most(self, other: Losses) -> bool:
-        """Whether every loss occurs in `other` at least as often."""
+        """Whether every number here is at most the one in `other`: then so is the risk."""
         counts = dict(other.laplace)
-        return self.gaussian <= other.gaussian and all(n <= counts.get(loss, 0) for loss, n in self.laplace)
+        return (
+            self.gaussian <= other.gaussian
+            and self.pure <= other.pure
+            and self.gaussians <= other.gaussians
+            and all(n <= counts.get(loss, 0) for loss, n in self.laplace)
+        )
+
+    def pure_risk(self) -> float:
+        """Return Σρ rounded up, infinite if there was Gaussian noise."""
+        return math.inf if self.gaussians else float_up(self.pure)
+
+
+def laplace_losses(loss: float, count: int = 1) -> Losses:
+    """Return the charge of so many Laplace releases of one loss."""
+    return Losses(((loss, count),), pure=count * to_units(loss))
+
+
+def gaussian_losses(mu: float, count: int = 1) -> Losses:
+    """Return the charge of so many Gaussian releases of one μ = Δf/σ."""
+    return Losses((), count * to_units(up(mu * mu)), gaussians=count)
 
 
 class Exact:
@@ -144,11 +183,11 @@ class Exact:
     (connect-the-dots; Doroshenko et al. 2022). A pure sum that is smaller is taken instead. Losses must not be chosen
     from outputs: distributions compose only for a schedule that is fixed beforehand.
 
-    >>> Exact(1e-6).epsilon(Losses(to_units(1.0), ()))  # μ = 1
+    >>> Exact(1e-6).epsilon(gaussian_losses(1.0))
     4.886554...
     """
 
-    zero = Losses(0, ())
+    zero = Losses()
 
     def __init__(self, delta: float) -> None:
         self.delta = delta
@@ -165,9 +204,7 @@ class Exact:
             )
         if release.loss == 0:
             return self.zero
-        if release.noise == "gaussian":
-            return Losses(to_units(up(release.loss * release.loss)), ())
-        return Losses(0, ((release.loss, 1),))
+        return gaussian_losses(release.loss) if release.noise == "gaussian" else laplace_losses(release.loss)
 
     def epsilon(self, charge: Losses) -> float:
         """Return the smallest ε at this δ, rounded up."""
@@ -181,7 +218,7 @@ class Exact:
         """
         if not charge.laplace:
             return _epsilon(charge, self.delta) <= epsilon * (1 + TOLERANCE)
-        if not charge.gaussian and _pure_sum(charge) <= epsilon:
+        if charge.pure_risk() <= epsilon * (1 + TOLERANCE):
             return True
         kept, broken = self._kept.setdefault(epsilon, []), self._broken.setdefault(epsilon, [])
         if any(charge.at_most(k) for k in kept):
@@ -209,54 +246,87 @@ class Exact:
         """
 
         def fits(loss: float) -> bool:
-            return _epsilon(charge + Losses(0, ((loss, 1),)), self.delta) <= epsilon
+            return _epsilon(charge + laplace_losses(loss), self.delta) <= epsilon
 
-        low = max(0.0, down(epsilon - _pure_sum(charge))) if not charge.gaussian else 0.0
+        if _epsilon(charge, self.delta) >= epsilon:
+            return 0.0
+        low = max(0.0, down(epsilon - charge.pure_risk()))
         most = epsilon - 2 * math.log1p(-self.delta)
-        return largest(lambda x: x <= low or fits(x), low, up(most), 1e-7)
+        return largest(lambda x: x <= low or fits(x), low, up(most), 1e-7, least=1e-9 * epsilon)
 
     def fold(self, charge: Losses) -> Losses:
-        """Return a charge of at most MOST_GROUPS distinct losses that dominates this one.
+        """Return a charge of at most MOST_GROUPS distinct Laplace losses that dominates this one.
 
-        Laplace noise of loss ρ is a post-processing of Laplace noise of a larger loss ρ′ (its characteristic function
-        is that of the latter times a mixture's), so rounding a loss up never lowers the risk.
+        The losses of least Σρ² are counted as Gaussian ones instead. A ρ-DP release is Gaussian DP with
+        μ = −2Φ⁻¹(1/(1+e^ρ)), about 1.253 ρ: its trade-off function is piecewise linear with one kink, at 1/(1+e^ρ), where
+        the two are equal, and the Gaussian one is convex and ends in the same corners, so it lies below (ours; a case of
+        Dong, Roth, Su 2022). A loss is rounded up once, so nothing accumulates.
 
-        >>> len(Exact(1e-6).fold(Losses(0, tuple((0.01 * k, 1) for k in range(1, 90)))).laplace)
-        48
+        >>> many = Losses()
+        >>> for k in range(1, 90):
+        ...     many += laplace_losses(0.01 * k)
+        >>> len(Exact(1e-6).fold(many).laplace)
+        24
         """
-        groups = list(charge.laplace)
-        while len(groups) > MOST_GROUPS:
-            costs = [n * (b * b - a * a) for (a, n), (b, _) in pairwise(groups)]
-            i = costs.index(min(costs))
-            groups[i : i + 2] = [(groups[i + 1][0], groups[i][1] + groups[i + 1][1])]
-        return Losses(charge.gaussian, tuple(groups))
+        if len(charge.laplace) <= MOST_GROUPS:
+            return charge
+        by_weight = sorted(charge.laplace, key=lambda group: group[1] * group[0] ** 2)
+        spare = len(by_weight) - MOST_GROUPS
+        gaussian = charge.gaussian + sum(n * to_units(up(pure_as_gaussian(loss) ** 2)) for loss, n in by_weight[:spare])
+        return charge._replace(laplace=tuple(sorted(by_weight[spare:])), gaussian=gaussian)
 
     def dump(self, charge: Losses) -> Any:
         """Return the charge as JSON can hold it, exactly."""
-        return {"gaussian": hex(charge.gaussian), "laplace": [list(pair) for pair in charge.laplace]}
+        return {
+            "laplace": [list(pair) for pair in charge.laplace],
+            "gaussian": hex(charge.gaussian),
+            "pure": hex(charge.pure),
+            "gaussians": charge.gaussians,
+        }
 
     def load(self, data: Any) -> Losses:
         """Read what `dump` gave."""
-        if not isinstance(data, dict) or set(data) != {"gaussian", "laplace"} or not isinstance(data["laplace"], list):
-            raise InvalidInput(f"losses must have 'gaussian' and 'laplace', not {data!r}")
-        total = Losses(Pure().load(data["gaussian"]), ())
+        if not isinstance(data, dict) or set(data) != set(Losses._fields) or not isinstance(data["laplace"], list):
+            raise InvalidInput(f"losses must have {', '.join(Losses._fields)}, not {data!r}")
+        groups: list[tuple[float, int]] = []
         for pair in data["laplace"]:
-            if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[1], int) or pair[1] < 1:
+            if not isinstance(pair, list) or len(pair) != 2:
                 raise InvalidInput(f"a loss must be [loss, count], not {pair!r}")
-            total += Losses(0, ((real("loss", pair[0], positive=True), pair[1]),))
-        return total
+            groups.append((real("loss", pair[0], positive=True), whole("count", pair[1], least=1)))
+        sums = Pure().load(data["gaussian"]), Pure().load(data["pure"])
+        return Losses(tuple(sorted(groups)), *sums, whole("gaussians", data["gaussians"], least=0))
 
-    def epsilons(self, charges: Sequence[Losses]) -> list[float]:
-        """Return the risks of many charges; where they form a chain, a few of its links stand for those below them."""
-        distinct = sorted(set(charges), key=lambda c: (c.gaussian, _pure_sum(c)))
-        chain = all(a.at_most(b) for a, b in pairwise(distinct))
-        stride = max(1, len(distinct) // 40) if chain else 1
+    def running(self, charges: Sequence[Losses]) -> list[float]:
+        """Return the risk after each of the charges; a few are computed, and stand for those before them too."""
+        points = CHECKPOINTS if len(set(charges)) <= 2 else CHECKPOINTS // 4
+        ends = {math.ceil(len(charges) * (i / points) ** 2) for i in range(1, points + 1)}
+        risks: list[float] = []
+        total = self.zero
+        for t, charge in enumerate(charges, start=1):
+            total = total + charge
+            if t in ends or len(total.laplace) > 8 * MOST_GROUPS:
+                total = self.fold(total)
+            if t in ends:
+                risks += [self.epsilon(total)] * (t - len(risks))
+        return risks
+
+    def windows(self, charges: Sequence[Losses], w: int) -> list[float]:
+        """Return the risk of each w charges in a row, by the last of them.
+
+        Where the windows that occur contain one another, as they do for equal losses, a few stand for those inside.
+        """
+        total, held = self.zero, []
+        for t, charge in enumerate(charges):
+            total = total + charge - (charges[t - w] if t >= w else self.zero)
+            held.append(total)
+        distinct = sorted(set(held), key=lambda c: (c.gaussian, c.pure))
+        nested = all(a.at_most(b) for a, b in pairwise(distinct))
+        stride = max(1, len(distinct) // CHECKPOINTS) if nested else 1
         risk: dict[Losses, float] = {}
         for end in range(len(distinct) - 1, -1, -stride):
             value = self.epsilon(self.fold(distinct[end]))
-            for charge in distinct[max(0, end - stride + 1) : end + 1]:
-                risk[charge] = value if charge != self.zero else 0.0
-        return [risk[c] for c in charges]
+            risk |= dict.fromkeys(distinct[max(0, end - stride + 1) : end + 1], value)
+        return [risk[c] for c in held]
 
 
 def composition(delta: float) -> Composition:
@@ -291,16 +361,11 @@ def _remember(memory: list[Losses], charge: Losses, most: int = 16) -> None:
     del memory[:-most]
 
 
-def _pure_sum(charge: Losses) -> float:
-    return up(math.fsum(loss * n for loss, n in charge.laplace) * (1 + 2**-50)) if charge.laplace else 0.0
-
-
 @lru_cache(maxsize=4096)
 def _epsilon(charge: Losses, delta: float) -> float:
-    if not charge.laplace:
+    if not charge.laplace and (charge.gaussians or not charge.pure):
         return gaussian_epsilon(up(math.sqrt(float_up(charge.gaussian))), delta)
-    by_distribution = float(_distribution(charge).get_epsilon_for_delta(delta)) * (1 + 1e-9)
-    return by_distribution if charge.gaussian else min(by_distribution, _pure_sum(charge))
+    return min(float(_distribution(charge).get_epsilon_for_delta(delta)) * (1 + 1e-9), charge.pure_risk())
 
 
 def _distribution(charge: Losses) -> Any:
@@ -309,13 +374,14 @@ def _distribution(charge: Losses) -> Any:
     The grid is a thousandth of the spread √(Σnρ² + μ²) of the total loss, and a sixteenth of the smallest loss
     unless that is far below the spread.
     """
+    finest = 2e-5 if len(charge.laplace) == 1 else 2e-4
     try:
         from dp_accounting.pld import privacy_loss_distribution as pld
     except ImportError:
         raise missing_extra("dp-accounting", "exact", "a promise with delta above 0") from None
     mu = math.sqrt(float_up(charge.gaussian))
     spread = math.sqrt(mu * mu + math.fsum(n * loss * loss for loss, n in charge.laplace))
-    grid = max(min(1e-3 * spread, charge.laplace[0][0] / 16), 2e-5 * spread)
+    grid = max(min(1e-3 * spread, charge.laplace[0][0] / 16), finest * spread)
     total = None
     for loss, n in charge.laplace:
         part = pld.from_laplace_mechanism(down(1 / loss), value_discretization_interval=grid)
@@ -356,6 +422,17 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     high = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1e-300
     broken = largest(lambda e: gaussian_delta(mu, e) > delta, 0.0, high, 1e-12)
     return up(broken * (1 + 1e-9))
+
+
+def pure_as_gaussian(loss: float) -> float:
+    """Return the μ whose Gaussian DP every ρ-DP release has: −2Φ⁻¹(1/(1+e^ρ)), rounded up by a part in 10⁹.
+
+    >>> round(pure_as_gaussian(1e-3) / 1e-3, 4)
+    1.2533
+    """
+    from scipy.special import ndtri
+
+    return -2 * float(ndtri(1 / (1 + math.exp(min(loss, 600.0))))) * (1 + 1e-9)
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:

@@ -151,9 +151,7 @@ class WEvent(Notion[Window]):
         """Return what each window of w steps comes to; a common age only shifts the windows."""
         charge = self._composition.charge
         charges = [charge(Release(k, loss, noise=noise)) for k, loss in enumerate(losses.tolist(), start=1)]
-        sums = [self._composition.zero, *accumulate(charges)]
-        windows = [sums[t] - sums[max(0, t - self.w)] for t in range(1, len(sums))]
-        return np.array(self._composition.epsilons(windows), dtype=np.float64)
+        return np.array(self._composition.windows(charges, self.w), dtype=np.float64)
 
     def dump(self, state: Window) -> Any:
         """Return data times and charges; the total follows from them."""

@@ -84,11 +84,10 @@ class Plan:
     def scales(self, n: int) -> Floats:
         """Return the noise scales of steps 1 … n, rounded up."""
         losses = self.losses(n)
-        with np.errstate(divide="ignore"):
-            result: Floats = self.sensitivity / losses
-        short = result * losses < self.sensitivity
-        result[short] = np.nextafter(result[short], np.inf)
-        return result
+        result = np.full(n, np.inf)
+        np.divide(self.sensitivity, losses, out=result, where=losses > 0)
+        rounded: Floats = np.nextafter(result, np.inf)
+        return rounded
 
     def std(self, k: int) -> float:
         """Return the standard deviation of the noise at step k."""
@@ -130,6 +129,12 @@ class Plan:
             return {"pure": None, "why": f"{self.noise} noise has no bounded pure loss"}
         steps = self.horizon or 17_520
         return {"steps": steps, "pure": math.fsum(self.losses(steps).tolist())}
+
+
+def refuse_gaussian(request: PlanRequest, why: str) -> None:
+    """Refuse Gaussian noise where it is asked for and cannot serve."""
+    if request.noise == "gaussian":
+        raise InvalidInput(f"{why}: leave noise out, promise delta above 0, or use method='tight'")
 
 
 def refuse_extra(request: PlanRequest, *known: str) -> None:

@@ -10,7 +10,7 @@ from halflife.errors import InvalidInput
 from halflife.notions import Classical, PlanRequest
 from halflife.notions.base import Floats
 from halflife.notions.composition import gaussian_mu
-from halflife.plans.base import Plan, refuse_extra
+from halflife.plans.base import Plan, refuse_extra, refuse_gaussian
 from halflife.plans.equal import equal_loss
 from halflife.registry import register_plan
 
@@ -30,8 +30,7 @@ def corollary_8(notion: Classical, request: PlanRequest) -> Plan:
     1.0000000000...
     """
     refuse_extra(request)
-    if request.noise == "gaussian":
-        raise InvalidInput("Corollary 8 is about Laplace noise: leave noise out, or use method='tight'")
+    refuse_gaussian(request, "Corollary 8 is about Laplace noise")
 
     def series(n: int) -> Floats:
         k = np.arange(1, n + 1, dtype=np.float64)
@@ -62,6 +61,8 @@ def tight(notion: Classical, request: PlanRequest) -> Plan:
     array([4., 4., 4., 4.])
     """
     refuse_extra(request)
+    if notion.delta == 0:
+        refuse_gaussian(request, "Gaussian noise has no bounded pure loss (delta = 0)")
     if request.releases is not None:
         return equal_loss(notion, request, notion.epsilon, notion.delta, request.releases, "the horizon")
     if request.method != "tight":

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from halflife.notions.base import Notion, PlanRequest
-from halflife.notions.composition import Exact, Losses, gaussian_mu
+from halflife.notions.composition import Exact, gaussian_mu, laplace_losses
 from halflife.numerics import divide_down, largest, to_units
 from halflife.plans.base import STD_OF_UNIT_SCALE, Plan
 from halflife.release import Noise
@@ -61,7 +61,7 @@ def equal_split(epsilon: float, delta: float, together: int, noise: Noise) -> fl
     exact = Exact(delta)
 
     def holds(loss: float) -> bool:
-        return exact.epsilon(Losses(0, ((loss, together),))) <= epsilon
+        return exact.epsilon(laplace_losses(loss, together)) <= epsilon
 
     low = divide_down(epsilon, float(together))
     high = min(epsilon - 2 * math.log1p(-delta), 2 * (epsilon + 10) / math.sqrt(together) + low) * (1 + 1e-9)

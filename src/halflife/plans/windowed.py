@@ -8,9 +8,9 @@ import numpy as np
 
 from halflife.errors import InvalidInput
 from halflife.notions import PlanRequest, WEvent
-from halflife.notions.composition import Exact, Losses
+from halflife.notions.composition import Exact, laplace_losses
 from halflife.numerics import divide_down
-from halflife.plans.base import Plan, refuse_extra
+from halflife.plans.base import Plan, refuse_extra, refuse_gaussian
 from halflife.plans.equal import equal_loss
 from halflife.registry import register_plan
 
@@ -26,15 +26,14 @@ def uniform(notion: WEvent, request: PlanRequest) -> Plan:
     650.6
     """
     refuse_extra(request)
-    if request.noise == "gaussian":
-        raise InvalidInput("Uniform is about Laplace noise: leave noise out, or use method='tight'")
+    refuse_gaussian(request, "Uniform is about Laplace noise")
     if notion.delta == 0:
         loss, source = divide_down(notion.epsilon, float(notion.w)), "Swellfish, Theorem 2 (paper)"
         why = "w equal losses of ε/w add up to ε in every window"
     else:
         log = math.log(math.e + notion.epsilon / notion.delta)
         loss, source = notion.epsilon / (2 * math.sqrt(notion.w * log)), "Swellfish, Theorem 10 (paper)"
-        found = Exact(notion.delta).epsilon(Losses(0, ((loss, notion.w),)))
+        found = Exact(notion.delta).epsilon(laplace_losses(loss, notion.w))
         if found > notion.epsilon:
             raise InvalidInput(
                 f"Theorem 10 of the Swellfish paper does not hold here (erratum S3): {notion.w} releases of loss "
@@ -53,10 +52,12 @@ def tight(notion: WEvent, request: PlanRequest) -> Plan:
 
     With δ > 0 calibrated exactly, Laplace or Gaussian, whichever has the smaller standard deviation (T6; known).
 
-    >>> WEvent(1.0, 48).plan(every=4).scale(1), WEvent(1.0, 48).plan(horizon=10).scale(1)
-    (12.0, 10.0)
+    >>> WEvent(1.0, 48).plan(every=3).scale(1), WEvent(1.0, 48).plan(horizon=8).scale(1)
+    (16.0, 8.0)
     """
     refuse_extra(request)
+    if notion.delta == 0:
+        refuse_gaussian(request, "Gaussian noise has no bounded pure loss (delta = 0)")
     if request.method == "constant" and request.horizon is None:
         raise InvalidInput("method='constant' needs a horizon: give horizon=, or use method='tight'")
     together = -(-notion.w // request.every)

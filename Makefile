@@ -1,0 +1,36 @@
+# Two commands: `make demo` and `make test`. Both install what they need into .venv first.
+PYTHON ?= python3
+BIN := .venv/bin
+JOBS ?= 2
+SOAK_MINUTES ?= 45
+
+.PHONY: demo test soak lint bench clean
+
+demo: .venv/ready
+	$(BIN)/halflife demo
+
+test: .venv/ready lint
+	$(BIN)/python -m pytest -n $(JOBS)
+
+lint: .venv/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+soak: .venv/ready
+	SOAK_MINUTES=$(SOAK_MINUTES) $(BIN)/python -m pytest -m soak tests
+
+bench: .venv/ready
+	$(BIN)/python -m bench
+
+# The pinned versions are tried first; requirements.txt names no index, so your own pip settings apply.
+.venv/ready: requirements.txt pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit("halflife needs Python 3.11 or newer: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $@
+
+clean:
+	rm -rf .venv build halflife-demo

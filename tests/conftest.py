@@ -1,0 +1,34 @@
+"""Shared by all tests."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("halflife", deadline=None, max_examples=60, derandomize=True)
+settings.register_profile("soak", deadline=None, max_examples=2000)
+settings.load_profile("soak" if os.environ.get("SOAK_MINUTES") else "halflife")
+
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """The folder with the real data sets, beside the checkout; tests that need it skip without it."""
+    if not DATA.is_dir():
+        pytest.skip("the real data sets are not beside this checkout")
+    return DATA
+
+
+@pytest.fixture
+def time_left(request: pytest.FixtureRequest) -> Callable[[], bool]:
+    """Whether this soak test may begin another round: the budget is shared equally between the soak tests."""
+    soaks = sum(1 for item in request.session.items if item.get_closest_marker("soak"))
+    seconds = 60 * float(os.environ.get("SOAK_MINUTES", "1")) / max(1, soaks)
+    end = time.monotonic() + seconds * 0.9
+    return lambda: time.monotonic() < end

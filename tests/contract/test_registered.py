@@ -1,0 +1,63 @@
+"""The contract suites over everything that is registered: a new notion, plan or mechanism is held to them by being there."""
+
+from __future__ import annotations
+
+import pytest
+
+from halflife import PlannedNoise, Release, WEvent
+from halflife.registry import MECHANISMS, NOTIONS, PLANS
+from halflife.testing import MECHANISM_CHECKS, NOTION_CHECKS, PLAN_CHECKS, Subject
+
+SHIPPED = {name: cls for name, cls in NOTIONS.items() if not name.startswith("fake-")}
+EXAMPLES = {f"{name} {i}": notion for name, cls in SHIPPED.items() for i, notion in enumerate(cls.examples())}
+SUBJECTS = {name: Subject(notion) for name, notion in EXAMPLES.items()} | {
+    "w-event, delayed": Subject(WEvent(1.0, 6), lambda k, loss: Release(k, loss, 9)),
+    "w-event, mixed delays": Subject(WEvent(1.0, 6), lambda k, loss: Release(k, loss, 3 if k % 2 else 0)),
+}
+
+
+def _plans():
+    shapes = {
+        "for ever": {},
+        "horizon": {"horizon": 300},
+        "every 5": {"every": 5},
+        "delayed": {"age": 4, "sensitivity": 0.02},
+    }
+    for name, notion in EXAMPLES.items():
+        for owner, method in PLANS:
+            if owner == notion.name:
+                needs_end = {"horizon": 300} if method in ("constant", "optimal") else {}
+                for shape, options in shapes.items():
+                    yield f"{name} {method} {shape}", (notion, {"method": method, **needs_end, **options})
+
+
+PLAN_SHAPES = dict(_plans())
+
+
+@pytest.mark.parametrize("check", NOTION_CHECKS)
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_notion(name, check):
+    if name == "w-event, mixed delays" and check in (
+        "headroom_is_exact",
+        "promise_holds_later",
+        "least_scale_is_allowed",
+    ):
+        pytest.skip(
+            "the suite asks for one age, and these have two; tests/notions/test_windowed.py has the brute force"
+        )
+    NOTION_CHECKS[check](SUBJECTS[name])
+
+
+@pytest.mark.parametrize("check", PLAN_CHECKS)
+@pytest.mark.parametrize("shape", PLAN_SHAPES)
+def test_plan(shape, check):
+    notion, options = PLAN_SHAPES[shape]
+    PLAN_CHECKS[check](notion.plan(**options))
+
+
+@pytest.mark.parametrize("check", MECHANISM_CHECKS)
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_planned_noise(name, check):
+    assert MECHANISMS["planned"] is PlannedNoise
+    notion = EXAMPLES[name]
+    MECHANISM_CHECKS[check](lambda: PlannedNoise(notion.plan()), notion)

@@ -1,0 +1,121 @@
+"""Draws: charged before they are drawn, whole steps or nothing, shared noise the same noise."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from halflife import (
+    Accountant,
+    BudgetExceeded,
+    Classical,
+    InvalidInput,
+    PlannedNoise,
+    ReleaseDraw,
+    SimulatedDraw,
+    WEvent,
+)
+from halflife.mechanisms import publish_series
+
+
+def test_a_step_is_charged_whole_or_not_at_all():
+    account = Accountant(Classical(1.0))
+    draw = ReleaseDraw(account)
+    with pytest.raises(BudgetExceeded), draw.step(1) as d:
+        d(None, 1.0, loss=0.6)
+        d(None, 1.0, loss=0.6)
+    assert account.risk() == 0
+    with draw.step(1) as d:
+        d(None, 1.0, loss=0.6)
+        d(None, 1.0, loss=0.4)
+    assert account.used() == 1.0
+    assert [r.loss for r in draw.releases] == [0.6, 0.4]
+
+
+def test_headroom_inside_a_step_counts_what_the_step_has_drawn():
+    draw = ReleaseDraw(Accountant(WEvent(1.0, 3)))
+    with draw.step(1) as d:
+        d(None, 1.0, loss=0.25)
+        assert d.headroom() == 0.75
+
+
+def test_shared_noise_is_drawn_once_and_survives_only_committed_steps():
+    class Shares(Classical):
+        shares_draws = True
+
+    account = Accountant(Shares(100.0))
+    draw = ReleaseDraw(account)
+    with pytest.raises(KeyError), draw.step(1) as d:
+        lost = 0.0 + d("phase 0", 1.0, scale=10.0, lattice=0.5)
+        raise KeyError
+    seen = []
+    for step in (1, 5, 9):
+        with draw.step(step) as d:
+            seen.append(3.5 + d("phase 0", 1.0, scale=10.0, lattice=0.5))
+    assert seen[0] == seen[1] == seen[2] != 3.5 + lost
+    assert "secret" in repr(draw._stored)
+    with pytest.raises(InvalidInput, match="shared noise keeps its scale"), draw.step(10) as d:
+        d("phase 0", 1.0, scale=5.0, lattice=0.5)
+
+
+BAD = [
+    (lambda d: d(None, 1.0), "either a loss or a scale"),
+    (lambda d: d(None, 1.0, loss=0.1, scale=1.0), "either a loss or a scale"),
+    (lambda d: d("v", 1.0, scale=1.0), "needs lattice="),
+    (lambda d: d("v", 1.0, scale=1.0, lattice=0.1, atop=("w", 1.0, 1.0)), "cannot itself be shared"),
+    (lambda d: d(None, float("nan"), loss=0.1), "sensitivity is NaN"),
+    (lambda d: d(None, 1.0, loss=float("nan")), "loss is NaN"),
+    (lambda d: d(None, 1.0, loss=0.1, age=-1), "age must be at least 0"),
+]
+
+
+@pytest.mark.parametrize(("act", "message"), BAD, ids=[b[1] for b in BAD])
+def test_bad_draws_are_refused_and_cost_nothing(act, message):
+    account = Accountant(Classical(1.0))
+    with pytest.raises(InvalidInput) as error, ReleaseDraw(account).step(1) as d:
+        act(d)
+    assert message in str(error.value)
+    assert account.risk() == 0
+
+
+def test_noise_outside_a_step_and_steps_inside_steps_are_refused():
+    draw = ReleaseDraw(Accountant(Classical(1.0)))
+    with pytest.raises(InvalidInput, match="inside a step"):
+        draw(None, 1.0, loss=0.1)
+    with pytest.raises(InvalidInput, match="still open"), draw.step(1), draw.step(2):
+        pass
+
+
+def test_lanes_that_draw_nothing_get_nothing_to_use():
+    draw = SimulatedDraw([Accountant(Classical(1.0)) for _ in range(2)], seed=1, lanes=2)
+    with draw.step(1) as d:
+        noise = d(None, 1.0, loss=np.array([0.5, 0.0]))
+    assert np.isfinite(noise[0])
+    assert np.isnan(noise[1])
+
+
+@pytest.mark.parametrize("every", [1, 4])
+def test_a_series_at_once_is_charged_as_step_by_step(every):
+    notion = WEvent(1.0, 12)
+    plan, values = notion.plan(every=every, sensitivity=0.5), np.linspace(1, 2, 50)
+    at_once, one_by_one = Accountant(notion), Accountant(notion)
+    noisy, releases = publish_series(plan, values, at_once)
+    draw, mechanism, published = ReleaseDraw(one_by_one), PlannedNoise(plan), []
+    for step, value in enumerate(values.tolist(), start=1):
+        with draw.step(step) as d:
+            published.append(mechanism.step(step, value, d))
+    assert at_once.to_json() == one_by_one.to_json()
+    assert [y is None for y in published] == np.isnan(noisy).tolist()
+    assert len(releases) == -(-50 // every)
+
+
+def test_a_series_that_does_not_fit_draws_nothing():
+    account = Accountant(WEvent(1.0, 12))
+    with pytest.raises(BudgetExceeded):
+        publish_series(WEvent(2.0, 12).plan(), [1.0] * 12, account)
+    assert account.risk() == 0
+
+
+def test_planned_noise_refuses_a_strangers_state():
+    with pytest.raises(InvalidInput, match="another mechanism"):
+        PlannedNoise(WEvent(1.0, 2).plan()).restore({"x": 1})

@@ -1,0 +1,177 @@
+"""Exact accounting against closed forms, a second derivation, and the paper's numbers."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import integrate, stats
+
+from halflife import Accountant, BudgetExceeded, Classical, InvalidInput, Release, WEvent
+from halflife.notions.composition import (
+    Exact,
+    Losses,
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_losses,
+    gaussian_mu,
+    laplace_losses,
+    pure_as_gaussian,
+)
+from halflife.plans.equal import equal_split
+
+DELTA = 1 / 117_716_237
+
+
+def test_one_laplace_release_has_its_closed_form():
+    """δ(ε) of Laplace noise of loss ρ is 1 − e^{(ε−ρ)/2}, so ε(δ) = ρ + 2 ln(1 − δ)."""
+    for rho, delta in ((1.0, 1e-6), (0.1, 1e-3), (3.0, 0.05)):
+        found = Exact(delta).epsilon(laplace_losses(rho))
+        exact = rho + 2 * math.log1p(-delta)
+        assert exact <= found <= exact * (1 + 1e-5)
+
+
+def test_two_laplace_releases_by_integration():
+    """P(L > ε) − e^ε P′(L > ε) with the loss of two independent releases, integrated over the outputs."""
+    a, b, epsilon = 0.7, 0.4, 0.6
+
+    def gap(y, x):
+        p = math.exp(-abs(x) * a - abs(y) * b)
+        q = math.exp(-abs(x - 1) * a - abs(y - 1) * b)
+        return a * b / 4 * max(0.0, p - math.exp(epsilon) * q)
+
+    delta = integrate.dblquad(gap, -25, 1, -40, 1, epsabs=1e-7)[0]
+    for x0, x1, y0, y1 in ((1, 25, -40, 1), (-25, 1, 1, 40), (1, 25, 1, 40)):
+        delta += integrate.dblquad(gap, x0, x1, y0, y1, epsabs=1e-7)[0]
+    found = Exact(delta).epsilon(laplace_losses(b) + laplace_losses(a))
+    assert found == pytest.approx(epsilon, rel=2e-3)
+
+
+@given(st.floats(0.05, 3), st.floats(0.01, 5))
+def test_gaussian_delta_against_normal_tails(mu, epsilon):
+    direct = stats.norm.cdf(-epsilon / mu + mu / 2) - math.exp(epsilon) * stats.norm.cdf(-epsilon / mu - mu / 2)
+    assert gaussian_delta(mu, epsilon) == pytest.approx(direct, rel=1e-9, abs=1e-14)
+
+
+@given(st.floats(0.01, 3), st.sampled_from([1e-3, 1e-6, 1e-9]))
+def test_gaussian_epsilon_rounds_up_and_mu_rounds_down(mu, delta):
+    epsilon = gaussian_epsilon(mu, delta)
+    assert gaussian_delta(mu, epsilon) <= delta
+    assert epsilon == 0 or gaussian_delta(mu, epsilon * (1 - 1e-6)) > delta
+    if epsilon > 0:
+        back = gaussian_mu(epsilon, delta)
+        assert back <= mu * (1 + 1e-9)
+        assert back == pytest.approx(mu, rel=1e-6)
+
+
+def test_gaussian_and_laplace_mix():
+    """A Laplace release of hardly any loss changes nothing, and together they risk more than either."""
+    exact = Exact(1e-6)
+    alone = exact.epsilon(gaussian_losses(0.5))
+    both = exact.epsilon(gaussian_losses(0.5) + laplace_losses(0.3, 2))
+    hardly = exact.epsilon(gaussian_losses(0.5) + laplace_losses(1e-4))
+    assert alone <= hardly <= alone * 1.002
+    assert alone * 1.05 < both < alone + 0.6
+
+
+@pytest.mark.parametrize(
+    ("w", "noise", "printed"),
+    [(65, "laplace", 363.45), (672, "laplace", 1195.8), (65, "gaussian", 372.88), (672, "gaussian", 1198.94)],
+)
+def test_t6_scales(w, noise, printed):
+    assert 1 / equal_split(0.1, DELTA, w, noise) == pytest.approx(printed, rel=2e-4)
+
+
+def test_t6_laplace_wins_up_to_10_and_gaussian_from_11():
+    assert [WEvent(0.1, w, DELTA).plan().noise for w in (1, 10, 11, 65)] == [
+        "laplace",
+        "laplace",
+        "gaussian",
+        "gaussian",
+    ]
+
+
+def test_theorem_10_costs_only_half_of_what_it_claims():
+    loss = WEvent(0.1, 65, DELTA).plan(method="paper").loss(1)
+    assert 1 / loss == pytest.approx(650.6, abs=0.05)
+    assert Exact(DELTA).epsilon(laplace_losses(loss, 65)) == pytest.approx(0.0542, abs=1e-4)
+    assert 1 / WEvent(0.1, 672, DELTA).plan(method="paper").loss(1) == pytest.approx(2092.0, abs=0.05)
+
+
+def test_s3_theorem_10_is_refused_where_it_fails():
+    with pytest.raises(InvalidInput, match="erratum S3"):
+        WEvent(60.0, 2000, 0.1).plan(method="paper")
+    loss = 60 / (2 * math.sqrt(2000 * math.log(math.e + 60 / 0.1)))
+    assert Exact(0.55).epsilon(laplace_losses(loss, 2000)) > 60 > Exact(0.63).epsilon(laplace_losses(loss, 2000))
+
+
+def test_fold_only_adds_risk():
+    exact = Exact(1e-6)
+    many = sum((laplace_losses(0.001 * k) for k in range(1, 81)), Losses())
+    folded = exact.fold(many)
+    assert len(folded.laplace) == 24
+    assert folded.pure == many.pure
+    assert exact.epsilon(many) <= exact.epsilon(folded) * (1 + 1e-9) <= exact.epsilon(many) * 1.25
+
+
+@given(st.floats(1e-4, 5), st.floats(1e-3, 0.999))
+def test_a_pure_release_is_gaussian_dp(loss, alpha):
+    """Its trade-off function max(1 − e^ρ α, e^−ρ(1 − α)) lies above the Gaussian one, and touches it at the kink."""
+
+    def gaussian(a):
+        return stats.norm.cdf(stats.norm.ppf(1 - a) - pure_as_gaussian(loss))
+
+    kink = 1 / (1 + math.exp(loss))
+    for a in (alpha, alpha * kink, kink):
+        assert max(0.0, 1 - math.exp(loss) * a, math.exp(-loss) * (1 - a)) >= gaussian(a) - 1e-9
+    assert gaussian(kink) == pytest.approx(kink, rel=1e-6)
+
+
+def test_charges_add_and_subtract_without_a_trace():
+    a = laplace_losses(0.1, 2) + laplace_losses(0.5) + gaussian_losses(0.3)
+    b = laplace_losses(0.1) + laplace_losses(0.7, 3) + gaussian_losses(0.2, 2)
+    assert (a + b) - b == a
+    assert a.at_most(a + b)
+    assert not (a + b).at_most(a)
+
+
+@pytest.mark.parametrize("notion", [Classical(1.0, 1e-6), WEvent(1.0, 300, 1e-6)])
+def test_an_account_with_delta_holds_more_than_the_pure_one_and_ends_where_the_plan_says(notion):
+    """300 equal releases calibrated exactly are admitted, the 301st is not (w-event: within one window)."""
+    loss = equal_split(1.0, 1e-6, 300, "laplace")
+    assert loss > 2 / 300
+    account = Accountant(notion)
+    for step in range(1, 301):
+        account.admit(Release(step, loss))
+    with pytest.raises(BudgetExceeded):
+        account.admit(Release(300, loss))
+    assert account.used(300) == pytest.approx(1.0, rel=1e-4)
+
+
+def test_headroom_with_delta_is_accepted_and_a_thousandth_more_is_not():
+    account = Accountant(Classical(1.0, 1e-6))
+    for step, (loss, noise) in enumerate([(0.2, "laplace"), (0.1, "gaussian"), (0.3, "laplace")], start=1):
+        account.admit(Release(step, loss, noise=noise))
+    room = account.headroom(4)
+    assert 0.1 < room < 0.5
+    account.copy().admit(Release(4, room))
+    with pytest.raises(BudgetExceeded):
+        account.copy().admit(Release(4, room * 1.001))
+
+
+def test_randomised_response_enumeration_bounds_the_pure_sum():
+    """Brute force: n binary randomised responses of loss ρ each attain Σρ, so the pure sum is not loose."""
+    losses = (0.3, 0.5, 0.2)
+    worst = 0.0
+    for outputs in itertools.product((0, 1), repeat=len(losses)):
+        ratio = 1.0
+        for rho, out in zip(losses, outputs, strict=True):
+            p = math.exp(rho) / (1 + math.exp(rho))
+            ratio *= (p if out else 1 - p) / (1 - p if out else p)
+        worst = max(worst, math.log(ratio))
+    account = Accountant(Classical(2.0))
+    account.admit(*(Release(1, rho) for rho in losses))
+    assert account.risk() == pytest.approx(worst, rel=1e-12)

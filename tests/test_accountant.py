@@ -1,0 +1,197 @@
+"""Accounts: exact spending, clear refusals, and no trace of what was refused."""
+
+from __future__ import annotations
+
+import math
+import random
+import sys
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from halflife import Accountant, BudgetExceeded, Classical, InvalidInput, Release, UnboundedLoss, WEvent
+
+
+@pytest.mark.parametrize("notion", [Classical(0.3), WEvent(0.3, 5)])
+def test_exactly_all_of_it_can_be_spent(notion):
+    account = Accountant(notion)
+    account.admit(Release(1, 0.1))
+    account.admit(Release(2, 0.2))
+    assert account.used(2) == 1.0
+    assert account.headroom(2) == 0.0
+    assert account.least_scale(2, 1.0) == math.inf
+    with pytest.raises(BudgetExceeded):
+        account.admit(Release(3, 1e-9))
+
+
+@pytest.mark.parametrize(("epsilon", "parts"), [(1.0, 10), (1.0, 1000), (0.7, 7), (3.3, 11_000), (1e-6, 100)])
+def test_equal_decimal_parts_add_up_to_the_whole(epsilon, parts):
+    account = Accountant(Classical(epsilon))
+    account.admit(*(Release(k, epsilon / parts) for k in range(1, parts + 1)))
+    assert account.used() == pytest.approx(1.0, rel=1e-12)
+    with pytest.raises(BudgetExceeded):
+        account.admit(Release(parts + 1, epsilon * 1e-9))
+
+
+@given(st.lists(st.floats(1e-9, 0.2), min_size=1, max_size=20))
+def test_risk_is_never_below_the_exact_sum_nor_headroom_above_the_rest(losses):
+    account = Accountant(Classical(4.0))
+    account.admit(*(Release(k, x) for k, x in enumerate(losses, start=1)))
+    exact = sum(map(Fraction, losses))
+    assert exact <= Fraction(account.risk()) <= exact * (1 + Fraction(1, 2**51))
+    room = account.headroom()
+    assert Fraction(room) <= 4 - exact <= Fraction(room) + Fraction(1, 2**48)
+    account.admit(Release(99, room))
+
+
+def test_a_refusal_carries_the_numbers_and_the_next_step():
+    account = Accountant(Classical(1.0))
+    account.admit(Release(4, 0.75))
+    with pytest.raises(BudgetExceeded) as error:
+        account.admit(Release(9, 0.5))
+    assert (error.value.step, error.value.risk, error.value.limit, error.value.headroom) == (9, 1.25, 1.0, 0.25)
+    for part in ("step 9", "0.5", "1.25", "1", "0.25", "headroom(step)", "more noise"):
+        assert part in str(error.value)
+
+
+ERRORS = [
+    ("back-dated", lambda a: a.admit(Release(4, 0.1)), InvalidInput, "step 4 comes after one of step 5"),
+    ("no release", lambda a: a.admit(0.1), InvalidInput, "must be a Release, not 0.1"),
+    ("risk in the past", lambda a: a.risk(4), InvalidInput, "replay the history"),
+    ("step NaN", lambda a: a.risk(float("nan")), InvalidInput, "whole number, not nan"),
+    ("negative age", lambda a: a.headroom(5, age=-1), InvalidInput, "age must be at least 0"),
+    ("sensitivity 0", lambda a: a.least_scale(5, 0.0), InvalidInput, "sensitivity must be above 0"),
+    (
+        "gaussian under a pure promise",
+        lambda a: a.admit(Release(6, 0.1, noise="gaussian")),
+        UnboundedLoss,
+        "delta above 0",
+    ),
+    ("exact value", lambda a: a.admit(Release(6, math.inf, scale=0.0)), UnboundedLoss, "exact value"),
+    (
+        "noise used twice",
+        lambda a: a.admit(Release(6, 0.1, draw="v"), Release(7, 0.1, draw="v")),
+        UnboundedLoss,
+        "'v' was used before",
+    ),
+    ("too much", lambda a: a.admit(Release(6, 2.0)), BudgetExceeded, "above the promised 1"),
+    ("second of two too much", lambda a: a.admit(Release(6, 0.1), Release(6, 2.0)), BudgetExceeded, "these 2 releases"),
+    ("restored from nothing", lambda a: Accountant.from_json("{}"), InvalidInput, "not a halflife.account"),
+    (
+        "restored with an unknown notion",
+        lambda a: Accountant.from_json(a.to_json().replace('"classical"', '"clasical"')),
+        InvalidInput,
+        "did you mean 'classical'",
+    ),
+    (
+        "restored with a negative sum",
+        lambda a: Accountant.from_json(a.to_json().replace('"0x', '"-0x')),
+        InvalidInput,
+        "cannot be negative",
+    ),
+    ("a notion of text", lambda a: Accountant("classical"), InvalidInput, "needs a notion such as"),
+]
+
+
+@pytest.mark.parametrize(("act", "kind", "message"), [e[1:] for e in ERRORS], ids=[e[0] for e in ERRORS])
+def test_bad_input_is_refused_and_leaves_no_trace(act, kind, message):
+    account = Accountant(Classical(1.0))
+    account.admit(Release(5, 0.1))
+    before = account.to_json()
+    with pytest.raises(kind) as error:
+        act(account)
+    assert message in str(error.value)
+    assert account.to_json() == before
+
+
+BAD_NOTIONS = [
+    (lambda: Classical(0.0), "epsilon must be above 0"),
+    (lambda: Classical(-1.0), "epsilon must be above 0"),
+    (lambda: Classical(float("nan")), "epsilon is NaN"),
+    (lambda: Classical(math.inf), "epsilon must be finite"),
+    (lambda: Classical("1"), "epsilon must be a number"),
+    (lambda: Classical(1.0, 1.0), "delta must be below 1"),
+    (lambda: Classical(1.0, 1e-30), "cannot be certified"),
+    (lambda: Classical(1.0, -0.1), "delta must be at least 0"),
+    (lambda: WEvent(1.0, 0), "w must be at least 1"),
+    (lambda: WEvent(1.0, 2.5), "w must be a whole number"),
+    (lambda: Classical(1.0).plan(sensitivity=0.0), "sensitivity must be above 0"),
+    (lambda: Classical(1.0).plan(horizon=0), "horizon must be at least 1"),
+    (lambda: Classical(1.0).plan(method="tigth"), "did you mean 'tight'"),
+    (lambda: Classical(1.0).plan(every=0), "every must be at least 1"),
+    (lambda: Classical(1.0).plan(age=-1), "age must be at least 0"),
+    (lambda: Classical(1.0).plan(noise="gauss"), "did you mean 'gaussian'"),
+    (lambda: Classical(1.0).plan(method="constant"), "needs a horizon"),
+    (lambda: WEvent(1.0, 4).plan(method="optimal"), "Known: constant, paper, tight"),
+    (lambda: Classical(1.0).plan(horizon=10).scale(11), "beyond the plan's horizon of 10"),
+    (lambda: Classical(1.0).plan(horizon=10, noise="gaussian"), "delta"),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), BAD_NOTIONS, ids=[b[1] for b in BAD_NOTIONS])
+def test_bad_parameters_are_refused(make, message):
+    with pytest.raises(InvalidInput) as error:
+        make()
+    assert message in str(error.value)
+
+
+def test_a_headroom_that_forgot_the_newest_release_would_be_caught():
+    account = Accountant(Classical(1.0))
+    for step in range(1, 40):
+        account.admit(Release(step, account.headroom(step) / 2))
+    assert account.risk() <= 1.0
+    assert account.headroom() == pytest.approx(2.0**-39, rel=1e-3)
+
+
+@pytest.mark.parametrize("notion", [Classical(1.0), WEvent(1.0, 48)])
+def test_cost_and_memory_of_admit_do_not_grow_with_the_stream(notion):
+    def bytecodes(account, step):
+        count = 0
+
+        def tracer(frame, event, arg):
+            nonlocal count
+            frame.f_trace_opcodes = True
+            count += event == "opcode"
+            return tracer
+
+        sys.settrace(tracer)
+        try:
+            account.admit(Release(step, 1e-9))
+        finally:
+            sys.settrace(None)
+        return count
+
+    account, seen = Accountant(notion), {}
+    for step in range(1, 10_001):
+        account.admit(Release(step, 1e-9))
+        if step in (200, 1000, 10_000):
+            seen[step] = bytecodes(account.copy(), step + 1)
+    assert seen[10_000] <= seen[1000] * 1.2 + 50
+    assert len(account.to_json()) < 10_000
+
+
+@pytest.mark.soak
+def test_long_random_streams_never_break_their_promise(time_left):
+    rounds = 0
+    while time_left() or rounds == 0:
+        rng = random.Random(rounds)
+        w, steps = rng.randint(1, 60), 3000
+        account, history = Accountant(WEvent(1.0, w)), []
+        for step in range(1, steps):
+            age = rng.choice([0, 0, 0, min(w - 1, 2)])
+            room = account.headroom(step, age)
+            release = Release(step, room * rng.random(), age)
+            account.admit(release)
+            history.append(release)
+        sums = {}
+        for r in history:
+            sums[r.data_time] = sums.get(r.data_time, Fraction(0)) + Fraction(r.loss)
+        times = range(-5, steps)
+        prefix = [Fraction(0)]
+        for t in times:
+            prefix.append(prefix[-1] + sums.get(t, 0))
+        worst = max(b - a for a, b in zip(prefix, prefix[w:], strict=False))
+        assert worst <= 1 + Fraction(1, 10**11)
+        rounds += 1

@@ -1,0 +1,123 @@
+"""The command line: what it prints, what it writes, how it fails, and that it starts without the heavy parts."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+import halflife
+from halflife import registry
+from halflife.cli import main
+
+HEAVY = ("pandas", "opendp", "dp_accounting", "scipy.stats", "plotly", "matplotlib", "fastapi", "pyspark")
+
+
+@pytest.fixture(autouse=True)
+def _own_notions(monkeypatch):
+    """Other tests register fakes, which the demo would meet in this process."""
+    own = {name: cls for name, cls in registry.NOTIONS.items() if cls.__module__.startswith("halflife.")}
+    monkeypatch.setattr(registry, "NOTIONS", own)
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, [str(a) for a in arguments])
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import halflife",
+        "import halflife.cli",
+        "from halflife.cli import main; main(['--help'], standalone_mode=False)",
+        "from halflife.cli import main; main(['demo', '--help'], standalone_mode=False)",
+        "from halflife.cli import main; main(['--version'], standalone_mode=False)",
+    ],
+)
+def test_it_starts_without_the_heavy_parts(code):
+    tail = f"\nimport json, sys; print(json.dumps([m for m in {HEAVY} if m in sys.modules]))"
+    done = subprocess.run([sys.executable, "-c", code + tail], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout.splitlines()[-1]) == []
+
+
+def test_version():
+    result = run("--version")
+    assert result.exit_code == 0
+    assert halflife.__version__ in result.stdout
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_help_shows_an_example(flag):
+    assert "halflife demo --out" in run(flag).stdout
+    text = run("demo", flag).stdout
+    assert "Example:" in text
+    for option in ("--out DIR", "--households", "--days", "--seed"):
+        assert option in text
+    assert text.count("[default:") == 4
+
+
+def test_demo_as_its_users_run_it(tmp_path):
+    """In a process of its own: the table on stdout, nothing on stderr when nobody watches, both files written."""
+    command = [sys.executable, "-c", "from halflife.cli import main; main()", "demo"]
+    options = ["--out", "town", "--households", "12", "--days", "2", "--seed", "3"]
+    done = subprocess.run([*command, *options], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "12 generated homes" in done.stdout
+    lines = done.stdout.splitlines()
+    assert lines[-2].split() == ["Report:", "town/report.html"]
+    assert lines[-1].split() == ["Releases:", "town/releases.parquet"]
+    table = pq.read_table(tmp_path / "town" / "releases.parquet")
+    names = set(table["notion"].to_pylist())
+    assert names == set(registry.NOTIONS)
+    assert table.num_rows == 2 * 48 * len(names)
+    assert all(any(line.strip().startswith(name[:8]) for line in lines) for name in names)
+    assert (tmp_path / "town" / "report.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_demo_writes_to_its_own_folder_by_default(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run("demo", "--households", 2, "--days", 1).exit_code == 0
+    assert {p.name for p in (tmp_path / "halflife-demo").iterdir()} == {"report.html", "releases.parquet"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--households", 0], "Error: households must be at least 1, not 0"),
+        (["--days", -3], "Error: days must be at least 1, not -3"),
+        (["--seed", -1], "Error: seed must be at least 0, not -1"),
+        (["--households", 10**9], "fewer households or days"),
+    ],
+)
+def test_what_halflife_refuses_ends_in_one_line_and_status_1(tmp_path, arguments, says):
+    result = run("demo", "--out", tmp_path / "out", *arguments)
+    assert result.exit_code == 1
+    assert says in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert result.stdout == ""
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_missing_extra_ends_in_one_line(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
+    result = run("demo", "--out", tmp_path / "out")
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert "pip install 'halflife[report]'" in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [["demo", "--days", "many"], ["demo", "--hose", "1"], ["dmo"]])
+def test_what_click_refuses_ends_with_status_2(arguments):
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert "Error:" in result.stderr
+
+
+def test_out_may_not_be_a_file(tmp_path):
+    (tmp_path / "out").write_text("")
+    result = run("demo", "--out", tmp_path / "out")
+    assert result.exit_code == 2
+    assert "is a file" in result.stderr

@@ -217,13 +217,17 @@ def _loss_of_one_unit(family: str, spread: float) -> float:
 @lru_cache(maxsize=1024)
 def _sampler(family: str, spread: float) -> Any:
     """OpenDP's integer mechanism of this scale on a vector; built once for each scale."""
-    import opendp.prelude as dp
+    # not opendp.prelude, which takes seconds: it loads scikit-learn and scipy.stats where they are installed
+    from opendp.domains import atom_domain, vector_domain
+    from opendp.measurements import make_gaussian, make_laplace
+    from opendp.metrics import l1_distance, l2_distance
+    from opendp.mod import enable_features
 
-    dp.enable_features("contrib")
-    domain = dp.vector_domain(dp.atom_domain(T="i64"))
+    enable_features("contrib")
+    domain = vector_domain(atom_domain(T="i64"))
     if family == "laplace":
-        return dp.m.make_laplace(domain, dp.l1_distance(T="i64"), scale=spread)
-    return dp.m.make_gaussian(domain, dp.l2_distance(T="i64"), scale=spread)
+        return make_laplace(domain, l1_distance(T="i64"), scale=spread)
+    return make_gaussian(domain, l2_distance(T="i64"), scale=spread)
 
 
 def draw(calibration: Calibration) -> GridNoise:

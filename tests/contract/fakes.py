@@ -18,6 +18,7 @@ from halflife.release import Release
 
 
 class Fake(Notion[Any]):
+    summary = "A fake."
     not_protected = ("everything: this is a fake",)
     assumptions = ("none",)
 

@@ -111,9 +111,12 @@ def test_a_series_at_once_is_charged_as_step_by_step(every):
 
 def test_a_series_that_does_not_fit_draws_nothing():
     account = Accountant(WEvent(1.0, 12))
+    account.admit(Release(1, 0.5))
     with pytest.raises(BudgetExceeded):
+        publish_series(WEvent(1.0, 12).plan(), [1.0] * 12, account)
+    assert account.risk() == 0.5
+    with pytest.raises(InvalidInput, match="cannot be charged to an account of"):
         publish_series(WEvent(2.0, 12).plan(), [1.0] * 12, account)
-    assert account.risk() == 0
 
 
 def test_planned_noise_refuses_a_strangers_state():

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from html import escape
 from importlib.metadata import version
@@ -94,7 +93,7 @@ def plot_series(result: DemoResult, outcome: Outcome) -> Any:
 def plot_scales(result: DemoResult) -> Any:
     """Draw the noise scale of every notion over time, on a logarithmic axis."""
     figure = _lines(result, scale_data(result), "noise scale (kWh, log)", "%{y:.3~g} kWh")
-    figure.update_yaxes(type="log", tickformat=",~r", nticks=8)
+    figure.update_yaxes(type="log", tickformat=",~r", nticks=6)
     return figure
 
 
@@ -283,7 +282,7 @@ def _section(result: DemoResult, outcome: Outcome) -> str:
     i = result.outcomes.index(outcome)
     certificate = outcome.plan.certificate()
     open_points = "".join(f"<li>{escape(text)}</li>" for text in certificate["not_protected"])
-    definition = (inspect.getdoc(type(outcome.notion)) or "").partition("\n")[0]
+    definition = outcome.notion.summary
     band, mean = three_figures(float(outcome.error_band[-1])), three_figures(float(result.exact.mean()))
     caption = (
         f"At the last step 95 % of the noise lies within ± {band} kWh; the mean of the exact values is {mean} kWh."

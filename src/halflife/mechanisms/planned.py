@@ -58,6 +58,8 @@ def publish_series(plan: Plan, values: Sequence[float] | Floats, account: Accoun
     >>> noisy.shape, releases[0].loss <= 1 / 48
     ((2,), True)
     """
+    if plan.notion != account.notion:
+        raise InvalidInput(f"a plan for {plan.notion!r} cannot be charged to an account of {account.notion!r}")
     request = plan.request
     steps = range(1, len(values) + 1)
     chosen = [(k, loss) for k, loss in zip(steps, plan.losses(len(values)).tolist(), strict=True) if loss > 0]

@@ -54,6 +54,8 @@ class Notion(ABC, Generic[S]):
     """The base of all notions. To add one, subclass it in one file under `notions/` and register it."""
 
     name: ClassVar[str]
+    summary: ClassVar[str]
+    """What is promised, in one sentence for people who do not read formulas."""
     noises: ClassVar[tuple[Noise, ...]] = ("laplace",)
     shares_draws: ClassVar[bool] = False
     """Whether one draw of noise may serve several releases. Where it may not, doing so has infinite loss."""

@@ -35,6 +35,7 @@ class Classical(Notion[Any]):
     delta: float = 0.0
 
     name: ClassVar[str] = "classical"
+    summary: ClassVar[str] = "Everything ever published about a person counts in full, for ever."
     noises: ClassVar[tuple[Noise, ...]] = ("laplace", "gaussian")
     not_protected: ClassVar[tuple[str, ...]] = (
         "What is true of a population is learnt whether or not a person takes part.",

@@ -52,6 +52,7 @@ class WEvent(Notion[Window]):
     delta: float = 0.0
 
     name: ClassVar[str] = "w-event"
+    summary: ClassVar[str] = "Whatever a person did within any w consecutive steps is hidden; longer patterns are not."
     noises: ClassVar[tuple[Noise, ...]] = ("laplace", "gaussian")
     not_protected: ClassVar[tuple[str, ...]] = (
         "Anything longer than the window: a habit, an illness or a move that shows over K windows costs up to K·ε.",

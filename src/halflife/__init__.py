@@ -12,7 +12,15 @@ from halflife import plans
 from halflife.accountant import Accountant
 from halflife.errors import BudgetExceeded, HalflifeError, InvalidInput, MissingExtra, UnboundedLoss
 from halflife.mechanisms import Mechanism, PlannedNoise, ReleaseDraw, SimulatedDraw, publish_series
-from halflife.notions import Classical, Exposure, Notion, WEvent
+from halflife.notions import (
+    Classical,
+    ExponentialDiscount,
+    Exposure,
+    GaussianDiscount,
+    HyperbolicDiscount,
+    Notion,
+    WEvent,
+)
 from halflife.plans import Plan
 from halflife.release import History, Release
 
@@ -22,9 +30,12 @@ __all__ = [
     "Accountant",
     "BudgetExceeded",
     "Classical",
+    "ExponentialDiscount",
     "Exposure",
+    "GaussianDiscount",
     "HalflifeError",
     "History",
+    "HyperbolicDiscount",
     "InvalidInput",
     "Mechanism",
     "MissingExtra",

@@ -21,7 +21,7 @@ TOLERANCE = 1e-12
 """How far above its promise, relatively, an exact risk may lie and still count as kept: the reading of decimals."""
 
 UNIT_BITS = 120
-_ONE = 1 << UNIT_BITS
+UNIT = 1 << UNIT_BITS
 SMALLEST_NORMAL = 2.0**-1022
 
 
@@ -65,12 +65,12 @@ def float_up(units: int) -> float:
     >>> float_up(to_units(0.1) + to_units(0.2))
     0.30000000000000004
     """
-    return ratio_up(units, _ONE)
+    return ratio_up(units, UNIT)
 
 
 def float_down(units: int) -> float:
     """Return the largest double that is at most `units` · 2⁻¹²⁰."""
-    return -ratio_up(-units, _ONE)
+    return -ratio_up(-units, UNIT)
 
 
 def divide_up(a: float, b: float) -> float:

@@ -307,7 +307,7 @@ def account_admits_the_plan(plan: Plan) -> None:
     for k, (loss, scale) in enumerate(zip(plan.losses(n).tolist(), plan.scales(n).tolist(), strict=True), start=1):
         if loss > 0:
             account.admit(
-                Release(k, loss, plan.request.age, sensitivity=plan.sensitivity, scale=scale, noise=plan.noise)
+                Release(k, loss, plan.request.age, sensitivity=plan.sensitivity_at(k), scale=scale, noise=plan.noise)
             )
         if k in (1, 2, n // 2, n):
             risk = account.risk(k)

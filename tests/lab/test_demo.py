@@ -6,7 +6,7 @@ import json
 import math
 import random
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from html.parser import HTMLParser
 
@@ -180,7 +180,7 @@ class Sparse(Classical):
     name = "sparse"
 
     def plan(self, **request):
-        return Classical(1.0).plan(every=2, **request)
+        return replace(Classical(1.0).plan(every=2, **request), notion=self)
 
 
 def test_a_new_notion_needs_no_change_and_its_words_are_escaped(notions, monkeypatch, tmp_path):

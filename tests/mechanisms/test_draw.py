@@ -11,6 +11,7 @@ from halflife import (
     Classical,
     InvalidInput,
     PlannedNoise,
+    Release,
     ReleaseDraw,
     SimulatedDraw,
     WEvent,

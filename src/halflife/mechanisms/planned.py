@@ -35,8 +35,8 @@ class PlannedNoise:
         loss = self.plan.loss(step)
         if loss == 0:
             return None
-        request = self.plan.request
-        return truth + draw(None, request.sensitivity, loss=loss, noise=self.plan.noise, age=request.age)
+        sensitivity = self.plan.sensitivity_at(step)
+        return truth + draw(None, sensitivity, loss=loss, noise=self.plan.noise, age=self.plan.request.age)
 
     def state(self) -> None:
         """Nothing to keep."""
@@ -60,12 +60,11 @@ def publish_series(plan: Plan, values: Sequence[float] | Floats, account: Accoun
     """
     if plan.notion != account.notion:
         raise InvalidInput(f"a plan for {plan.notion!r} cannot be charged to an account of {account.notion!r}")
-    request = plan.request
     steps = range(1, len(values) + 1)
     chosen = [(k, loss) for k, loss in zip(steps, plan.losses(len(values)).tolist(), strict=True) if loss > 0]
-    calibrations = [grade.by_loss(loss, request.sensitivity, plan.noise) for _, loss in chosen]
+    calibrations = [grade.by_loss(loss, plan.sensitivity_at(k), plan.noise) for k, loss in chosen]
     releases = [
-        Release(k, c.loss, request.age, sensitivity=request.sensitivity, scale=c.scale, noise=plan.noise)
+        Release(k, c.loss, plan.request.age, sensitivity=c.sensitivity, scale=c.scale, noise=plan.noise)
         for (k, _), c in zip(chosen, calibrations, strict=True)
     ]
     account.admit(*releases)

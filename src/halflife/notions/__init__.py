@@ -2,6 +2,16 @@
 
 from halflife.notions.base import Exposure, Notion, PlanRequest
 from halflife.notions.classical import Classical
+from halflife.notions.discounted import ExponentialDiscount, GaussianDiscount, HyperbolicDiscount
 from halflife.notions.windowed import WEvent
 
-__all__ = ["Classical", "Exposure", "Notion", "PlanRequest", "WEvent"]
+__all__ = [
+    "Classical",
+    "ExponentialDiscount",
+    "Exposure",
+    "GaussianDiscount",
+    "HyperbolicDiscount",
+    "Notion",
+    "PlanRequest",
+    "WEvent",
+]

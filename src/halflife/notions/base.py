@@ -43,11 +43,27 @@ class PlanRequest:
     every: int
     noise: Noise | None
     extra: Mapping[str, Any]
+    varying: tuple[float, ...] | None = None
+    """Δf_1, Δf_2, … of the releases if they differ; `sensitivity` is then the largest of them."""
 
     @property
     def releases(self) -> int | None:
         """How many releases the horizon holds: ⌈horizon / every⌉."""
         return None if self.horizon is None else -(-self.horizon // self.every)
+
+    def sensitivities_of(self, releases: int) -> Floats:
+        """Return Δf of the first releases."""
+        if self.varying is None:
+            return np.full(releases, self.sensitivity)
+        return np.array(self.varying[:releases])
+
+
+def _varying(sensitivity: object) -> tuple[float, ...] | None:
+    if not isinstance(sensitivity, Sequence | np.ndarray) or isinstance(sensitivity, str):
+        return None
+    if len(sensitivity) == 0:
+        raise InvalidInput("a list of sensitivities must not be empty")
+    return tuple(real(f"sensitivity of release {k}", x, positive=True) for k, x in enumerate(sensitivity, start=1))
 
 
 class Notion(ABC, Generic[S]):
@@ -119,7 +135,7 @@ class Notion(ABC, Generic[S]):
 
     def plan(
         self,
-        sensitivity: float = 1.0,
+        sensitivity: float | Sequence[float] | Floats = 1.0,
         horizon: int | None = None,
         method: str = "tight",
         age: int = 0,
@@ -129,22 +145,24 @@ class Notion(ABC, Generic[S]):
     ) -> Any:
         """Return how much noise each step needs, as a `halflife.plans.Plan`.
 
-        sensitivity  Δf of every release;  horizon  the last step, None for ever;  method  a plan of this notion;
+        sensitivity  Δf of every release, or a list of each one's Δf_k (which ends with it);
+        horizon  the last step, None for ever;  method  a plan of this notion;
         age  how many steps old the data is;  every  publish at steps 1, 1 + every, …;  noise  force a noise family;
         extra  what this method alone understands, such as `cap`
         """
         if noise is not None and noise not in self.noises:
             raise unknown(f"noise for {self.name}", noise, self.noises)
-        request = PlanRequest(
-            real("sensitivity", sensitivity, positive=True),
-            None if horizon is None else whole("horizon", horizon, least=1),
-            method,
-            whole("age", age, least=0),
-            whole("every", every, least=1),
-            noise,
-            extra,
-        )
+        steps, step = None if horizon is None else whole("horizon", horizon, least=1), whole("every", every, least=1)
+        varying = _varying(sensitivity)
+        if varying is not None:
+            steps = min(steps or len(varying) * step, len(varying) * step)
+        largest = real("sensitivity", sensitivity if varying is None else max(varying), positive=True)
+        request = PlanRequest(largest, steps, method, whole("age", age, least=0), step, noise, extra, varying)
         return find_plan(self.name, method)(self, request)
+
+    def in_other_words(self, step_minutes: float = 30.0) -> list[str]:
+        """Say what the promise comes to in human time, where that is not plain."""
+        return []
 
     # What is written down -------------------------------------------------------------------------------------------
 

@@ -37,8 +37,13 @@ class Plan:
 
     @property
     def sensitivity(self) -> float:
-        """Δf of each release."""
+        """Δf of each release, the largest if they differ."""
         return self.request.sensitivity
+
+    def sensitivity_at(self, k: int) -> float:
+        """Δf of the release at step k."""
+        varying = self.request.varying
+        return self.request.sensitivity if varying is None else varying[(self._check(k) - 1) // self.request.every]
 
     @property
     def horizon(self) -> int | None:
@@ -79,13 +84,14 @@ class Plan:
     def scale(self, k: int) -> float:
         """Return the noise scale of step k, rounded up; infinite if nothing is published then."""
         loss = self.loss(k)
-        return divide_up(self.sensitivity, loss) if loss > 0 else math.inf
+        return divide_up(self.sensitivity_at(k), loss) if loss > 0 else math.inf
 
     def scales(self, n: int) -> Floats:
         """Return the noise scales of steps 1 … n, rounded up."""
         losses = self.losses(n)
         result = np.full(n, np.inf)
-        np.divide(self.sensitivity, losses, out=result, where=losses > 0)
+        every = self.request.every
+        result[::every] = self.request.sensitivities_of(-(-n // every)) / losses[::every]
         rounded: Floats = np.nextafter(result, np.inf)
         return rounded
 
@@ -112,13 +118,14 @@ class Plan:
                 "method": self.request.method,
                 "source": self.source,
                 "noise": self.noise,
-                "sensitivity": self.sensitivity,
+                "sensitivity": self.sensitivity if self.request.varying is None else list(self.request.varying),
                 "horizon": self.horizon,
                 "age": self.request.age,
                 "every": self.request.every,
                 **self.facts,
             },
             "classical_risk": self._classical_risk(),
+            "in_other_words": self.notion.in_other_words(),
             "tolerance": TOLERANCE,
             "tail": self.tail,
         }

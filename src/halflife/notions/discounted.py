@@ -1,0 +1,369 @@
+"""Discounted differential privacy: what was lost long ago counts less (Farokhi).
+
+Risk at step t is R_t = Σ_{S_k ≤ t} d(t − S_k) ρ_k, d falling from d(0) = 1, and the promise is R_t ≤ ε at every step. As d only
+falls, so does the risk until the next release: the worst from now on is now.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+
+from halflife.errors import InvalidInput
+from halflife.fading import Fading, Floats, Geometric, fading
+from halflife.notions.base import Exposure, Notion
+from halflife.notions.composition import Pure, check_delta, gaussian_epsilon, gaussian_mu
+from halflife.numerics import TOLERANCE, UNIT, down, float_up, real, to_units, up, whole
+from halflife.power_series import convolution, saturating_shares
+from halflife.registry import register_notion
+from halflife.release import Noise, Release
+
+_FORGETTING = (
+    "Forgetting is a convention: nothing published becomes less identifiable. Read classically, the loss of an endless "
+    "stream grows without bound."
+)
+_POPULATION = "What is true of a population is learnt whether or not a person takes part."
+_ASSUMPTIONS = (
+    "Each release's sensitivity bounds what one person's whole time series can move it by; it is public knowledge.",
+    "The noise of different releases is independent.",
+    "Losses are discounted from the step of their publication, whatever the age of the data.",
+)
+
+
+class Faded(NamedTuple):
+    """The newest step, and the sum of losses as it stands there."""
+
+    step: int
+    memory: Any
+
+
+class _Discounted(Notion[Faded]):
+    """What the discounted notions share: one fading sum."""
+
+    epsilon: float
+    power: ClassVar[int] = 1
+    assumptions: ClassVar[tuple[str, ...]] = _ASSUMPTIONS
+
+    @cached_property
+    def fading(self) -> Fading:
+        """The sum of losses with its kernel."""
+        return fading(getattr(self, "alpha", None), getattr(self, "beta", None), self.power)
+
+    def discount(self, j: Floats) -> Floats:
+        """Return d(j), the weight of a loss j steps after its publication."""
+        alpha, beta = getattr(self, "alpha", None), getattr(self, "beta", None)
+        result: Floats = 1 / (1 + beta * j) if beta is not None else (1.0 if alpha is None else alpha) ** j
+        return result
+
+    def _charge(self, release: Release) -> float:
+        return float_up(Pure().charge(release))
+
+    def start(self) -> Faded:
+        """Nothing published."""
+        return Faded(0, self.fading.zero)
+
+    def record(self, state: Faded, releases: Sequence[Release]) -> Faded:
+        """Let the sum fade up to this step, then add the losses."""
+        step = releases[0].step
+        memory = self.fading.fade(state.memory, step - state.step)
+        for release in releases:
+            memory = self.fading.add(memory, self._charge(release))
+        return Faded(step, memory)
+
+    def _sum_at(self, state: Faded, step: int) -> float:
+        return self.fading.total(self.fading.fade(state.memory, step - state.step))
+
+    def exposure(self, state: Faded, step: int) -> Exposure:
+        """The faded sum; later it only falls."""
+        risk = self._sum_at(state, step)
+        return Exposure(risk, risk, self.epsilon)
+
+    def headroom(self, state: Faded, step: int, age: int) -> float:
+        """ε minus the risk of everything admitted so far, this step included (T1)."""
+        risk = self._sum_at(state, step)
+        return max(0.0, down(self.epsilon - risk)) if risk else self.epsilon
+
+    def dump(self, state: Faded) -> Any:
+        """Return the step and the terms of the sum."""
+        return {"step": state.step, "sum": self.fading.dump(state.memory)}
+
+    def load(self, data: Any) -> Faded:
+        """Read what `dump` gave."""
+        if not isinstance(data, dict) or "sum" not in data:
+            raise InvalidInput(f"a discounted account must hold its step and its sum, not {data!r}")
+        return Faded(whole("step of a sum", data.get("step"), least=0), self.fading.load(data["sum"]))
+
+    def risks(self, losses: Floats, age: int, noise: Noise) -> Floats:
+        """Return Σ_{k≤t} d(t−k) ρ_k for every t, rounded up."""
+        return faded_sums(self.fading, losses)
+
+    def half_life_steps(self) -> float:
+        """Return after how many steps a loss counts half: d(j) = ½."""
+        alpha, beta = getattr(self, "alpha", None), getattr(self, "beta", None)
+        if beta is not None:
+            return 1 / beta if beta > 0 else math.inf
+        return math.inf if alpha == 1 else -1 / math.log2(alpha)  # type: ignore[arg-type]
+
+    def allowance(self, w: int) -> float:
+        """Return how large the plain, undiscounted sum of losses within any w steps can become, in nats (T8; ours).
+
+        ε · Σ_{t≤w} s_t with s the losses of the saturating plan at ε = 1: starting from nothing and taking all the
+        headroom at every step spends most (exponential: ε(1 + (w−1)(1−α))).
+        """
+        return up(self.epsilon * math.fsum(saturating_shares(self.discount, whole("w", w, least=1)).tolist()))
+
+    def in_other_words(self, step_minutes: float = 30.0) -> list[str]:
+        """Say what the promise comes to in human time: the half-life, and what a day, a week and a year may lose (T8)."""
+        per_day = 1440 / step_minutes
+        words = [f"A loss counts half after {human_time(self.half_life_steps() * step_minutes)}."]
+        for name, days in (("day", 1), ("week", 7), ("year", 365)):
+            steps = max(1, round(days * per_day))
+            words.append(
+                f"Within a {name} ({steps:,} steps) the undiscounted, classical loss can reach "
+                f"{self.allowance(steps):.3g} where ε = {self.epsilon:g} is promised."
+            )
+        return words
+
+
+@register_notion
+@dataclass(frozen=True)
+class ExponentialDiscount(_Discounted):
+    """(ε, α)-exponentially discounted privacy: d(j) = αʲ (Definitions 9 and 10, Theorem 11; paper).
+
+    Give `alpha` in (0, 1], or `half_life` in steps, α = 2^(−1/half_life). α = 1 is classical. The account is one number.
+
+    >>> notion = ExponentialDiscount(1.0, half_life=48)
+    >>> round(notion.alpha, 6), notion.half_life
+    (0.985663, 48.0)
+    >>> from halflife import Accountant, Release
+    >>> account = Accountant(notion)
+    >>> account.admit(Release(1, 0.5))
+    >>> round(account.risk(49), 9)
+    0.25
+    """
+
+    epsilon: float
+    alpha: float = None  # type: ignore[assignment]
+    half_life: float = field(default=None, compare=False)  # type: ignore[assignment]
+
+    name: ClassVar[str] = "exponential"
+    summary: ClassVar[str] = (
+        "What was published counts less with every step: a fixed share less, so half after each half-life."
+    )
+    not_protected: ClassVar[tuple[str, ...]] = (_FORGETTING, _POPULATION)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", real("epsilon", self.epsilon, positive=True, limit=1e6))
+        alpha, half_life = one_discount(alpha=self.alpha, half_life=self.half_life)
+        object.__setattr__(self, "alpha", alpha)
+        object.__setattr__(self, "half_life", half_life)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return name and parameters; the half-life follows from α."""
+        return {"name": self.name, "epsilon": self.epsilon, "alpha": self.alpha}
+
+    @classmethod
+    def examples(cls) -> Sequence[Self]:
+        """A half-life of a day of half hours; fast forgetting; none."""
+        return cls(1.0, half_life=48.0), cls(0.3, alpha=0.5), cls(1.0, alpha=1.0)
+
+
+@register_notion
+@dataclass(frozen=True)
+class HyperbolicDiscount(_Discounted):
+    """(ε, β)-hyperbolically discounted privacy: d(j) = 1/(1+βj) (Definitions 13 and 14, Theorem 15; paper).
+
+    Half after 1/β steps, a third after 2/β, and so on: slower and slower. β = 0 is classical. The account is a certified
+    sum of about 170 exponentials (T2), never below the true sum.
+
+    >>> from halflife import Accountant, Release
+    >>> account = Accountant(HyperbolicDiscount(1.0, beta=0.1))
+    >>> account.admit(Release(1, 0.5))
+    >>> round(account.risk(11), 9)
+    0.25
+    """
+
+    epsilon: float
+    beta: float
+
+    name: ClassVar[str] = "hyperbolic"
+    summary: ClassVar[str] = (
+        "What was published counts less with time, but ever more slowly: half after 1/β steps, a third after 2/β."
+    )
+    not_protected: ClassVar[tuple[str, ...]] = (_FORGETTING, _POPULATION)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", real("epsilon", self.epsilon, positive=True, limit=1e6))
+        object.__setattr__(self, "beta", check_beta(self.beta))
+
+    @classmethod
+    def examples(cls) -> Sequence[Self]:
+        """Half after a day of half hours; after ten steps; after a tenth of one; never."""
+        return cls(1.0, beta=1 / 48), cls(1.0, beta=0.1), cls(0.5, beta=10.0), cls(1.0, beta=0.0)
+
+
+@register_notion
+@dataclass(frozen=True)
+class GaussianDiscount(_Discounted):
+    """Gaussian discounting, a notion of its own (T7; ours): (ε, δ) for neighbours whose difference is discounted.
+
+    **Which neighbours.** For a step t, two streams in which one person's contribution to release k differs by at most
+    d(t − S_k)·Δf_k: the longer ago, the smaller the change that is hidden. For pure losses this reading gives Σ d ρ, the
+    discounted risk exactly. With Gaussian noise the same neighbours are told apart with μ_t² = Σ d(t − S_k)² μ_k², μ_k = Δf_k/σ_k
+    (Gaussian DP), and the risk is the ε at δ of μ_t. Σ d² is finite for hyperbolic d too, so bounded noise lasts for ever:
+    at (1, 10⁻⁶) and β = 0.1, σ = 13.7 Δf.
+
+    Give one of `alpha`, `half_life` (in steps) or `beta`. A μ may be chosen from earlier outputs (Gaussian DP has
+    filters: Smith and Thakurta 2022; Koskela, Tobaben, Honkela 2023).
+
+    >>> round(GaussianDiscount(1.0, 1e-6, beta=0.1).plan().scale(1), 1)
+    13.7
+    """
+
+    epsilon: float
+    delta: float
+    alpha: float | None = None
+    half_life: float | None = field(default=None, compare=False)
+    beta: float | None = None
+
+    name: ClassVar[str] = "gaussian-discount"
+    power: ClassVar[int] = 2
+    noises: ClassVar[tuple[Noise, ...]] = ("gaussian",)
+    summary: ClassVar[str] = (
+        "What was published counts less with time, by Gaussian noise: the older the data, the smaller the change in it that "
+        "stays hidden."
+    )
+    not_protected: ClassVar[tuple[str, ...]] = (
+        "Large changes long ago: at step t only changes of up to d(t − k) times what a person can do at step k are hidden at ε. "
+        + _FORGETTING,
+        _POPULATION,
+    )
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", real("epsilon", self.epsilon, positive=True, limit=1e6))
+        object.__setattr__(self, "delta", check_delta(self.delta))
+        if self.delta == 0:
+            raise InvalidInput("Gaussian discounting needs delta above 0: Gaussian noise has no bounded pure loss")
+        if self.beta is None:
+            alpha, half_life = one_discount(alpha=self.alpha, half_life=self.half_life)
+            object.__setattr__(self, "alpha", alpha)
+            object.__setattr__(self, "half_life", half_life)
+        elif self.alpha is not None or self.half_life is not None:
+            raise InvalidInput("give one of alpha, half_life and beta, not several")
+        else:
+            object.__setattr__(self, "beta", check_beta(self.beta))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return name and parameters: α or β, whichever it is."""
+        kernel = {"alpha": self.alpha} if self.beta is None else {"beta": self.beta}
+        return {"name": self.name, "epsilon": self.epsilon, "delta": self.delta, **kernel}
+
+    @classmethod
+    def examples(cls) -> Sequence[Self]:
+        """Half after a day of half hours, hyperbolically; exponentially; fast."""
+        return cls(1.0, 1e-6, beta=1 / 48), cls(1.0, 1e-6, half_life=48.0), cls(0.5, 1e-5, beta=1.0)
+
+    @cached_property
+    def mu(self) -> float:
+        """The largest μ of Gaussian DP that is (ε, δ)."""
+        return gaussian_mu(self.epsilon, self.delta)
+
+    def _charge(self, release: Release) -> float:
+        if release.noise != "gaussian":
+            raise InvalidInput(
+                f"release at step {release.step}: Gaussian discounting speaks of Gaussian noise, not {release.noise}: "
+                "use ExponentialDiscount or HyperbolicDiscount for Laplace noise"
+            )
+        if release.loss == math.inf:
+            Pure().charge(release)
+        return up(release.loss * release.loss)
+
+    def exposure(self, state: Faded, step: int) -> Exposure:
+        """ε(δ) of the faded Σμ²; later it only falls."""
+        risk = self._epsilon(self._sum_at(state, step))
+        return Exposure(risk, risk, self.epsilon)
+
+    def _epsilon(self, squares: float) -> float:
+        return gaussian_epsilon(up(math.sqrt(squares)), self.delta)
+
+    def keeps(self, state: Faded, step: int) -> bool:
+        """Whether the faded Σμ² is within μ²."""
+        return self._sum_at(state, step) <= self.mu * self.mu * (1 + TOLERANCE)
+
+    def headroom(self, state: Faded, step: int, age: int) -> float:
+        """Return the largest μ = Δf/σ that fits: √(μ² − Σ)."""
+        return math.sqrt(max(0.0, down(self.mu * self.mu - self._sum_at(state, step)))) * (1 - 2**-52)
+
+    def risks(self, losses: Floats, age: int, noise: Noise) -> Floats:
+        """Return the ε at δ of Σ d² μ² at every step; a table of 2,000 values, rounded up, serves for all of them."""
+        squares = faded_sums(self.fading, np.nextafter(losses * losses, np.inf))
+        grid = np.linspace(0.0, float(squares.max(initial=0.0)), 2001)
+        table = np.array([self._epsilon(x) for x in grid])
+        found: Floats = table[np.minimum(np.searchsorted(grid, squares), 2000)]
+        return found
+
+    def allowance(self, w: int) -> float:
+        """Return the ε at δ of the largest undiscounted Σμ² that any w steps can hold (T8)."""
+        shares = saturating_shares(lambda j: self.discount(j) ** 2, whole("w", w, least=1))
+        return self._epsilon(up(self.mu * self.mu * math.fsum(shares.tolist())))
+
+
+def one_discount(alpha: object, half_life: object) -> tuple[float, float]:
+    """Return (α, half-life in steps) from whichever of them was given.
+
+    >>> one_discount(None, 1)
+    (0.5, 1.0)
+    """
+    if (alpha is None) == (half_life is None):
+        raise InvalidInput(f"give either alpha or half_life, not alpha={alpha!r} and half_life={half_life!r}")
+    if half_life is not None:
+        steps = real("half_life", half_life, positive=True)
+        if not 2.0**-5 <= steps <= 2.0**40:
+            raise InvalidInput(f"half_life = {half_life!r} steps is outside 2⁻⁵ … 2⁴⁰: for no forgetting give alpha=1")
+        return 2.0 ** (-1 / steps), steps
+    a = real("alpha", alpha, positive=True)
+    if a > 1:
+        raise InvalidInput(f"alpha must be at most 1, not {alpha!r}: past losses do not grow")
+    return a, math.inf if a == 1 else -1 / math.log2(a)
+
+
+def check_beta(beta: object) -> float:
+    """Return β, 0 or between 10⁻⁹ and 10⁶."""
+    b = real("beta", beta)
+    if b and not 1e-9 <= b <= 1e6:
+        raise InvalidInput(f"beta = {beta!r} is outside 1e-9 … 1e6: for no forgetting give 0")
+    return b
+
+
+def faded_sums(fade: Fading, x: Floats) -> Floats:
+    """Return Σ_{k≤t} d(t−k) x_k for every t, rounded up: exactly for a geometric kernel, by FFT for another."""
+    if isinstance(fade, Geometric):
+        numerator, denominator = fade.alpha.as_integer_ratio()
+        state, sums = 0, []
+        for units in map(to_units, x.tolist()):
+            state = units - (-state * numerator) // denominator
+            sums.append(state / UNIT)
+        rounded: Floats = np.nextafter(np.array(sums), np.inf) * (np.array(sums) > 0)
+        return rounded
+    sums_by_fft = convolution(fade.kernel(np.arange(len(x), dtype=np.float64)), x)
+    return np.maximum(sums_by_fft, 0.0) * (1 + 1e-12) + 1e-14 * float(x.max(initial=0.0))
+
+
+def human_time(minutes: float) -> str:
+    """Return a length of time as people say it.
+
+    >>> human_time(90), human_time(60 * 24 * 2.5), human_time(math.inf)
+    ('1.5 hours', '2.5 days', 'no time at all: never')
+    """
+    if math.isinf(minutes):
+        return "no time at all: never"
+    for unit, size in (("year", 525_600), ("week", 10_080), ("day", 1440), ("hour", 60)):
+        if minutes >= size * (1 if unit != "week" else 2):
+            count = minutes / size
+            return f"{count:.3g} {unit}{'' if count == 1 else 's'}"
+    return f"{minutes:.3g} minute{'' if minutes == 1 else 's'}"

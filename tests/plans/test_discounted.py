@@ -1,0 +1,170 @@
+"""Discounted plans against the paper's corollaries, the erratum's witnesses, a plain loop and a general solver."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+
+from halflife import Accountant, ExponentialDiscount, HyperbolicDiscount, InvalidInput, Release
+from halflife.plans.discounted import paper_constant, true_constant
+from halflife.power_series import saturating_shares
+
+
+def risks(d, losses):
+    """Σ_{k≤t} d(t−k) ρ_k, plainly."""
+    kernel = d(np.arange(len(losses)))
+    return np.array([np.dot(kernel[: t + 1][::-1], losses[: t + 1]) for t in range(len(losses))])
+
+
+def hyperbolic(beta):
+    return lambda j: 1 / (1 + beta * j)
+
+
+def test_corollary_12():
+    plan = ExponentialDiscount(0.5, alpha=0.98).plan(sensitivity=3.0, method="paper")
+    assert plan.scales(50) == pytest.approx(np.full(50, 3.0 / (0.5 * 0.02)), rel=1e-12)
+
+
+def test_corollary_16():
+    for beta in (0.01, 0.1, 1.0, 3.6):
+        plan = HyperbolicDiscount(0.5, beta).plan(sensitivity=3.0, method="paper")
+        c = 2 * (math.atanh(1 / math.sqrt(3)) + math.atanh(math.sqrt(beta / (1 + beta)))) / math.sqrt(beta * (beta + 1))
+        assert plan.scales(50) == pytest.approx(c * 3.0 * np.sqrt(np.arange(1, 51)) / 0.5, rel=1e-9)
+
+
+@pytest.mark.parametrize(("beta", "factor"), [(10.0, 2.075), (100.0, 13.74)])
+def test_d1_corollary_16_is_false_for_large_beta(beta, factor):
+    """The witness is the first step alone: the loss there is ε / c_paper."""
+    assert 1 / paper_constant(beta) == pytest.approx(factor, rel=1e-3)
+    with pytest.raises(InvalidInput, match=rf"{factor:g}.* times epsilon.*method='tight'"):
+        HyperbolicDiscount(1.0, beta).plan(method="paper")
+    unchecked = 1 / (paper_constant(beta) * np.sqrt(np.arange(1, 200)))
+    assert risks(hyperbolic(beta), unchecked).max() == pytest.approx(factor, rel=1e-3)
+    assert Accountant.replay(HyperbolicDiscount(1.0, beta), [Release(1, unchecked[0])]).used() > 2
+
+
+def test_d1_begins_at_3_654():
+    HyperbolicDiscount(1.0, 3.653).plan(method="paper")
+    with pytest.raises(InvalidInput, match="erratum D1"):
+        HyperbolicDiscount(1.0, 3.655).plan(method="paper")
+
+
+def test_the_true_constant():
+    for beta, printed in ((0.1, 3.8916), (1.0, 1.2744), (1 + math.sqrt(2), 1.0), (10.0, 1.0)):
+        assert true_constant(beta) == pytest.approx(printed, abs=5e-5)
+    for beta in (0.003, 0.1, 1.0):
+        n = 4000
+        brute = max(
+            sum(1 / ((1 + beta * (t - k)) * math.sqrt(k)) for k in range(1, t + 1))
+            for t in [*range(1, 60), *range(60, n, 37)]
+        )
+        assert brute <= true_constant(beta) <= brute * 1.01
+        assert true_constant(beta) < paper_constant(beta)
+
+
+@given(st.floats(1e-3, 20), st.integers(1, 200))
+def test_tight_equals_the_plain_loop(beta, n):
+    """ρ_t = what is left of ε, step by step, against the power series."""
+    d, losses = hyperbolic(beta), []
+    for t in range(n):
+        losses.append(1 - sum(d(t - k) * x for k, x in enumerate(losses)))
+    assert saturating_shares(d, n) == pytest.approx(losses, rel=1e-9)
+    assert np.all(np.diff(saturating_shares(d, n)) <= 1e-15)
+
+
+@given(st.floats(0.01, 5), st.floats(0.02, 1.5), st.booleans(), st.integers(1, 5))
+def test_capped_equals_the_plain_loop(rate, cap, exponential, every):
+    notion = ExponentialDiscount(1.0, alpha=math.exp(-rate)) if exponential else HyperbolicDiscount(1.0, beta=rate)
+    n, losses = 60, []
+    for t in range(n):
+        if t % every:
+            losses.append(0.0)
+            continue
+        left = 1 - sum(float(notion.discount(np.float64(t - k))) * x for k, x in enumerate(losses))
+        losses.append(min(cap, left))
+    assert notion.plan(cap=cap, every=every).losses(n) == pytest.approx(losses, rel=1e-6, abs=1e-12)
+
+
+PRINTED = [(0.1, 77.79, 774.0), (1.0, 10.53, 288.2), (0.01, 556.4, 1997.5)]
+
+
+@pytest.mark.parametrize(("beta", "tight", "paper"), PRINTED)
+def test_t1_last_scales(beta, tight, paper):
+    notion = HyperbolicDiscount(1.0, beta)
+    assert notion.plan().scale(17_520) == pytest.approx(tight, rel=2e-4)
+    assert notion.plan(method="paper").scale(17_520) == pytest.approx(paper, rel=2e-4)
+
+
+@pytest.mark.parametrize(("beta", "rms"), [(0.1, (68.97, 68.77, 75.2)), (0.01, (476.0, 469.2, 517.7))])
+def test_t1_root_mean_squares(beta, rms):
+    for method, printed in zip(("tight", "optimal", "constant"), rms, strict=True):
+        plan = HyperbolicDiscount(1.0, beta).plan(horizon=17_520, method=method)
+        assert math.sqrt((plan.scales(17_520) ** 2).mean()) == pytest.approx(printed, rel=2e-4)
+        assert plan.facts.get("duality_gap", 0.0) < 1e-5
+        assert plan.risks(17_520).max() <= 1.0
+
+
+def test_exponential_tight_is_all_and_then_corollary_12():
+    losses = ExponentialDiscount(2.0, alpha=0.99).plan().losses(1000)
+    assert losses[0] == pytest.approx(2.0, rel=1e-7)
+    assert losses[1:] == pytest.approx(np.full(999, 0.02), rel=1e-7)
+
+
+@pytest.mark.parametrize("notion", [HyperbolicDiscount(1.0, 0.3), ExponentialDiscount(1.0, alpha=0.8)], ids=str)
+@pytest.mark.parametrize("delta", ["equal", "varying"])
+def test_optimal_agrees_with_a_general_solver(notion, delta):
+    n = 14
+    weights = np.ones(n) if delta == "equal" else np.random.default_rng(4).uniform(0.5, 2, n)
+    plan = notion.plan(sensitivity=weights, method="optimal")
+    d = notion.discount
+    matrix = np.array([[float(d(np.float64(t - k))) if k <= t else 0.0 for k in range(n)] for t in range(n)])
+    found = minimize(
+        lambda r: np.sum((weights / r) ** 2),
+        np.full(n, 0.1),
+        jac=lambda r: -2 * weights**2 / r**3,
+        constraints={"type": "ineq", "fun": lambda r: 1 - matrix @ r, "jac": lambda r: -matrix},
+        bounds=[(1e-3, None)] * n,
+        method="SLSQP",
+        options={"maxiter": 2000, "ftol": 1e-12},
+    )
+    ours = np.sum(plan.scales(n) ** 2)
+    assert ours == pytest.approx(found.fun, rel=1e-4)
+    assert (matrix @ plan.losses(n)).max() <= 1
+    for method in ("tight", "constant"):
+        assert ours <= np.sum(notion.plan(sensitivity=weights, method=method).scales(n) ** 2) * (1 + 1e-6)
+
+
+@given(st.lists(st.floats(0.1, 10), min_size=2, max_size=40))
+def test_constant_is_minimax(weights):
+    """Any plan whose largest scale is a tenth smaller breaks the promise somewhere."""
+    notion = HyperbolicDiscount(1.0, 0.5)
+    plan = notion.plan(sensitivity=weights, method="constant")
+    scales = plan.scales(len(weights))
+    assert scales.max() == pytest.approx(scales.min(), rel=1e-9)
+    assert risks(hyperbolic(0.5), np.array(weights) / (scales[0] * 0.9)).max() > 1
+    assert risks(hyperbolic(0.5), np.array(weights) / scales).max() <= 1
+
+
+def test_people_who_join_and_leave_change_the_sensitivity():
+    """Remark 1: a public n_k makes Δf_k = range / n_k; the losses stay, the scales follow."""
+    members = [300, 290, 310, 280]
+    weights = [5.0 / n for n in members]
+    plan = ExponentialDiscount(1.0, alpha=0.5).plan(sensitivity=weights)
+    assert plan.horizon == 4
+    assert plan.scales(4) / weights == pytest.approx(ExponentialDiscount(1.0, alpha=0.5).plan().scales(4), rel=1e-9)
+    assert plan.sensitivity_at(2) == 5.0 / 290
+
+
+def test_slow_discounting_is_better_planned_with_a_horizon():
+    """A finding: where β·T is small, tight spends too early: 15,855 in root mean square, constant 10,124."""
+    notion = HyperbolicDiscount(1.0, beta=1e-4)
+    rms = {
+        m: math.sqrt((notion.plan(horizon=17_520, method=m).scales(17_520) ** 2).mean()) for m in ("tight", "constant")
+    }
+    assert rms["tight"] == pytest.approx(15_855, rel=1e-3)
+    assert rms["constant"] == pytest.approx(10_124, rel=1e-3)

@@ -23,6 +23,7 @@ from halflife.notions import (
 )
 from halflife.plans import Plan
 from halflife.release import History, Release
+from halflife.sensitivity import mean_sensitivity
 
 __version__ = "0.1.0"
 
@@ -47,6 +48,7 @@ __all__ = [
     "SimulatedDraw",
     "UnboundedLoss",
     "WEvent",
+    "mean_sensitivity",
     "plans",
     "publish_series",
 ]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from halflife import Accountant, ExponentialDiscount, HyperbolicDiscount, InvalidInput, Release
+from halflife import Accountant, ExponentialDiscount, HyperbolicDiscount, InvalidInput, Release, mean_sensitivity
 from halflife.plans.discounted import paper_constant, true_constant
 from halflife.power_series import saturating_shares
 
@@ -153,11 +153,25 @@ def test_constant_is_minimax(weights):
 def test_people_who_join_and_leave_change_the_sensitivity():
     """Remark 1: a public n_k makes Δf_k = range / n_k; the losses stay, the scales follow."""
     members = [300, 290, 310, 280]
-    weights = [5.0 / n for n in members]
+    weights = mean_sensitivity(0.0, 5.0, members)
+    assert weights == pytest.approx([5.0 / n for n in members], rel=1e-15)
     plan = ExponentialDiscount(1.0, alpha=0.5).plan(sensitivity=weights)
     assert plan.horizon == 4
     assert plan.scales(4) / weights == pytest.approx(ExponentialDiscount(1.0, alpha=0.5).plan().scales(4), rel=1e-9)
-    assert plan.sensitivity_at(2) == 5.0 / 290
+    assert plan.sensitivity_at(2) == weights[1]
+    assert plan.scale(4) > plan.scale(3) > plan.scale(1)  # fewer members, more noise; the first release takes all of ε
+
+
+def test_the_sensitivity_of_a_mean_bounds_every_change_of_one_person():
+    """Brute force over readings, presence and absence, at a public n."""
+    for low, high in ((0.0, 5.0), (-2.0, 3.0), (1.0, 4.0), (-4.0, -1.0)):
+        values = [*np.linspace(low, high, 7), None]
+        worst = max(abs((a or 0.0) - (b or 0.0)) for a in values for b in values) / 10
+        assert mean_sensitivity(low, high, [10]) == [pytest.approx(worst, rel=1e-12)]
+    with pytest.raises(InvalidInput, match="members at release 2 must be at least 1"):
+        mean_sensitivity(0.0, 1.0, [5, 0])
+    with pytest.raises(InvalidInput, match="must lie below"):
+        mean_sensitivity(1.0, 1.0, [5])
 
 
 def test_slow_discounting_is_better_planned_with_a_horizon():

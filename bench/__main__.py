@@ -1,0 +1,13 @@
+"""Run every measurement and print its table: python -m bench [name …]"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+NAMES = ("accounts", "noise", "plans")
+
+for name in sys.argv[1:] or NAMES:
+    if name not in NAMES:
+        sys.exit(f"unknown measurement {name!r}: one of {', '.join(NAMES)}")
+    importlib.import_module(f"bench.{name}").main()

@@ -1,0 +1,105 @@
+"""What `admit` costs early and late in a stream, beside OpenDP's privacy filter and diffprivlib's accountant."""
+
+from __future__ import annotations
+
+import sys
+import time
+import tracemalloc
+import types
+
+from rich.console import Console
+from rich.table import Table
+
+import halflife as hl
+
+LATE = 10**6
+BATCH = 2000
+
+
+def rate(admit, releases) -> float:
+    """Return calls a second: the best of four parts, as other work on the machine only ever slows one down."""
+    part, best = max(1, len(releases) // 4), 0.0
+    for first in range(0, len(releases), part):
+        start = time.perf_counter()
+        for release in releases[first : first + part]:
+            admit(release)
+        best = max(best, part / (time.perf_counter() - start))
+    return best
+
+
+def ours(notion: hl.Notion) -> tuple[float, float, int]:
+    """Admits a second at step 10³ and at 10⁶ of one stream, and how large the account is at the end."""
+    account = hl.Accountant(notion)
+    noise = notion.noises[0]
+
+    def releases(first: int, count: int) -> list[hl.Release]:
+        return [hl.Release(k, 1e-9, noise=noise) for k in range(first, first + count)]
+
+    account.admit(*releases(1, 1000))
+    early = rate(account.admit, releases(1001, BATCH))
+    for first in range(1001 + BATCH, LATE, 50_000):
+        account.admit(*releases(first, min(50_000, LATE - first)))
+    late = rate(account.admit, releases(LATE, BATCH))
+    return early, late, len(account.to_json())
+
+
+def opendp_filter(count: int) -> tuple[float, float]:
+    """Queries a second of OpenDP's sequential composition filter: the first and the last hundred of `count`."""
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib", "honest-but-curious")
+    space = dp.atom_domain(T=float, nan=False), dp.absolute_distance(T=float)
+    query = dp.m.make_laplace(*space, scale=1e9)
+    odometer = dp.c.make_fully_adaptive_composition(*space, output_measure=dp.max_divergence())
+    queryable = dp.c.make_privacy_filter(odometer, d_in=1.0, d_out=1.0)(0.0)
+    first = rate(queryable, [query] * 100)
+    for _ in range(count - 200):
+        queryable(query)
+    return first, rate(queryable, [query] * 100)
+
+
+def diffprivlib_accountant(count: int) -> tuple[float, float]:
+    """Spends a second of diffprivlib's accountant: the first and the last hundred of `count`."""
+    # its models do not import beside a new scikit-learn, and only its accountant is measured
+    sys.modules.setdefault("diffprivlib.models", types.ModuleType("diffprivlib.models"))
+    from diffprivlib.accountant import BudgetAccountant
+
+    account = BudgetAccountant(1.0, 0.0)
+
+    def spend(_):
+        account.check(1e-9, 0.0)
+        account.spend(1e-9, 0.0)
+
+    first = rate(spend, range(100))
+    for i in range(count - 200):
+        spend(i)
+    return first, rate(spend, range(100))
+
+
+def main() -> None:
+    table = Table(title=f"admit, a plain loop (steps 10³ and {LATE:,}; peers: release 100 and 2,000)")
+    for column in ("account", "early, a second", "late, a second", "late / early", "size at the end"):
+        table.add_column(column, justify="left" if column == "account" else "right")
+    for notion in (
+        hl.ExponentialDiscount(1.0, alpha=0.99),
+        hl.HyperbolicDiscount(1.0, beta=0.1),
+        hl.GaussianDiscount(1.0, 1e-6, beta=0.1),
+        hl.Classical(1.0),
+        hl.WEvent(1.0, 48),
+    ):
+        early, late, size = ours(notion)
+        table.add_row(str(notion), f"{early:,.0f}", f"{late:,.0f}", f"{late / early:.2f}", f"{size:,} B")
+    for name, peer in (
+        ("OpenDP privacy filter", opendp_filter),
+        ("diffprivlib BudgetAccountant", diffprivlib_accountant),
+    ):
+        try:
+            tracemalloc.start()
+            early, late = peer(2000)
+            memory = tracemalloc.get_traced_memory()[0]
+            table.add_row(name, f"{early:,.0f}", f"{late:,.0f}", f"{late / early:.2f}", f"{memory:,} B")
+        except Exception as error:
+            table.add_row(name, "not measured", type(error).__name__, str(error).splitlines()[0][:60], "")
+        finally:
+            tracemalloc.stop()
+    Console(width=130).print(table)

@@ -7,11 +7,22 @@ import random
 import sys
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from halflife import Accountant, BudgetExceeded, Classical, InvalidInput, Release, UnboundedLoss, WEvent
+from halflife import (
+    Accountant,
+    BudgetExceeded,
+    Classical,
+    ExponentialDiscount,
+    HyperbolicDiscount,
+    InvalidInput,
+    Release,
+    UnboundedLoss,
+    WEvent,
+)
 
 
 @pytest.mark.parametrize("notion", [Classical(0.3), WEvent(0.3, 5)])
@@ -145,7 +156,11 @@ def test_a_headroom_that_forgot_the_newest_release_would_be_caught():
     assert account.headroom() == pytest.approx(2.0**-39, rel=1e-3)
 
 
-@pytest.mark.parametrize("notion", [Classical(1.0), WEvent(1.0, 48)])
+@pytest.mark.parametrize(
+    "notion",
+    [Classical(1.0), WEvent(1.0, 48), ExponentialDiscount(1.0, alpha=0.99), HyperbolicDiscount(1.0, beta=0.1)],
+    ids=lambda n: n.name,
+)
 def test_cost_and_memory_of_admit_do_not_grow_with_the_stream(notion):
     def bytecodes(account, step):
         count = 0
@@ -194,4 +209,26 @@ def test_long_random_streams_never_break_their_promise(time_left):
             prefix.append(prefix[-1] + sums.get(t, 0))
         worst = max(b - a for a, b in zip(prefix, prefix[w:], strict=False))
         assert worst <= 1 + Fraction(1, 10**11)
+        rounds += 1
+
+
+@pytest.mark.soak
+def test_long_discounted_streams_never_under_report(time_left):
+    """Random irregular histories of 20,000 releases: the hyperbolic account against the plain sum, at random steps."""
+    rounds = 0
+    while time_left() or rounds == 0:
+        rng = np.random.default_rng(rounds)
+        beta = float(10 ** rng.uniform(-6, 4))
+        account = Accountant(HyperbolicDiscount(1.0, beta=beta))
+        steps, losses, step = [], [], 1
+        for i in range(20_000):
+            step += int(rng.choice([1, 1, 1, 0, rng.integers(1, 10**6)]))
+            loss = account.headroom(step) * float(rng.uniform(0, 1))
+            if loss > 1e-300:
+                account.admit(Release(step, loss))
+                steps.append(step)
+                losses.append(loss)
+            if i % 2000 == 1999:
+                plain = math.fsum((np.array(losses) / (1 + beta * (step - np.array(steps)))).tolist())
+                assert plain * (1 - 1e-12) <= account.risk(step) <= plain * (1 + 1e-6)
         rounds += 1

@@ -155,7 +155,9 @@ class Notion(ABC, Generic[S]):
         steps, step = None if horizon is None else whole("horizon", horizon, least=1), whole("every", every, least=1)
         varying = _varying(sensitivity)
         if varying is not None:
-            steps = min(steps or len(varying) * step, len(varying) * step)
+            if steps is not None and steps > len(varying) * step:
+                raise InvalidInput(f"a horizon of {steps} steps needs a sensitivity for each release, not {len(varying)}")
+            steps = steps or len(varying) * step
         largest = real("sensitivity", sensitivity if varying is None else max(varying), positive=True)
         request = PlanRequest(largest, steps, method, whole("age", age, least=0), step, noise, extra, varying)
         return find_plan(self.name, method)(self, request)

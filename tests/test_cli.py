@@ -35,6 +35,8 @@ def run(*arguments):
         "import halflife.cli",
         "from halflife.cli import main; main(['--help'], standalone_mode=False)",
         "from halflife.cli import main; main(['demo', '--help'], standalone_mode=False)",
+        "from halflife.cli import main; main(['plan', '--help'], standalone_mode=False)",
+        "from halflife.cli import main; main(['reproduce', 'discounted', '--help'], standalone_mode=False)",
         "from halflife.cli import main; main(['--version'], standalone_mode=False)",
     ],
 )
@@ -121,3 +123,112 @@ def test_out_may_not_be_a_file(tmp_path):
     result = run("demo", "--out", tmp_path / "out")
     assert result.exit_code == 2
     assert "is a file" in result.stderr
+
+
+# halflife plan ------------------------------------------------------------------------------------------------------
+
+PLAN = ["plan", "--notion", "hyperbolic", "--epsilon", 1, "--beta", 0.1, "--sensitivity", 0.667, "--horizon", 365]
+
+
+@pytest.mark.parametrize("command", [["plan"], ["reproduce"], ["reproduce", "discounted"]])
+def test_every_help_has_an_example(command):
+    text = run(*command, "--help").stdout
+    assert "Example:" in text
+    assert f"halflife {' '.join(command)}" in text
+
+
+def test_plan_as_its_users_run_it(tmp_path):
+    """In a process of its own: what is not protected first, a table, a plot, both answers; nothing on stderr."""
+    command = [sys.executable, "-c", "from halflife.cli import main; main()", *map(str, PLAN)]
+    options = ["--step", "1 day", "--start", "2026-01-01", "--error", "20", "--html", "plan.html"]
+    done = subprocess.run([*command, *options], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("What is not protected")
+    text = " ".join(done.stdout.split())
+    assert "The expected error passes 20 at step 84: 2026-03-25 00:00 UTC." in text
+    assert "run out at step 182: 2026-07-01 00:00 UTC" in text
+    assert "365 2026-12-31 00:00 28.0 28.0 1.00 100.0 %" in text
+    assert "A loss counts half after 10 days." in text
+    assert "█" in text
+    assert (tmp_path / "plan.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_plan_as_json():
+    result = run(*PLAN, "--json", "--error", 20, "--method", "optimal", "--step", "1 day")
+    assert (result.exit_code, result.stderr) == (0, "")
+    data = json.loads(result.stdout)
+    assert data["plan"]["method"] == "optimal"
+    assert data["plan"]["duality_gap"] < 1e-3
+    assert [a["verdict"] for a in data["answers"]] == ["at", "at"]
+
+
+@pytest.mark.parametrize("name", ["classical", "w-event", "exponential", "hyperbolic", "gaussian-discount"])
+def test_plan_knows_every_notion(name):
+    own = {
+        "classical": [],
+        "w-event": ["--w", 48],
+        "exponential": ["--half-life", 48],
+        "hyperbolic": ["--beta", 0.02],
+        "gaussian-discount": ["--delta", 1e-6, "--alpha", 0.99],
+    }
+    result = run("plan", "--notion", name, "--epsilon", 1, *own[name], "--every", 2, "--step", "1 h", "--error", 1e4)
+    assert result.exit_code == 0, result.output
+    assert "What is not protected" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--alpha", 0.9], "Error: hyperbolic has no alpha: it has epsilon, beta"),
+        (["--method", "best"], "Known: constant, optimal, paper, tight"),
+        (["--beta", 10, "--method", "paper"], "2.075 times epsilon"),
+        (["--step", "soon"], "such as '30 min'"),
+        (["--start", "soon"], "2026-01-31"),
+        (["--error", -1], "error must be above 0"),
+        (["--horizon", 0], "horizon must be at least 1"),
+        (["--every", 0], "every must be at least 1"),
+        (["--notion", "hyperbole"], "did you mean 'hyperbolic'"),
+        (["--sensitivity", "nan"], "sensitivity is NaN"),
+    ],
+)
+def test_what_plan_refuses_ends_in_one_line_and_status_1(arguments, says):
+    result = run(*PLAN, *arguments)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert says in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_plan_without_its_extra_ends_in_one_line(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
+    assert run(*PLAN).exit_code == 0
+    result = run(*PLAN, "--html", tmp_path / "plan.html")
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
+    assert "pip install 'halflife[report]'" in result.stderr
+
+
+# halflife reproduce -------------------------------------------------------------------------------------------------
+
+
+def test_reproduce_on_generated_homes(tmp_path, monkeypatch):
+    """Without data it says where it is published, and does everything on generated homes; a small town, a short table."""
+    from halflife.papers import discounted
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HALFLIFE_DATA", raising=False)
+    make, compute = discounted.generated_source, discounted.reproduce
+    monkeypatch.setattr(discounted, "generated_source", lambda seed: make(seed, 5, 30))
+    monkeypatch.setattr(discounted, "reproduce", lambda source, progress: compute(source, 200, progress))
+    result = run("reproduce", "discounted", "--out", "made", "--seed", 3)
+    assert result.exit_code == 0, result.output
+    assert "Solar home electricity data" in result.stderr
+    assert "London Datastore" in result.stderr
+    assert "refused (D1: 2.075 ε)" in result.stdout
+    assert "5 generated homes (seed 3)" in result.stdout
+    assert {"report.html", "tables.md", "figure2.parquet"} <= {p.name for p in (tmp_path / "made").iterdir()}
+
+
+def test_reproduce_refuses_a_folder_without_the_data(tmp_path):
+    result = run("reproduce", "discounted", "--data", tmp_path, "--out", tmp_path / "out")
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
+    assert "holds no ausgrid" in result.stderr
+    assert not (tmp_path / "out").exists()

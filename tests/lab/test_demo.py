@@ -17,6 +17,7 @@ import pytest
 
 from halflife import Accountant, Classical, HalflifeError, InvalidInput, MissingExtra, registry
 from halflife.lab import demo, report
+from halflife.lab import page as sheet
 from halflife.lab.households import MAX_KWH, SLOTS_PER_DAY
 from halflife.numerics import TOLERANCE
 
@@ -197,7 +198,7 @@ def test_a_new_notion_needs_no_change_and_its_words_are_escaped(notions, monkeyp
 def test_what_is_in_a_plot_cannot_leave_its_script():
     figure = report.load_plotly().Figure(layout={"title": {"text": "</script><img src=x>"}})
     page = Page()
-    page.feed(report._figure("plot", figure, "label", "caption"))
+    page.feed(sheet.figure_html("plot", figure, "label", "caption"))
     assert "img" not in page.tags
     spec = json.loads(next(text for tag, _, text in page.elements if tag == "script"))
     assert spec["layout"]["title"]["text"] == "</script><img src=x>"
@@ -295,8 +296,8 @@ def test_the_report_stands_alone(page, result):
     assert all(a.startswith(("#", "data:")) for a in page.addresses), page.addresses
     text = result.report.read_text(encoding="utf-8")
     assert text.count("plotly.js v") == 1
-    assert "@import" not in report._STYLE
-    assert "url(" not in report._STYLE
+    assert "@import" not in sheet.STYLE
+    assert "url(" not in sheet.STYLE
 
 
 def test_the_report_has_its_headings_table_and_labels(page, result):
@@ -320,7 +321,10 @@ def test_each_section_says_first_what_is_not_protected(page, result):
         section = next(t for tag, a, t in page.elements if tag == "section" and a["aria-labelledby"] == f"notion-{i}")
         places = [section.index(text) for text in outcome.notion.not_protected]
         assert section.index("What is not protected") < min(places)
-        assert max(places) < section.index("What was published") < section.index("Certificate")
+        words = [*outcome.notion.in_other_words(), "Read classically, with nothing forgotten"]
+        said = [section.index(text) for text in words]
+        assert max(places) < section.index("In other words") < min(said)
+        assert max(said) < section.index("What was published") < section.index("Certificate")
     certificates = [json.loads(text) for text in page.all("pre")]
     assert certificates == [json.loads(json.dumps(o.plan.certificate())) for o in result.outcomes]
 

@@ -151,7 +151,10 @@ BAD = [
     (lambda: ExponentialDiscount(1.0, alpha=0.5).plan(method="optimal"), "needs a horizon"),
     (lambda: HyperbolicDiscount(1.0, beta=0.5).plan(sensitivity=[1.0, 2.0], horizon=3), "for each release, not 2"),
     (lambda: HyperbolicDiscount(1.0, beta=0.5).plan(sensitivity=[]), "must not be empty"),
-    (lambda: HyperbolicDiscount(1.0, beta=0.5).plan(sensitivity=[1.0, float("nan")]), "sensitivity of release 2 is NaN"),
+    (
+        lambda: HyperbolicDiscount(1.0, beta=0.5).plan(sensitivity=[1.0, float("nan")]),
+        "sensitivity of release 2 is NaN",
+    ),
     (lambda: HyperbolicDiscount(1.0, beta=0.5).plan(noise="gaussian"), "unknown noise for hyperbolic"),
 ]
 

@@ -106,7 +106,8 @@ def run_demo(
     The seed makes the homes, never the noise: two runs have the same exact series and different published ones. A notion
     that cannot publish this series stops the demo with an error that names it.
     """
-    from halflife.lab.report import load_plotly, write_report
+    from halflife.lab.page import load_plotly
+    from halflife.lab.report import write_report
 
     load_plotly()  # a missing extra is reported before any work is done
     homes = whole("households", households, least=1)

@@ -1,7 +1,6 @@
 """The demo's report: one HTML file that needs no network, with interactive plots and what each promise leaves open.
 
-`plot_…()` draw what the `…_data()` functions of `halflife.lab.demo` compute. Plotly is an optional part
-(`pip install 'halflife[report]'`); its JavaScript is put into the page once.
+`plot_…()` draw what the `…_data()` functions of `halflife.lab.demo` compute; `halflife.lab.page` makes the page of them.
 """
 
 from __future__ import annotations
@@ -10,11 +9,10 @@ import json
 from html import escape
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from halflife.errors import missing_extra
 from halflife.lab.demo import (
     DemoResult,
     Outcome,
@@ -26,41 +24,9 @@ from halflife.lab.demo import (
     three_figures,
 )
 from halflife.lab.households import MAX_KWH, SLOTS_PER_DAY
+from halflife.lab.page import DASHES, INK, PALETTE, View, default_view, figure_html, layout, load_plotly, write_page
+from halflife.lab.plan_view import classical_words
 from halflife.notions.base import Floats
-
-PALETTE = (
-    ("#0072b2", "#56b4e9"),
-    ("#c44e00", "#ff9a4d"),
-    ("#00785a", "#2fc79d"),
-    ("#a8478a", "#e39ac9"),
-    ("#7d6100", "#e6c229"),
-    ("#5b5fc7", "#a9acff"),
-    ("#6b6b6b", "#b8b8b8"),
-)
-"""(on white, on black): the hues of Okabe and Ito, which colour-blind readers can tell apart, in shades that stand out."""
-
-DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
-INK = ("#1c2430", "#e8ecf1")
-
-
-class View(NamedTuple):
-    """A stretch of the time axis with the range of values that fits it."""
-
-    label: str
-    first: str
-    last: str
-    low: float
-    high: float
-
-
-def load_plotly() -> Any:
-    """Return `plotly.graph_objects`, or say which extra to install."""
-    try:
-        import plotly.graph_objects as go
-    except ImportError:
-        raise missing_extra("plotly", "report", "an HTML report") from None
-    return go
-
 
 # Plots --------------------------------------------------------------------------------------------------------------
 
@@ -71,7 +37,7 @@ def plot_series(result: DemoResult, outcome: Outcome) -> Any:
     light, dark = PALETTE[result.outcomes.index(outcome) % len(PALETTE)]
     colours = {"meta": {"colours": (light, dark)}}
     edge = {**_clock(result), **colours, "mode": "lines", "line": {"width": 0}, "hoverinfo": "skip"}
-    figure = go.Figure(layout=_layout("kWh per home and half hour"))
+    figure = go.Figure(layout=layout("kWh per home and half hour"))
     figure.add_scatter(y=data["low"], showlegend=False, **edge)
     figure.add_scatter(
         y=data["high"], name="95 % of the published values", fill="tonexty", fillcolor=light + "2e", **edge
@@ -107,7 +73,7 @@ def plot_risks(result: DemoResult) -> Any:
 
 def _lines(result: DemoResult, lines: dict[str, Floats], title: str, hover: str) -> Any:
     """One line for each notion, told apart by colour and by dash."""
-    figure = load_plotly().Figure(layout=_layout(title))
+    figure = load_plotly().Figure(layout=layout(title))
     for i, (label, y) in enumerate(lines.items()):
         colours, dash = PALETTE[i % len(PALETTE)], DASHES[i % len(DASHES)]
         figure.add_scatter(
@@ -120,26 +86,6 @@ def _lines(result: DemoResult, lines: dict[str, Floats], title: str, hover: str)
 def _clock(result: DemoResult) -> dict[str, Any]:
     """Steps as wall-clock time: the first half hour and the width of one in milliseconds."""
     return {"x0": str(result.times[0]), "dx": 86_400_000 // SLOTS_PER_DAY}
-
-
-def _layout(y_title: str) -> dict[str, Any]:
-    """What all plots share; the page's script puts in the reader's colours."""
-    return {
-        "template": "none",
-        "font": {"family": "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif", "size": 13},
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
-        "margin": {"l": 64, "r": 16, "t": 8, "b": 48},
-        "hovermode": "x unified",
-        "dragmode": "zoom",
-        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
-        "xaxis": {
-            "type": "date",
-            "title": {"text": "time (UTC)", "font": {"size": 13}},
-            "hoverformat": "%a %-d %b %Y, %H:%M",
-        },
-        "yaxis": {"title": {"text": y_title, "font": {"size": 13}}, "zeroline": False, "automargin": True},
-    }
 
 
 def series_views(result: DemoResult, outcome: Outcome) -> list[View]:
@@ -161,47 +107,15 @@ def series_views(result: DemoResult, outcome: Outcome) -> list[View]:
     return views
 
 
-def default_view(views: list[View]) -> View:
-    """Return the view that a plot opens with: the last week, or everything if there is not more than a week."""
-    return next((v for v in views if v.label == "Last week"), views[0])
-
-
 # The page -----------------------------------------------------------------------------------------------------------
 
 
 def write_report(result: DemoResult, path: Path) -> None:
     """Write the report as one HTML file that needs nothing else."""
-    load_plotly()
-    from plotly.offline import get_plotlyjs
-
     body = [_opening(result), _error_table(result), _overview(result)]
     body += [_section(result, outcome) for outcome in result.outcomes]
     title = f"halflife demo: {result.households:,} homes, {result.days:,} days"
-    path.write_text(_page(title, "\n".join(body), _made_by(result), get_plotlyjs()), encoding="utf-8")
-
-
-def _page(title: str, body: str, footer: str, plotly: str) -> str:
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<link rel="icon" href="data:,">
-<title>{escape(title)}</title>
-<style>{_STYLE}</style>
-</head>
-<body>
-<main>
-{body}
-</main>
-<footer>{escape(footer)}</footer>
-<noscript><p>The plots need JavaScript; the table and the certificates do not.</p></noscript>
-<script>{plotly}</script>
-<script>{_SCRIPT}</script>
-</body>
-</html>
-"""
+    write_page(path, title, "\n".join(body), _made_by(result))
 
 
 def _made_by(result: DemoResult) -> str:
@@ -262,11 +176,11 @@ def _overview(result: DemoResult) -> str:
     """The two plots that hold all notions."""
     last = "; ".join(f"{label}: {three_figures(float(y[-1]))} kWh" for label, y in scale_data(result).items())
     used = "; ".join(f"{label}: {100 * float(y[-1]):.1f} %" for label, y in risk_data(result).items())
-    scales = _figure(
+    scales = figure_html(
         "scales", plot_scales(result), f"Noise scale over time. At the last step: {last}.",
         "Scale of the noise at each step: the mean absolute noise if it is Laplace, the standard deviation if Gaussian.",
     )  # fmt: skip
-    risks = _figure(
+    risks = figure_html(
         "risks", plot_risks(result), f"Risk as a share of the promise over time. At the last step: {used}.",
         "Risk after each step, divided by what is promised (the line at 100 %).",
     )  # fmt: skip
@@ -278,10 +192,12 @@ def _overview(result: DemoResult) -> str:
 
 
 def _section(result: DemoResult, outcome: Outcome) -> str:
-    """One notion: first what it does not protect, then what it published, last the certificate."""
+    """One notion: first what it does not protect, then what it comes to, what it published, and the certificate."""
     i = result.outcomes.index(outcome)
     certificate = outcome.plan.certificate()
     open_points = "".join(f"<li>{escape(text)}</li>" for text in certificate["not_protected"])
+    said = [*certificate["in_other_words"], classical_words(outcome.plan)]
+    words = "".join(f"<li>{escape(text)}</li>" for text in said)
     definition = outcome.notion.summary
     band, mean = three_figures(float(outcome.error_band[-1])), three_figures(float(result.exact.mean()))
     caption = (
@@ -293,113 +209,11 @@ def _section(result: DemoResult, outcome: Outcome) -> str:
 <h2 id="notion-{i}">{escape(outcome.notion.name)} {_parameters(outcome)}</h2>
 <h3>What is not protected</h3>
 <ul class="open">{open_points}</ul>
+<h3>In other words</h3>
+<ul>{words}</ul>
 <h3>What was published</h3>
 <p>{escape(definition)}</p>
-{_figure(f"series-{i}", plot_series(result, outcome), label, caption, views)}
+{figure_html(f"series-{i}", plot_series(result, outcome), label, caption, views)}
 <details><summary>Certificate of the plan (JSON)</summary>
 <pre tabindex="0">{escape(json.dumps(certificate, indent=2, ensure_ascii=False))}</pre></details>
 </section>"""
-
-
-def _figure(name: str, figure: Any, label: str, caption: str, views: list[View] | None = None) -> str:
-    """A plot with its caption, a text for those who do not see it, and buttons for its views."""
-    spec = figure.to_json()  # Plotly writes < as \u003c, so nothing can end the script early
-    buttons = "".join(_button(view, view == default_view(views)) for view in views) if views else ""
-    group = f'<div class="views" role="group" aria-label="Time span of the plot">{buttons}</div>' if buttons else ""
-    return f"""<figure>{group}
-<div class="plot" id="{escape(name)}" style="--lines: {len(figure.data)}" role="group" aria-label="{escape(label)}"></div>
-<script type="application/json" data-plot="{escape(name)}">{spec}</script>
-<figcaption>{escape(caption)}</figcaption></figure>"""
-
-
-def _button(view: View, pressed: bool) -> str:
-    span = json.dumps({"xaxis.range": [view.first, view.last], "yaxis.range": [view.low, view.high]})
-    state = "true" if pressed else "false"
-    return f'<button type="button" aria-pressed="{state}" data-span="{escape(span)}">{escape(view.label)}</button>'
-
-
-_STYLE = """
-:root { --ink: #1c2430; --soft: #55606e; --paper: #ffffff; --rule: #d9dee5; --tint: #f4f6f9; --link: #005a8d;
-  --warn: #c44e00; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e8ecf1; --soft: #a9b3c0; --paper: #12161c; --rule: #323a45; --tint: #1b212a; --link: #7cc4f2;
-    --warn: #ff9a4d; } }
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--paper); color: var(--ink);
-  font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif; }
-main, footer { max-width: 1120px; margin: 0 auto; padding: 2rem 1.25rem 1rem; }
-h1 { font-size: 1.9rem; line-height: 1.2; letter-spacing: -0.01em; margin: 0 0 .75rem; }
-h2 { font-size: 1.35rem; line-height: 1.3; margin: 2.75rem 0 .5rem; }
-h3 { font-size: 1rem; margin: 1.25rem 0 .25rem; }
-p { margin: .5rem 0 1rem; max-width: 75ch; }
-a { color: var(--link); }
-:focus-visible { outline: 3px solid var(--link); outline-offset: 2px; }
-.lede { font-size: 1.08rem; }
-.facts { display: flex; flex-wrap: wrap; gap: .5rem 2rem; margin: 1rem 0 0; }
-.facts dt, caption, figcaption, footer, .parameters { color: var(--soft); }
-.facts dt { font-size: .85rem; }
-.facts dd { margin: 0; font-variant-numeric: tabular-nums; }
-.parameters { font-weight: 400; font-size: 1rem; margin-left: .4rem; }
-th .parameters { display: block; font-size: .85rem; margin: 0; }
-footer { font-size: .9rem; padding-bottom: 3rem; }
-.scroll { overflow-x: auto; margin-bottom: 1rem; }
-table { border-collapse: collapse; width: 100%; font-size: .93rem; font-variant-numeric: tabular-nums; }
-caption { text-align: left; padding-bottom: .6rem; }
-th, td { padding: .45rem .7rem; text-align: right; border-bottom: 1px solid var(--rule); vertical-align: bottom; }
-thead th { font-weight: 600; border-bottom: 2px solid var(--ink); line-height: 1.3; }
-th:first-child { text-align: left; padding-left: 0; min-width: 12rem; }
-tbody th { font-weight: 400; }
-.open { margin: .25rem 0 1rem; padding: .6rem 1rem .6rem 2rem; background: var(--tint);
-  border-left: 4px solid var(--warn); max-width: 80ch; }
-figure { margin: 1rem 0 1.5rem; }
-figcaption { font-size: .9rem; }
-.plot { height: 400px; width: 100%; }
-@media (max-width: 640px) { .plot { height: calc(300px + var(--lines) * 20px); } }
-.views { display: flex; flex-wrap: wrap; gap: .4rem; margin-bottom: .25rem; }
-.views button { font: inherit; font-size: .88rem; padding: .25rem .7rem; border: 1px solid var(--rule); border-radius: 4px;
-  background: var(--tint); color: var(--ink); cursor: pointer; }
-.views button[aria-pressed="true"] { background: var(--ink); color: var(--paper); border-color: var(--ink); }
-.plot:focus-within .modebar--hover { opacity: 1 !important; }
-summary { cursor: pointer; }
-pre { overflow: auto; max-height: 30rem; background: var(--tint); padding: 1rem; font-size: .85rem; line-height: 1.45; }
-"""
-
-_SCRIPT = """
-"use strict";
-const night = matchMedia("(prefers-color-scheme: dark)");
-const shade = () => (night.matches ? 1 : 0);
-const colour = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-
-function paint(figure) {
-  for (const trace of figure.data) {
-    const c = trace.meta.colours[shade()];
-    if (trace.line.width) trace.line.color = c;
-    if (trace.fill) trace.fillcolor = c + "2e";
-  }
-  const layout = figure.layout;
-  layout.font.color = colour("--ink");
-  layout.modebar = { bgcolor: colour("--paper"), color: colour("--soft"), activecolor: colour("--ink") };
-  layout.hoverlabel = { bgcolor: colour("--paper"), bordercolor: colour("--rule"), font: { color: colour("--ink") } };
-  for (const axis of [layout.xaxis, layout.yaxis])
-    Object.assign(axis, { gridcolor: colour("--rule"), linecolor: colour("--rule"), zerolinecolor: colour("--soft") });
-  return figure;
-}
-
-for (const source of document.querySelectorAll("script[data-plot]")) {
-  const plot = document.getElementById(source.dataset.plot);
-  const buttons = [...plot.parentElement.querySelectorAll("button[data-span]")];
-  const press = chosen => buttons.forEach(b => b.setAttribute("aria-pressed", String(b === chosen)));
-  const figure = paint(JSON.parse(source.textContent));
-  // The buttons are named one by one: by default Plotly adds one that uploads the chart.
-  const modeBarButtons = [["toImage"], ["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]];
-  const config = { responsive: true, displaylogo: false, plotlyServerURL: "", modeBarButtons };
-  Plotly.newPlot(plot, figure.data, figure.layout, config).then(() => {
-    plot.on("plotly_relayout", change => Object.keys(change).some(k => k.startsWith("xaxis")) && press(null));
-    night.addEventListener("change", () => Plotly.react(plot, paint({ data: plot.data, layout: plot.layout })));
-  });
-  for (const button of buttons)
-    button.addEventListener("click", () => {
-      Plotly.relayout(plot, JSON.parse(button.dataset.span)).then(() => press(button));
-    });
-}
-"""

@@ -156,7 +156,9 @@ class Notion(ABC, Generic[S]):
         varying = _varying(sensitivity)
         if varying is not None:
             if steps is not None and steps > len(varying) * step:
-                raise InvalidInput(f"a horizon of {steps} steps needs a sensitivity for each release, not {len(varying)}")
+                raise InvalidInput(
+                    f"a horizon of {steps} steps needs a sensitivity for each release, not {len(varying)}"
+                )
             steps = steps or len(varying) * step
         largest = real("sensitivity", sensitivity if varying is None else max(varying), positive=True)
         request = PlanRequest(largest, steps, method, whole("age", age, least=0), step, noise, extra, varying)

@@ -17,7 +17,7 @@ import numpy as np
 from halflife.errors import InvalidInput
 from halflife.fading import Fading, Floats, Geometric, fading
 from halflife.notions.base import Exposure, Notion
-from halflife.notions.composition import Pure, check_delta, gaussian_epsilon, gaussian_mu
+from halflife.notions.composition import Pure, check_delta, gaussian_epsilon, gaussian_epsilons, gaussian_mu
 from halflife.numerics import TOLERANCE, UNIT, down, float_up, real, to_units, up, whole
 from halflife.power_series import convolution, saturating_shares
 from halflife.registry import register_notion
@@ -120,11 +120,14 @@ class _Discounted(Notion[Faded]):
     def in_other_words(self, step_minutes: float = 30.0) -> list[str]:
         """Say what the promise comes to in human time: the half-life, and what a day, a week and a year may lose (T8)."""
         per_day = 1440 / step_minutes
-        words = [f"A loss counts half after {human_time(self.half_life_steps() * step_minutes)}."]
+        half_life = self.half_life_steps() * step_minutes
+        words = ["Nothing is forgotten: a loss counts in full for ever."]
+        if half_life < math.inf:
+            words = [f"A loss counts half after {human_time(half_life)}."]
         for name, days in (("day", 1), ("week", 7), ("year", 365)):
             steps = max(1, round(days * per_day))
             words.append(
-                f"Within a {name} ({steps:,} steps) the undiscounted, classical loss can reach "
+                f"Within a {name} ({steps:,} step{'' if steps == 1 else 's'}) the undiscounted, classical loss can reach "
                 f"{self.allowance(steps):.3g} where ε = {self.epsilon:g} is promised."
             )
         return words
@@ -300,12 +303,8 @@ class GaussianDiscount(_Discounted):
         return math.sqrt(max(0.0, down(self.mu * self.mu - self._sum_at(state, step)))) * (1 - 2**-52)
 
     def risks(self, losses: Floats, age: int, noise: Noise) -> Floats:
-        """Return the ε at δ of Σ d² μ² at every step; a table of 2,000 values, rounded up, serves for all of them."""
-        squares = faded_sums(self.fading, np.nextafter(losses * losses, np.inf))
-        grid = np.linspace(0.0, float(squares.max(initial=0.0)), 2001)
-        table = np.array([self._epsilon(x) for x in grid])
-        found: Floats = table[np.minimum(np.searchsorted(grid, squares), 2000)]
-        return found
+        """Return the ε at δ of Σ d² μ² at every step."""
+        return gaussian_epsilons(faded_sums(self.fading, np.nextafter(losses * losses, np.inf)), self.delta)
 
     def allowance(self, w: int) -> float:
         """Return the ε at δ of the largest undiscounted Σμ² that any w steps can hold (T8)."""
@@ -357,13 +356,11 @@ def faded_sums(fade: Fading, x: Floats) -> Floats:
 def human_time(minutes: float) -> str:
     """Return a length of time as people say it.
 
-    >>> human_time(90), human_time(60 * 24 * 2.5), human_time(math.inf)
-    ('1.5 hours', '2.5 days', 'no time at all: never')
+    >>> human_time(90), human_time(60 * 24), human_time(60 * 24 * 2.5)
+    ('1.5 hours', '1 day', '2.5 days')
     """
-    if math.isinf(minutes):
-        return "no time at all: never"
-    for unit, size in (("year", 525_600), ("week", 10_080), ("day", 1440), ("hour", 60)):
-        if minutes >= size * (1 if unit != "week" else 2):
-            count = minutes / size
-            return f"{count:.3g} {unit}{'' if count == 1 else 's'}"
-    return f"{minutes:.3g} minute{'' if minutes == 1 else 's'}"
+    for unit, size in (("year", 525_600.0), ("day", 1440.0), ("hour", 60.0), ("minute", 1.0)):
+        if minutes >= size or unit == "minute":
+            count = f"{minutes / size:.3g}"
+            return f"{count} {unit}{'' if count == '1' else 's'}"
+    raise AssertionError("minutes come last")

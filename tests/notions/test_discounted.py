@@ -109,6 +109,57 @@ def test_t8_nothing_that_is_admitted_loses_more_within_a_window(shares):
             assert sum(losses[start : end + 1]) <= notion.allowance(end - start + 1) * (1 + 1e-9)
 
 
+def test_t8_for_gaussian_discounting_is_attained():
+    notion = GaussianDiscount(1.0, 1e-6, beta=0.5)
+    account, squares = Accountant(notion), 0.0
+    for step in range(1, 101):
+        room = account.headroom(step)
+        account.admit(Release(step, room, noise="gaussian"))
+        squares += room * room
+    assert notion.allowance(100) == pytest.approx(gaussian_epsilon(math.sqrt(squares), 1e-6), rel=1e-6)
+
+
+def test_allowances_of_very_many_steps_are_bounded_and_quick():
+    assert ExponentialDiscount(1.0, alpha=0.99).allowance(10**9) == pytest.approx(1e7, rel=1e-6)
+    exact, bound = (
+        HyperbolicDiscount(1.0, beta=0.1).allowance(2**20),
+        HyperbolicDiscount(1.0, beta=0.1).allowance(2**21),
+    )
+    assert exact < bound < 2 * exact
+    words = HyperbolicDiscount(1.0, beta=0.1).in_other_words(step_minutes=60 * 24 * 30)
+    assert not any("day (" in w or "week" in w for w in words)
+    assert "year (13 steps)" in words[-1]
+    assert "at δ = 1e-06" in GaussianDiscount(1.0, 1e-6, beta=0.1).in_other_words()[-1]
+
+
+@pytest.mark.parametrize(
+    "notion",
+    [HyperbolicDiscount(1.0, beta=1e-4), ExponentialDiscount(1.0, alpha=0.999), GaussianDiscount(1.0, 1e-6, alpha=0.9)],
+    ids=lambda n: n.name,
+)
+def test_risks_of_a_schedule_are_never_below_the_plain_sums(notion):
+    """Growing losses are the hard case for an FFT: its error is that of the largest."""
+    losses = np.r_[np.full(300, 1e-13), np.full(300, 1e-2)]
+    kernel = notion.discount(np.arange(600.0))
+    found = notion.risks(losses, 0, notion.noises[0])
+    for t in (0, 5, 100, 299, 300, 599):
+        weights = kernel[: t + 1][::-1]
+        if notion.name == "gaussian-discount":
+            exact = gaussian_epsilon(math.sqrt(math.fsum(((weights * losses[: t + 1]) ** 2).tolist())), 1e-6)
+        else:
+            exact = math.fsum((weights * losses[: t + 1]).tolist())
+        assert found[t] >= exact * (1 - 1e-13)
+        assert found[t] <= exact * 1.01 + 1e-10
+
+
+def test_a_saved_sum_from_the_future_is_refused():
+    account = Accountant(HyperbolicDiscount(1.0, beta=0.1))
+    account.admit(Release(5, 0.1))
+    text = account.to_json().replace('"step": 5, "sum"', '"step": 9, "sum"')
+    with pytest.raises(InvalidInput, match="cannot go back by 4 steps"):
+        Accountant.from_json(text).risk(5)
+
+
 def test_gaussian_discounting_is_the_exact_loss_of_its_neighbours():
     """Monte Carlo free: outputs are independent normals, so the neighbours d(t−k)Δ apart are μ_t = √Σ(dΔ/σ)² apart."""
     notion = GaussianDiscount(1.0, 1e-6, beta=0.5)

@@ -10,8 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from halflife import Accountant, ExponentialDiscount, HyperbolicDiscount, InvalidInput, Release, mean_sensitivity
+from halflife import (
+    Accountant,
+    ExponentialDiscount,
+    GaussianDiscount,
+    HyperbolicDiscount,
+    InvalidInput,
+    Release,
+    mean_sensitivity,
+)
 from halflife.plans.discounted import paper_constant, true_constant
+from halflife.plans.least_squares import least_squares
 from halflife.power_series import saturating_shares
 
 
@@ -46,6 +55,25 @@ def test_d1_corollary_16_is_false_for_large_beta(beta, factor):
     unchecked = 1 / (paper_constant(beta) * np.sqrt(np.arange(1, 200)))
     assert risks(hyperbolic(beta), unchecked).max() == pytest.approx(factor, rel=1e-3)
     assert Accountant.replay(HyperbolicDiscount(1.0, beta), [Release(1, unchecked[0])]).used() > 2
+
+
+def test_d1_corollary_16_is_false_for_tiny_beta_too():
+    """Ours: at β = 10⁻⁵ the paper's scales give 1.0006 ε at step 227,670, by a plain sum; it holds from 1.22·10⁻⁵ on."""
+    beta, t = 1e-5, 227_670
+    k = np.arange(1, t + 1)
+    risk = math.fsum((1 / ((1 + beta * (t - k)) * np.sqrt(k))).tolist()) / paper_constant(beta)
+    assert risk == pytest.approx(1.0006, abs=1e-4)
+    for b in (1e-9, 1e-6, 1e-5, 1.21e-5):
+        with pytest.raises(InvalidInput, match="erratum D1"):
+            HyperbolicDiscount(1.0, b).plan(method="paper")
+    HyperbolicDiscount(1.0, 1.23e-5).plan(method="paper")
+
+
+def test_the_true_constant_looks_beyond_the_first_thousand_steps():
+    beta, t = 1e-4, 22_767
+    k = np.arange(1, t + 1)
+    there = math.fsum((1 / ((1 + beta * (t - k)) * np.sqrt(k))).tolist())
+    assert there <= true_constant(beta) <= there * 1.001
 
 
 def test_d1_begins_at_3_654():
@@ -132,8 +160,11 @@ def test_optimal_agrees_with_a_general_solver(notion, delta):
         method="SLSQP",
         options={"maxiter": 2000, "ftol": 1e-12},
     )
+    feasible = found.x / (matrix @ found.x).max()
+    theirs = np.sum((weights / feasible) ** 2)
     ours = np.sum(plan.scales(n) ** 2)
-    assert ours == pytest.approx(found.fun, rel=1e-4)
+    assert ours == pytest.approx(theirs, rel=1e-4)
+    assert plan.facts["duality_gap"] >= (ours - theirs) / ours - 1e-7
     assert (matrix @ plan.losses(n)).max() <= 1
     for method in ("tight", "constant"):
         assert ours <= np.sum(notion.plan(sensitivity=weights, method=method).scales(n) ** 2) * (1 + 1e-6)
@@ -182,3 +213,46 @@ def test_slow_discounting_is_better_planned_with_a_horizon():
     }
     assert rms["tight"] == pytest.approx(15_855, rel=1e-3)
     assert rms["constant"] == pytest.approx(10_124, rel=1e-3)
+
+
+def test_a_gap_is_a_certificate():
+    """Stopped early, the gap still bounds how far the plan is from the best."""
+    n = 60
+    weights = np.exp(np.random.default_rng(2).normal(size=n))
+    best = least_squares(hyperbolic(0.2), weights, tolerance=1e-9)
+    rough = least_squares(hyperbolic(0.2), weights, rounds=1)
+    assert rough.gap > 1e-3 > best.gap
+    costs = [float(np.sum((weights / found.losses) ** 2)) for found in (rough, best)]
+    assert (costs[0] - costs[1]) / costs[0] <= rough.gap
+
+
+@pytest.mark.parametrize("kernel", [{"beta": 0.2}, {"alpha": 0.9}], ids=str)
+@pytest.mark.parametrize("horizon", [None, 31])
+@pytest.mark.parametrize("every", [1, 3])
+def test_gaussian_plans_against_a_plain_sum(kernel, horizon, every):
+    notion = GaussianDiscount(1.0, 1e-6, **kernel)
+    plan = notion.plan(horizon=horizon, every=every)
+    steps = np.arange(0, horizon or 200_000, every, dtype=np.float64)
+    squares = float(np.sum(notion.discount(steps) ** 2))
+    assert plan.loss(1) == pytest.approx(notion.mu / math.sqrt(squares), rel=1e-4)
+    assert plan.loss(1) <= notion.mu / math.sqrt(squares)
+    if horizon:
+        assert notion.plan(horizon=horizon, every=every, method="constant").loss(1) == pytest.approx(
+            plan.loss(1), rel=1e-7
+        )
+    else:
+        with pytest.raises(InvalidInput, match="needs a horizon"):
+            notion.plan(method="constant")
+
+
+def test_gaussian_constant_is_constant_where_sensitivities_differ():
+    weights = [1.0, 3.0, 2.0, 0.5]
+    notion = GaussianDiscount(1.0, 1e-6, beta=0.5)
+    scales = notion.plan(sensitivity=weights, method="constant").scales(4)
+    assert scales.max() == pytest.approx(scales.min(), rel=1e-12)
+    worst = max(
+        sum((float(notion.discount(np.float64(t - k))) * weights[k] / scales[0]) ** 2 for k in range(t + 1))
+        for t in range(4)
+    )
+    assert worst == pytest.approx(notion.mu**2, rel=1e-6)
+    assert worst <= notion.mu**2

@@ -342,12 +342,12 @@ def other_words(view: PlanView) -> list[str]:
 def classical_words(plan: Plan) -> str:
     """Say what the plan comes to under classical privacy, from its certificate."""
     risk = plan.certificate()["classical_risk"]
-    if risk.get("pure") is None:
-        return f"Read classically, with nothing forgotten: {risk.get('why', 'not known')}."
-    return (
-        f"Read classically, with nothing forgotten, this plan loses {three_figures(risk['pure'])} nats within "
-        f"{risk['steps']:,} steps."
+    loss = (
+        three_figures(risk["pure"]) + " nats"
+        if "pure" in risk
+        else f"ε = {risk['epsilon']:.3g} at δ = {risk['delta']:g}"
     )
+    return f"Read classically, with nothing forgotten, this plan loses {loss} within {risk['steps']:,} steps."
 
 
 def plan_json(view: PlanView) -> dict[str, Any]:

@@ -245,12 +245,12 @@ def _averages(
 
 
 def corollary_16_holds(beta: float) -> bool:
-    """Whether the paper's constant is at least the one needed (erratum D1: not from β = 3.654 on)."""
+    """Whether the paper's constant is at least the one needed (erratum D1: only for 1.22·10⁻⁵ ≤ β < 3.654)."""
     return paper_constant(beta) >= true_constant(beta)
 
 
 def where_corollary_16_ends() -> float:
-    """Return the β from which Corollary 16 is false: c_paper(β) = 1 there.
+    """Return the β from which on Corollary 16 is false at the first step: c_paper(β) = 1 there.
 
     >>> round(where_corollary_16_ends(), 3)
     3.654

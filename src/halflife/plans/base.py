@@ -11,6 +11,7 @@ import numpy as np
 
 from halflife.errors import InvalidInput, unknown
 from halflife.notions.base import Floats, Notion, PlanRequest
+from halflife.notions.composition import gaussian_epsilon
 from halflife.numerics import TOLERANCE, divide_up, whole
 from halflife.release import Noise
 
@@ -131,11 +132,13 @@ class Plan:
         }
 
     def _classical_risk(self) -> dict[str, Any]:
-        """Say beside any promise what it comes to if nothing is ever forgotten: Σρ, in nats."""
-        if self.noise != "laplace":
-            return {"pure": None, "why": f"{self.noise} noise has no bounded pure loss"}
+        """Say beside any promise what it comes to if nothing is ever forgotten: Σρ in nats, or with Gaussian noise ε at δ."""
         steps = self.horizon or 17_520
-        return {"steps": steps, "pure": math.fsum(self.losses(steps).tolist())}
+        losses = self.losses(steps)
+        if self.noise == "laplace":
+            return {"steps": steps, "pure": math.fsum(losses.tolist())}
+        delta = self.notion.delta  # type: ignore[attr-defined]
+        return {"steps": steps, "epsilon": gaussian_epsilon(float(np.linalg.norm(losses)), delta), "delta": delta}
 
 
 def refuse_gaussian(request: PlanRequest, why: str) -> None:

@@ -66,34 +66,38 @@ def paper_constant(beta: float) -> float:
 
 @lru_cache(maxsize=64)
 def true_constant(beta: float) -> float:
-    """Return c*(β) = sup_t Σ_{k≤t} 1/((1+β(t−k))√k), rounded up: what b_k = cΔf√k/ε really needs (D1; corrected).
+    """Return c*(β) = sup_t S_t, S_t = Σ_{k≤t} 1/((1+β(t−k))√k), which b_k = cΔf√k/ε really needs (D1; corrected).
 
-    For t beyond those computed the sum is at most 2(atanh(1/√3) + atanh √(βt/(1+βt)))/√(β(βt+1)) + 1/√t, which falls: the
-    paper's integrals, with the last term of the increasing part added back.
+    The summand falls and then rises with k, so S_t ≤ ∫₀ᵗ + its last term = 2z/(√β cosh z) + 1/√t with sinh²z = βt (the paper
+    leaves the last term out). 2z/cosh z is largest, 1.32549, at βt = 2.2767, and falls after it: once the bound is below
+    what was found, nothing larger comes. For β < 10⁻⁵ the value at t = 2.2767/β is returned (by its integral below 10⁻⁷):
+    already that is above the paper's constant, and so only serves to refuse.
 
     >>> [round(true_constant(b), 4) for b in (0.1, 1.0, 10.0)]
     [3.8916, 1.2744, 1.0]
     """
+    if beta < 1e-7:
+        return 1.32549 / math.sqrt(beta)
+    if beta < 1e-5:
+        k = np.arange(1, round(2.2767 / beta) + 1, dtype=np.float64)
+        return float(np.sum(1 / ((1 + beta * (k[-1] - k)) * np.sqrt(k))))
     n = 1024
     while True:
         t = np.arange(n, dtype=np.float64)
         found = float(convolution(1 / (1 + beta * t), 1 / np.sqrt(t + 1)).max()) * (1 + 1e-12)
-        root = math.sqrt(beta * n / (1 + beta * n))
-        beyond = 2 * (math.atanh(1 / math.sqrt(3)) + math.atanh(root)) / math.sqrt(
-            beta * (beta * n + 1)
-        ) + 1 / math.sqrt(n)
-        if beyond <= found:
+        z = math.asinh(math.sqrt(beta * n))
+        if beta * n > 2.28 and 2 * z / (math.sqrt(beta) * math.cosh(z)) + 1 / math.sqrt(n) <= found:
             return max(1.0, found)
-        if n >= 2**24:
-            return max(1.0, found, beyond)
-        n *= 4
+        n *= 2
 
 
 @register_plan("hyperbolic", "paper")
 def corollary_16(notion: HyperbolicDiscount, request: PlanRequest) -> Plan:
-    """b_k = c_paper(β) Δf √k / ε (Corollary 16; paper), refused where it is false: from β = 3.654 on (erratum D1).
+    """b_k = c_paper(β) Δf √k / ε (Corollary 16; paper), refused where it is false (erratum D1).
 
-    Its proof bounds a sum over an increasing function by an integral that leaves out the last term. β = 0 is Corollary 8.
+    It holds for 1.22·10⁻⁵ ≤ β ≤ 3.653 only. Its proof bounds a sum over an increasing function by an integral that leaves out
+    the last term, and takes z/cosh z, sinh²z = βt, to fall from t = 1 on, which it does only once βt > 2.28. β = 0 is
+    Corollary 8.
 
     >>> HyperbolicDiscount(1.0, beta=10.0).plan(method="paper")
     Traceback (most recent call last):
@@ -216,7 +220,6 @@ def optimal(notion: Any, request: PlanRequest) -> Plan:
 
 
 @register_plan("gaussian-discount", "tight")
-@register_plan("gaussian-discount", "constant")
 def gaussian(notion: GaussianDiscount, request: PlanRequest) -> Plan:
     """σ = Δf √(Σ_j d(j)²) / μ with μ the largest of (ε, δ): one noise for ever, or up to a horizon (T7; ours).
 
@@ -226,11 +229,8 @@ def gaussian(notion: GaussianDiscount, request: PlanRequest) -> Plan:
     [13.7, 29.9]
     """
     refuse_extra(request)
-    if request.method == "constant":
-        _needs_horizon(request)
     if _never_forgets(notion):
-        plan = classical.tight(Classical(notion.epsilon, notion.delta), replace(request, noise="gaussian"))
-        return Plan(notion, request, "gaussian", plan.series, plan.source, plan.tail, plan.facts)
+        return _as_gaussian_classical(notion, request)
     if request.releases is None:
         squares = sum_of_squares(notion, request.every)
         why = f"Σ d(j)² over all j is {squares:.6g}, finite, so one σ serves for ever: bounded noise"
@@ -239,15 +239,33 @@ def gaussian(notion: GaussianDiscount, request: PlanRequest) -> Plan:
         why = f"Σ d(j)² over the {request.releases} releases of the horizon is {squares:.6g}"
     loss = notion.mu / math.sqrt(squares) * (1 - MARGIN)
     tail = f"{why}; then μ_t² ≤ μ² Σ d² / Σ d² = μ² = {notion.mu**2:.6g} at every step, which is (ε, δ) by Gaussian DP."
-    return Plan(
-        notion,
-        request,
-        "gaussian",
-        lambda n: np.full(n, loss),
-        "Gaussian discounting, T7 (ours)",
-        tail,
-        {"mu": notion.mu},
-    )
+    source, facts = "Gaussian discounting, T7 (ours)", {"mu": notion.mu}
+    return Plan(notion, request, "gaussian", lambda n: np.full(n, loss), source, tail, facts)
+
+
+@register_plan("gaussian-discount", "constant")
+def gaussian_constant(notion: GaussianDiscount, request: PlanRequest) -> Plan:
+    """σ² = max_{t≤T} Σ_{k≤t} d(t−k)² Δf_k² / μ²: one σ up to a horizon, also where sensitivities differ (T7; ours).
+
+    >>> plan = GaussianDiscount(1.0, 1e-6, beta=0.1).plan(sensitivity=[1.0, 2.0, 3.0], method="constant")
+    >>> plan.scales(3).round(2)
+    array([15.23, 15.23, 15.23])
+    """
+    n = _needs_horizon(request)
+    if _never_forgets(notion):
+        return _as_gaussian_classical(notion, request)
+    kernel = _kernel(notion, request, 2)(np.arange(n, dtype=np.float64))
+    weights = request.sensitivities_of(n)
+    sigma = math.sqrt(float(convolution(kernel, weights * weights).max())) / notion.mu * (1 + MARGIN)
+    losses = weights / sigma
+    tail = f"The horizon of {request.horizon} steps ends it: the largest Σ d²μ² up to there is μ², by computing all of them."
+    source, facts = "minimax constant σ (ours)", {"mu": notion.mu}
+    return Plan(notion, request, "gaussian", lambda m: losses[:m].copy(), source, tail, facts)
+
+
+def _as_gaussian_classical(notion: GaussianDiscount, request: PlanRequest) -> Plan:
+    plan = classical.tight(Classical(notion.epsilon, notion.delta), replace(request, noise="gaussian"))
+    return Plan(notion, request, "gaussian", plan.series, plan.source, plan.tail, plan.facts)
 
 
 def sum_of_squares(notion: GaussianDiscount, every: int) -> float:

@@ -32,6 +32,8 @@ from halflife.power_series import Kernel, drops_of, renewal
 Apply = Callable[[Floats], Floats]
 Bools = NDArray[np.bool_]
 
+PATIENCE = 12
+
 DENSE = 3000
 """Up to so many active steps the preconditioner is a dense triangular solve."""
 
@@ -66,6 +68,9 @@ class Problem(NamedTuple):
 def least_squares(kernel: Kernel, delta: Floats, tolerance: float = 1e-6, rounds: int = 200) -> Optimum:
     """Return the losses of least Σ(Δ/ρ)² with every risk at most 1, up to a relative gap, which is certified.
 
+    It ends at the tolerance, or when PATIENCE rounds have not halved the gap (sensitivities that jump by orders of
+    magnitude from step to step can do that).
+
     For equal Δ and a kernel that forgets at once, every step may take everything:
 
     >>> least_squares(lambda j: 1.0 * (j == 0), np.ones(4)).losses.round(6)
@@ -75,6 +80,7 @@ def least_squares(kernel: Kernel, delta: Floats, tolerance: float = 1e-6, rounds
     problem = _problem(kernel, delta / scale)
     point = _start(problem)
     best, primal, gap = point.losses, np.inf, np.inf
+    gaps: list[float] = []
     for done in range(rounds + 1):
         risk = problem.times(point.losses)
         feasible = point.losses / (risk.max() * (1 + 1e-12))
@@ -82,7 +88,9 @@ def least_squares(kernel: Kernel, delta: Floats, tolerance: float = 1e-6, rounds
         if value < primal:
             best, primal = feasible, value
         gap = (primal - point.value) / primal
-        if gap <= tolerance or done == rounds:
+        gaps.append(gap)
+        stuck = len(gaps) > PATIENCE and gap > gaps[-1 - PATIENCE] / 2
+        if gap <= tolerance or stuck or done == rounds:
             break
         step = _newton(problem, point, risk - 1, _working_set(point.multipliers, risk))
         moved = _ascend(problem, point, step)

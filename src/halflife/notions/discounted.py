@@ -18,7 +18,7 @@ from halflife.errors import InvalidInput
 from halflife.fading import Fading, Floats, Geometric, fading
 from halflife.notions.base import Exposure, Notion
 from halflife.notions.composition import Pure, check_delta, gaussian_epsilon, gaussian_epsilons, gaussian_mu
-from halflife.numerics import TOLERANCE, down, float_up, real, to_units, up, whole
+from halflife.numerics import TOLERANCE, UNIT, down, float_up, real, to_units, up, whole
 from halflife.power_series import convolution, saturating_shares
 from halflife.registry import register_notion
 from halflife.release import Noise, Release
@@ -114,8 +114,9 @@ class _Discounted(Notion[Faded]):
             state, sums = 0, []
             for units in map(to_units, x.tolist()):
                 state = units - (-state * numerator) // denominator
-                sums.append(float_up(state))
-            return np.array(sums)
+                sums.append(state / UNIT)
+            rounded: Floats = np.nextafter(sums, np.inf)
+            return np.where(np.cumsum(x) > 0, rounded, 0.0)
         kernel = self.discount(np.arange(len(x), dtype=np.float64)) ** self.power
         error = 16 * math.log2(4 * len(x) + 4) * 2.0**-53 * float(np.linalg.norm(kernel) * np.linalg.norm(x))
         return np.maximum(convolution(kernel, x), 0.0) * (1 + 1e-14) + error * (np.cumsum(x) > 0)

@@ -148,6 +148,28 @@ def test_bad_parameters_are_refused(make, message):
     assert message in str(error.value)
 
 
+def test_a_restored_account_remembers_which_noise_was_used():
+    account = Accountant(Classical(1.0))
+    account.admit(Release(1, 0.1, draw="v"))
+    with pytest.raises(UnboundedLoss, match="'v' was used before"):
+        Accountant.from_json(account.to_json()).admit(Release(2, 0.1, draw="v"))
+
+
+def test_nothing_is_admitted_after_an_unbounded_loss():
+    account = Accountant.replay(Classical(1.0), [Release(1, math.inf, scale=0.0), Release(5, 0.1)])
+    assert account.step == 5
+    with pytest.raises(UnboundedLoss, match="exact value"):
+        account.admit(Release(6, 0.1))
+
+
+def test_only_a_successor_is_adopted():
+    account = Accountant(Classical(1.0))
+    account.admit(Release(5, 0.1))
+    for other in (Accountant(Classical(2.0)), Accountant(Classical(1.0))):
+        with pytest.raises(InvalidInput, match="no successor"):
+            account.adopt(other)
+
+
 def test_a_headroom_that_forgot_the_newest_release_would_be_caught():
     account = Accountant(Classical(1.0))
     for step in range(1, 40):

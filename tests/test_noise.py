@@ -163,6 +163,30 @@ def test_a_vector_shares_one_loss():
     assert (np.zeros(7) + noise.draw(c)).shape == (7,)
 
 
+def test_one_call_for_many_coordinates_has_its_scale_too():
+    drawn = np.zeros(N) + noise.draw(noise.by_scale(3.0, 1.0, size=N))
+    assert accepts(drawn, "laplace", 3.0)
+    assert not accepts(drawn, "laplace", 3.3)
+    assert not accepts(drawn, "laplace", 2.7)
+
+
+def test_what_rounding_moves_is_charged():
+    """Each of d coordinates may be rounded by a unit more; Gaussian noise is charged a part in 10¹² more."""
+    vector, scalar = noise.by_scale(2.0**30, 1.0, size=1000), noise.by_scale(2.0**30, 1.0)
+    assert Fraction(vector.loss) >= Fraction(scalar.loss) + Fraction(1000, noise.SPREAD)
+    gaussian = noise.by_scale(2.0, 1.0, "gaussian")
+    assert 0.5 * (1 + 0.9e-12) <= gaussian.loss <= 0.5 * (1 + 2e-12)
+
+
+def test_noise_under_noise_adds_up_on_the_finer_grid():
+    pattern = noise.GridNoise(0.25, (3,), 1.0, 2)
+    fresh = noise.GridNoise(1 / 32, (7,), 1.0, 5)
+    for both in (pattern.under(fresh), fresh.under(pattern)):
+        assert 10.0 + both == 10.0 + 3 / 4 + 7 / 32
+    with pytest.raises(InvalidInput, match="one lattice"):
+        pattern.under(noise.GridNoise(0.5, (1,), 2.0, 2))
+
+
 def test_drawn_noise_does_not_print():
     drawn = noise.draw(noise.by_scale(1.0, 1.0))
     assert "secret" in repr(drawn)

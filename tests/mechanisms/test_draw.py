@@ -123,3 +123,24 @@ def test_a_series_that_does_not_fit_draws_nothing():
 def test_planned_noise_refuses_a_strangers_state():
     with pytest.raises(InvalidInput, match="another mechanism"):
         PlannedNoise(WEvent(1.0, 2).plan()).restore({"x": 1})
+
+
+def test_nothing_is_drawn_that_was_refused(monkeypatch):
+    drawn = []
+    monkeypatch.setattr("halflife.noise.draw", drawn.append)
+    with pytest.raises(BudgetExceeded), ReleaseDraw(Accountant(Classical(1.0))).step(1) as d:
+        d(None, 1.0, loss=1.5)
+    assert drawn == []
+
+
+def test_fresh_noise_atop_a_pattern_records_both_as_they_are():
+    class Shares(Classical):
+        shares_draws = True
+
+    draw = ReleaseDraw(Accountant(Shares(100.0)))
+    for step in (1, 2):
+        with draw.step(step) as d:
+            d(None, 2.0, scale=4.0, lattice=0.5, atop=("phase", 3.0, 6.0))
+        recorded = [(r.sensitivity, r.scale, r.draw, r.atop) for r in draw.releases]
+        fresh = (2.0, 4.0, None, "phase")
+        assert recorded == ([(3.0, 6.0, "phase", None), fresh] if step == 1 else [fresh])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 
 import pytest
@@ -175,3 +176,50 @@ def test_randomised_response_enumeration_bounds_the_pure_sum():
     account = Accountant(Classical(2.0))
     account.admit(*(Release(1, rho) for rho in losses))
     assert account.risk() == pytest.approx(worst, rel=1e-12)
+
+
+def test_fold_counts_every_loss_it_moves_and_keeps_what_was_gaussian():
+    exact = Exact(1e-6)
+    many = sum((laplace_losses(0.001 * k, 3) for k in range(1, 31)), gaussian_losses(0.2, 2))
+    folded = exact.fold(many)
+    moved = [(loss, n) for loss, n in many.laplace if (loss, n) not in folded.laplace]
+    assert len(moved) == 6
+    exactly = 2 * 0.04 + sum(n * pure_as_gaussian(loss) ** 2 for loss, n in moved)
+    assert folded.gaussian / 2**120 == pytest.approx(exactly, rel=1e-9)
+    assert folded.gaussian / 2**120 >= exactly * (1 - 1e-15)
+    assert (folded.pure, folded.gaussians) == (many.pure, many.gaussians)
+
+
+def test_a_gaussian_charge_is_its_square_and_not_less():
+    for mu, count in ((0.5, 3), (0.1, 1), (1.7, 7)):
+        found = gaussian_losses(mu, count).gaussian
+        assert count * mu * mu <= found / 2**120 * (1 + 1e-15)
+        assert found / 2**120 == pytest.approx(count * mu * mu, rel=1e-12)
+
+
+def test_at_most_looks_at_every_number():
+    base = laplace_losses(0.1, 2) + gaussian_losses(0.3, 2)
+    assert base.at_most(base)
+    for field, value in (("gaussian", base.gaussian - 1), ("pure", base.pure - 1), ("gaussians", 1)):
+        assert not base.at_most(base._replace(**{field: value}))
+    assert not base.at_most(base._replace(laplace=((0.1, 1),)))
+
+
+@pytest.mark.parametrize("losses", [[0.2] * 9, [0.2, 0.1, 0.3, 0.2, 0.1, 0.1, 0.4]], ids=["equal", "irregular"])
+def test_windows_and_running_risks_are_those_of_their_charges(losses):
+    exact, w = Exact(1e-6), 3
+    charges = [laplace_losses(x) for x in losses]
+    windows, running = exact.windows(charges, w), exact.running(charges)
+    for t in range(len(losses)):
+        window = sum(charges[max(0, t - w + 1) : t + 1], Losses())
+        assert exact.epsilon(window) <= windows[t] * (1 + 1e-9)
+        assert windows[t] <= exact.epsilon(window) * (1 + 1e-6)
+        assert running[t] >= exact.epsilon(sum(charges[: t + 1], Losses())) * (1 - 1e-9)
+    assert running[-1] == pytest.approx(exact.epsilon(sum(charges, Losses())), rel=1e-9)
+
+
+def test_an_account_with_delta_stays_small_under_ever_new_losses():
+    account = Accountant(Classical(1.0, 1e-6))
+    for step in range(1, 200):
+        account.admit(Release(step, 1e-3 / (step + 0.5)))
+    assert len(json.loads(account.to_json())["state"]["laplace"]) == 24

@@ -73,3 +73,19 @@ def test_old_data_is_charged_to_its_own_time():
     assert account.risk(14) == 1.0
     with pytest.raises(InvalidInput, match="lies 4 steps before the newest, 10; under w = 4 it may lie at most 3 back"):
         account.admit(Release(14, 0.01, 8))
+
+
+def test_nothing_fits_where_the_account_has_forgotten():
+    account = Accountant(WEvent(1.0, 4))
+    account.admit(Release(10, 0.1))
+    assert account.headroom(10, age=3) > 0
+    assert account.headroom(10, age=4) == 0
+    assert account.least_scale(10, 1.0, age=4) == float("inf")
+
+
+def test_a_restored_account_remembers_its_delays():
+    account = Accountant(WEvent(1.0, 3))
+    account.admit(Release(10, 0.5, 6))
+    restored = Accountant.from_json(account.to_json())
+    assert restored.risk(10) == account.risk(10) == 0.5
+    assert restored.to_json() == account.to_json()

@@ -44,6 +44,12 @@ def test_an_endless_plan_never_adds_up_to_more_than_epsilon_exactly(method):
     assert sum(map(Fraction, losses.tolist())) < Fraction(0.3)
 
 
+def test_the_endless_plan_spends_its_telescoping_shares():
+    assert Classical(0.3).plan().losses(500) == pytest.approx(0.3 * telescoping(500), rel=1e-12)
+    gaussian = Classical(0.3, 1e-6).plan().losses(500)
+    assert gaussian**2 == pytest.approx(gaussian_mu(0.3, 1e-6) ** 2 * telescoping(500), rel=1e-9)
+
+
 def test_equal_split_is_optimal_for_a_known_horizon():
     """Any other split of ε over n releases has a larger Σb² and a larger maximum."""
     n, rng = 30, np.random.default_rng(1)

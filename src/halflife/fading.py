@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from halflife.errors import InvalidInput
-from halflife.numerics import float_up, real, to_units, up
+from halflife.numerics import float_up, read_units, real, to_units, up
 
 Floats = NDArray[np.float64]
 
@@ -74,13 +74,7 @@ class Geometric:
 
     def load(self, data: Any) -> int:
         """Read what `dump` gave."""
-        try:
-            units = int(data, 16)
-        except (TypeError, ValueError):
-            raise InvalidInput(f"a fading sum must be hexadecimal text, not {data!r}") from None
-        if units < 0:
-            raise InvalidInput(f"a fading sum cannot be negative: {data!r}")
-        return units
+        return read_units(data)
 
 
 class Hyperbolic:

@@ -73,6 +73,21 @@ def float_down(units: int) -> float:
     return -ratio_up(-units, UNIT)
 
 
+def read_units(text: object) -> int:
+    """Read a sum of units that was written by `hex`.
+
+    >>> read_units(hex(to_units(0.25))) == to_units(0.25)
+    True
+    """
+    try:
+        units = int(text, 16)  # type: ignore[call-overload]
+    except (TypeError, ValueError):
+        raise InvalidInput(f"a sum of losses must be hexadecimal text, not {text!r}") from None
+    if units < 0:
+        raise InvalidInput(f"a sum of losses cannot be negative: {text!r}")
+    return int(units)
+
+
 def divide_up(a: float, b: float) -> float:
     """Return the least double that is at least a/b, for b > 0.
 

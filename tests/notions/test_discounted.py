@@ -19,7 +19,7 @@ from halflife import (
     InvalidInput,
     Release,
 )
-from halflife.notions.composition import gaussian_delta, gaussian_epsilon
+from halflife.notions.gaussian_dp import gaussian_delta, gaussian_epsilon
 
 moves = st.lists(st.tuples(st.integers(0, 50), st.floats(0.001, 0.9)), min_size=1, max_size=30)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from halflife import Accountant, BudgetExceeded, Classical, Release
-from halflife.notions.composition import gaussian_mu
+from halflife.notions.gaussian_dp import gaussian_mu
 from halflife.plans.classical import telescoping
 
 

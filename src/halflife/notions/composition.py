@@ -14,10 +14,22 @@ from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from halflife.errors import InvalidInput, UnboundedLoss, missing_extra
-from halflife.numerics import TOLERANCE, UNIT_BITS, down, float_down, float_up, largest, real, to_units, up, whole
+from halflife.notions.gaussian_dp import gaussian_epsilon, gaussian_epsilons, pure_as_gaussian
+from halflife.numerics import (
+    TOLERANCE,
+    UNIT_BITS,
+    down,
+    float_down,
+    float_up,
+    largest,
+    read_units,
+    real,
+    to_units,
+    up,
+    whole,
+)
 from halflife.release import Release
 
 SMALLEST_DELTA = 1e-10
@@ -59,12 +71,7 @@ class Pure:
 
     def charge(self, release: Release) -> int:
         """Return the loss in units."""
-        if release.loss == math.inf:
-            raise UnboundedLoss(
-                f"step {release.step}: the exact value was published, which has no bounded loss: "
-                "add noise of a scale above 0",
-                step=release.step,
-            )
+        _refuse_exact(release)
         if release.noise != "laplace":
             raise UnboundedLoss(
                 f"step {release.step}: {release.noise} noise has no bounded pure loss: "
@@ -96,13 +103,7 @@ class Pure:
 
     def load(self, data: Any) -> int:
         """Read what `dump` gave."""
-        try:
-            units = int(data, 16)
-        except (TypeError, ValueError):
-            raise InvalidInput(f"a sum of losses must be hexadecimal text, not {data!r}") from None
-        if units < 0:
-            raise InvalidInput(f"a sum of losses cannot be negative: {data!r}")
-        return units
+        return read_units(data)
 
     def running(self, charges: Sequence[int]) -> list[float]:
         """Return the risk after each of the charges, rounded up."""
@@ -199,12 +200,7 @@ class Exact:
 
     def charge(self, release: Release) -> Losses:
         """Return the release as one loss of its kind."""
-        if release.loss == math.inf:
-            raise UnboundedLoss(
-                f"step {release.step}: the exact value was published, which has no bounded loss: "
-                "add noise of a scale above 0",
-                step=release.step,
-            )
+        _refuse_exact(release)
         if release.loss == 0:
             return self.zero
         return gaussian_losses(release.loss) if release.noise == "gaussian" else laplace_losses(release.loss)
@@ -296,7 +292,7 @@ class Exact:
             if not isinstance(pair, list) or len(pair) != 2:
                 raise InvalidInput(f"a loss must be [loss, count], not {pair!r}")
             groups.append((real("loss", pair[0], positive=True), whole("count", pair[1], least=1)))
-        sums = Pure().load(data["gaussian"]), Pure().load(data["pure"])
+        sums = read_units(data["gaussian"]), read_units(data["pure"])
         return Losses(tuple(sorted(groups)), *sums, whole("gaussians", data["gaussians"], least=0))
 
     def running(self, charges: Sequence[Losses]) -> list[float]:
@@ -362,6 +358,14 @@ def check_delta(delta: object) -> float:
     return d
 
 
+def _refuse_exact(release: Release) -> None:
+    if release.loss == math.inf:
+        raise UnboundedLoss(
+            f"step {release.step}: the exact value was published, which has no bounded loss: add noise of a scale above 0",
+            step=release.step,
+        )
+
+
 def _remember(memory: list[Losses], charge: Losses, most: int = 16) -> None:
     memory.append(charge)
     del memory[:-most]
@@ -397,72 +401,3 @@ def _distribution(charge: Losses) -> Any:
         part = pld.from_gaussian_mechanism(down(1 / mu), value_discretization_interval=grid)
         total = total.compose(part) if total is not None else part
     return total
-
-
-def gaussian_delta(mu: float, epsilon: float) -> float:
-    """Return δ(ε) = Φ(−ε/μ + μ/2) − e^ε Φ(−ε/μ − μ/2) of Gaussian DP (Balle and Wang 2018; Dong, Roth, Su 2022).
-
-    The second term is taken in logarithms, so that a large ε does not overflow.
-
-    >>> round(gaussian_delta(1.0, 1.0), 6)
-    0.126937
-    """
-    from scipy.special import log_ndtr, ndtr
-
-    if mu == 0:
-        return 0.0
-    first = float(ndtr(-epsilon / mu + mu / 2))
-    second = math.exp(min(0.0, epsilon + float(log_ndtr(-epsilon / mu - mu / 2))))
-    return max(0.0, first - second)
-
-
-@lru_cache(maxsize=4096)
-def gaussian_epsilon(mu: float, delta: float) -> float:
-    """Return the smallest ε ≥ 0 with δ_μ(ε) ≤ δ, rounded up by a part in 10⁹ for the closed form's own rounding.
-
-    >>> round(gaussian_epsilon(1.0, 1e-6), 4)
-    4.8866
-    """
-    if mu == 0 or gaussian_delta(mu, 0.0) <= delta:
-        return 0.0
-    high = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1e-300
-    broken = largest(lambda e: gaussian_delta(mu, e) > delta, 0.0, high, 1e-12)
-    return up(broken * (1 + 1e-9))
-
-
-def gaussian_epsilons(squares: NDArray[np.float64], delta: float) -> NDArray[np.float64]:
-    """Return ε(δ) of many μ², each rounded up to the next of a geometric table, by at most a part in 500.
-
-    >>> gaussian_epsilons(np.array([0.0, 1.0, 0.25]), 1e-6).round(4)
-    array([0.    , 4.8866, 2.2541])
-    """
-    positive = squares[squares > 0]
-    if len(positive) == 0:
-        return np.zeros(len(squares))
-    low, high = float(positive.min()), float(positive.max())
-    count = 2 + int(math.log(high / low) / 0.004)
-    table = np.unique(np.append(np.geomspace(low, high, min(count, 10_000)), [low, high]))
-    table[-1] = max(table[-1], high)
-    values = np.array([gaussian_epsilon(up(math.sqrt(x)), delta) for x in table.tolist()])
-    found: NDArray[np.float64] = values[np.minimum(np.searchsorted(table, squares), len(table) - 1)]
-    return np.where(squares > 0, found, 0.0)
-
-
-def pure_as_gaussian(loss: float) -> float:
-    """Return the μ whose Gaussian DP every ρ-DP release has: −2Φ⁻¹(1/(1+e^ρ)), rounded up by a part in 10⁹.
-
-    >>> round(pure_as_gaussian(1e-3) / 1e-3, 4)
-    1.2533
-    """
-    from scipy.special import ndtri
-
-    return -2 * float(ndtri(1 / (1 + math.exp(min(loss, 600.0))))) * (1 + 1e-9)
-
-
-def gaussian_mu(epsilon: float, delta: float) -> float:
-    """Return the largest μ whose ε(δ) is at most ε, rounded down.
-
-    >>> round(gaussian_mu(1.0, 1e-6), 5)
-    0.2367
-    """
-    return largest(lambda mu: gaussian_epsilon(mu, delta) <= epsilon, 0.0, 2 * (epsilon + 10) + 10, 1e-12)

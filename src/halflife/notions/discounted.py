@@ -17,7 +17,8 @@ import numpy as np
 from halflife.errors import InvalidInput
 from halflife.fading import Fading, Floats, Geometric, fading
 from halflife.notions.base import Exposure, Notion
-from halflife.notions.composition import Pure, check_delta, gaussian_epsilon, gaussian_epsilons, gaussian_mu
+from halflife.notions.composition import Pure, check_delta
+from halflife.notions.gaussian_dp import gaussian_epsilon, gaussian_epsilons, gaussian_mu
 from halflife.numerics import TOLERANCE, UNIT, down, float_up, real, to_units, up, whole
 from halflife.power_series import convolution, saturating_shares
 from halflife.registry import register_notion

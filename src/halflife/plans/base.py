@@ -11,7 +11,7 @@ import numpy as np
 
 from halflife.errors import InvalidInput, unknown
 from halflife.notions.base import Floats, Notion, PlanRequest
-from halflife.notions.composition import gaussian_epsilon
+from halflife.notions.gaussian_dp import gaussian_epsilon
 from halflife.numerics import TOLERANCE, divide_up, whole
 from halflife.release import Noise
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from halflife.notions.base import Notion, PlanRequest
-from halflife.notions.composition import Exact, gaussian_mu, laplace_losses
+from halflife.notions.composition import Exact, laplace_losses
+from halflife.notions.gaussian_dp import gaussian_mu
 from halflife.numerics import divide_down, largest, to_units
 from halflife.plans.base import STD_OF_UNIT_SCALE, Plan
 from halflife.release import Noise

@@ -102,16 +102,23 @@ def test_columns_for_parquet():
     assert table.num_columns == 8
 
 
-def test_opendp_measurements_become_releases_at_the_loss_of_their_own_map():
+def test_opendp_measurements_become_releases_that_bound_them():
     import opendp.prelude as dp
 
     dp.enable_features("contrib")
     space = dp.atom_domain(T="i64"), dp.absolute_distance(T="i64")
-    assert Release.from_opendp(dp.m.make_laplace(*space, scale=4.0), step=3, d_in=2).loss == 0.5
-    gaussian = Release.from_opendp(dp.m.make_gaussian(*space, scale=4.0), step=3, d_in=2)
-    assert gaussian.noise == "gaussian"
-    assert gaussian.loss == pytest.approx(0.5, rel=1e-12)
-    assert gaussian.loss >= 0.5
+    release = Release.from_opendp(dp.m.make_laplace(*space, scale=4.0), step=3, d_in=2)
+    assert release.loss == pytest.approx(2 * math.log((1 + math.exp(0.5)) / 2), rel=1e-9)
+    with pytest.raises(InvalidInput, match="does not say what its noise is"):
+        Release.from_opendp(dp.m.make_gaussian(*space, scale=4.0), step=3, d_in=2)
+
+
+@given(st.floats(0.01, 5), st.floats(0, 6))
+def test_what_is_charged_for_an_opendp_measurement_covers_randomised_response(epsilon, at):
+    """δ(ε′) of randomised response is (e^ε − e^ε′)/(1 + e^ε), of Laplace noise of loss ρ 1 − e^{(ε′−ρ)/2}."""
+    loss = 2 * math.log((1 + math.exp(epsilon)) / 2)
+    response = max(0.0, (math.exp(epsilon) - math.exp(at)) / (1 + math.exp(epsilon)))
+    assert max(0.0, -math.expm1((at - loss) / 2)) >= response - 1e-12
 
 
 def test_dp_accounting_events_go_in_and_out():

@@ -41,6 +41,7 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
         self._step = 0
         self._draws: frozenset[str] = frozenset()
         self._unbounded: str | None = None
+        self._version = self._parent = object()
 
     @property
     def step(self) -> int:
@@ -51,23 +52,27 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
         """Return an account that goes its own way from here; cheap, as states are immutable."""
         other = Accountant.__new__(type(self))
         other.__dict__.update(self.__dict__)
+        other._parent = self._version
         return other
 
     def adopt(self, other: Accountant) -> None:
         """Take over the state of a copy that went ahead: the commit after a dry run."""
-        if other.notion != self.notion or other.step < self._step:
-            raise InvalidInput(f"cannot adopt an account of {other.notion!r} at step {other.step}: it is no successor")
-        self.__dict__.update(other.__dict__)
+        if other.notion != self.notion or other._parent != self._version:
+            raise InvalidInput(
+                f"cannot adopt an account of {other.notion!r} at step {other.step}: it is no successor of this one, which has "
+                "changed since the copy was made, or never was its origin"
+            )
+        self.__dict__.update({**other.__dict__, "_parent": self._parent, "_version": object()})
 
     # Spending -------------------------------------------------------------------------------------------------------
 
     def admit(self, *releases: Release) -> None:
         """Charge these releases, all of them or, with BudgetExceeded, none. They may be of several steps, in order."""
         trial = self.copy()
-        for step, group in History(releases).by_step():
-            trial._charge(step, group)
-            if not self.notion.keeps(trial._state, step):
-                raise self._refusal(trial, step, group)
+        for release in History(releases):
+            trial._charge(release.step, (release,))
+            if not self.notion.keeps(trial._state, release.step):
+                raise self._refusal(trial, release)
         self.adopt(trial)
 
     def _charge(self, step: int, releases: Sequence[Release]) -> None:
@@ -78,16 +83,15 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
             )
         if self._unbounded is not None:
             raise UnboundedLoss(self._unbounded, step=step)
-        if not self.notion.shares_draws:
-            self._refuse_shared(step, releases)
+        self._remember_draws(step, releases)
         self._state = self.notion.record(self._state, releases)
         self._step = step
 
-    def _refuse_shared(self, step: int, releases: Sequence[Release]) -> None:
+    def _remember_draws(self, step: int, releases: Sequence[Release]) -> None:
         for release in releases:
             if release.draw is None:
                 continue
-            if release.draw in self._draws:
+            if release.draw in self._draws and not self.notion.shares_draws:
                 raise UnboundedLoss(
                     f"step {step}: the noise {release.draw!r} was used before, so the difference of the two values is "
                     f"exact and its loss under {self.notion.name} has no bound: draw fresh noise",
@@ -95,12 +99,12 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
                 )
             self._draws |= {release.draw}
 
-    def _refusal(self, trial: Accountant, step: int, releases: Sequence[Release]) -> BudgetExceeded:
+    def _refusal(self, trial: Accountant, release: Release) -> BudgetExceeded:
+        step = release.step
         exposure = self.notion.exposure(trial._state, step)
-        room = self.headroom(step, releases[0].age)
-        what = f"a loss of {releases[0].loss:.6g}" if len(releases) == 1 else f"these {len(releases)} releases"
+        room = self.headroom(step, release.age)
         return BudgetExceeded(
-            f"step {step}: {what} would bring the risk to {exposure.peak:.12g}, above the promised "
+            f"step {step}: a loss of {release.loss:.6g} would bring the risk to {exposure.peak:.12g}, above the promised "
             f"{exposure.limit:.12g}: at most {room:.6g} fits now ({self.notion.noises[0]} noise); ask headroom(step) for "
             "later steps, or publish with more noise",
             step=step,
@@ -177,6 +181,11 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
             except UnboundedLoss as error:
                 account._unbounded, account._step = str(error), step
         return account
+
+    @property
+    def draws(self) -> frozenset[str]:
+        """The names of the shared noise that was used."""
+        return self._draws
 
     @property
     def why_unbounded(self) -> str | None:

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -67,12 +67,17 @@ class Calibration:
 
 @dataclass(frozen=True, repr=False)
 class GridNoise:
-    """Drawn release-grade noise. `value + noise` is the release; the noise alone is a secret and does not print."""
+    """Drawn release-grade noise. `value + noise` is the release; the noise alone is a secret and does not print.
+
+    It can be added once, unless it is shared on purpose (`single=False`).
+    """
 
     grid: float
     units: tuple[int, ...]
     lattice: float | None = None
     refinement: int = 0
+    single: bool = True
+    _used: list[bool] = field(default_factory=list, compare=False)
 
     __array_ufunc__ = None  # numpy leaves `array + noise` to us
 
@@ -81,6 +86,11 @@ class GridNoise:
         values = np.atleast_1d(np.asarray(value, dtype=np.float64))
         if values.shape != (len(self.units),):
             raise InvalidInput(f"noise for {len(self.units)} numbers cannot be added to shape {np.shape(value)}")
+        if self.single and self._used:
+            raise InvalidInput(
+                "this noise was added to a value before: two values with one noise differ exactly; draw again"
+            )
+        self._used.append(True)
         sums = [self.grid * (self._place(v) + u) for v, u in zip(values.tolist(), self.units, strict=True)]
         return np.array(sums) if np.ndim(value) else sums[0]
 
@@ -174,6 +184,10 @@ def _on_lattice(
     """Noise on the lattice's own grid u·2⁻ʲ: values are whole multiples of u already, so nothing is rounded."""
     grid = math.ldexp(lattice, -refinement)
     _check(family, grid)
+    if spread > 2.0**57:
+        raise InvalidInput(
+            f"noise of {spread:g} grid units does not fit the sampler's 64 bits: use a coarser lattice than {lattice:g}"
+        )
     moved = _multiples(sensitivity, lattice) << refinement
     return Calibration(
         family, sensitivity, size, grid, spread, grid * spread, _loss(family, moved, spread), lattice, refinement
@@ -188,9 +202,10 @@ def _refine(lattice: float, sensitivity: float, scale: float) -> tuple[float, in
 
 
 def _multiples(sensitivity: float, lattice: float) -> int:
-    """Return how many multiples of the lattice a value can move by: Δ/u rounded up, but for a part in 10¹² (Δ = n·u)."""
+    """Return how many multiples of the lattice a value can move by: Δ/u rounded up, but for a millionth of a unit (Δ = n·u)."""
     (p, q), (r, s) = sensitivity.as_integer_ratio(), lattice.as_integer_ratio()
-    return -((-p * s * (10**12 - 1)) // (q * r * 10**12))
+    slack = 1 if p * s < q * r * 10**6 else 0
+    return -((-p * s * (10**12 - slack)) // (q * r * 10**12))
 
 
 def _check(family: str, grid: float) -> None:

@@ -42,7 +42,7 @@ def register_mechanism(cls: type[T]) -> type[T]:
 
 def find_notion(name: object) -> Any:
     """Return the notion's class, or refuse with the nearest name."""
-    if name not in NOTIONS:
+    if not isinstance(name, str) or name not in NOTIONS:
         raise unknown("notion", name, NOTIONS)
     return NOTIONS[str(name)]
 

@@ -80,7 +80,7 @@ state what the noise costs, or leave the scale out
         if self.scale == 0:
             if self.loss != math.inf:
                 raise InvalidInput("scale 0 publishes the exact value, so the loss must be math.inf")
-        elif up(self.loss * (1 + 1e-9)) < self.sensitivity / self.scale:
+        elif up(self.loss * (1 + 1e-12)) < self.sensitivity / self.scale:
             raise InvalidInput(
                 f"loss {self.loss} is less than sensitivity / scale = {self.sensitivity} / {self.scale} = "
                 f"{self.sensitivity / self.scale:.6g}: state what the noise costs, or leave the scale out"
@@ -127,18 +127,22 @@ state what the noise costs, or leave the scale out
 
     @classmethod
     def from_opendp(cls, measurement: Any, step: int, d_in: float = 1, age: int = 0) -> Release:
-        """Make the release that an OpenDP measurement is when its input can move by `d_in`: the loss is its own map's.
+        """Make a release that bounds an OpenDP measurement of pure privacy whose input can move by `d_in`.
 
-        A measurement of pure differential privacy gives a Laplace-like release; one of zero-concentrated privacy with
-        parameter ρ gives a Gaussian one with μ = √(2ρ).
+        Its map's ε says nothing about the shape of its noise, and with a δ shape matters: randomised response loses more
+        than Laplace noise of the same ε. Laplace noise of loss 2 ln((1+e^ε)/2) loses at least as much as anything that is
+        ε-DP (ours: its trade-off function passes below the kink of theirs, and is convex), so that is what is charged. For a
+        pure promise alone, `Release(step, measurement.map(d_in))` is exact. A measurement of zero-concentrated privacy is
+        refused: if it is Gaussian noise, say so with `Release(step, d_in / sigma, noise="gaussian")`.
         """
         measure = str(measurement.output_measure)
-        d_out = float(measurement.map(d_in))
-        if "ZeroConcentrated" in measure:
-            return cls(step, up(math.sqrt(2 * d_out)), age, sensitivity=d_in, noise="gaussian")
-        if "MaxDivergence" in measure and "Approx" not in measure:
-            return cls(step, d_out, age, sensitivity=d_in)
-        raise InvalidInput(f"an OpenDP measurement under {measure} has no single loss: use MaxDivergence or zCDP")
+        if "MaxDivergence" not in measure or "Approx" in measure:
+            raise InvalidInput(
+                f"an OpenDP measurement under {measure} does not say what its noise is: for Gaussian noise give "
+                "Release(step, d_in / sigma, noise='gaussian')"
+            )
+        epsilon = float(measurement.map(d_in))
+        return cls(step, up(2 * math.log((1 + math.exp(epsilon)) / 2) * (1 + 1e-12)), age, sensitivity=d_in)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -123,6 +125,52 @@ def test_a_series_that_does_not_fit_draws_nothing():
 def test_planned_noise_refuses_a_strangers_state():
     with pytest.raises(InvalidInput, match="another mechanism"):
         PlannedNoise(WEvent(1.0, 2).plan()).restore({"x": 1})
+
+
+def test_shared_noise_survives_a_restart_and_is_never_drawn_again():
+    class Shares(Classical):
+        shares_draws = True
+
+    account = Accountant(Shares(100.0))
+    draw = ReleaseDraw(account)
+    with draw.step(1) as d:
+        first = 3.5 + d("phase 0", 1.0, scale=10.0, lattice=0.5)
+    again = ReleaseDraw(account)
+    with pytest.raises(InvalidInput, match="would let the two be averaged"), again.step(2) as d:
+        d("phase 0", 1.0, scale=10.0, lattice=0.5)
+    again.restore(json.loads(json.dumps(draw.state())))
+    with again.step(2) as d:
+        assert 3.5 + d("phase 0", 1.0, scale=10.0, lattice=0.5) == first
+    with pytest.raises(InvalidInput, match="keeps its scale and its shape"), again.step(3) as d:
+        d("phase 0", 1.0, scale=10.0, lattice=0.25)
+
+
+def test_fresh_noise_can_be_added_once():
+    with ReleaseDraw(Accountant(Classical(1.0))).step(1) as d:
+        drawn = d(None, 1.0, loss=0.1)
+        assert isinstance(100.0 + drawn, float)
+        with pytest.raises(InvalidInput, match="added to a value before"):
+            37.0 + drawn
+
+
+def test_two_draws_on_one_account_cannot_overwrite_each_other():
+    account = Accountant(Classical(1.0))
+    one, two = ReleaseDraw(account), ReleaseDraw(account)
+    with pytest.raises(InvalidInput, match="has changed since"), one.step(1) as a:
+        a(None, 1.0, loss=0.9)
+        with two.step(1) as b:
+            b(None, 1.0, loss=0.9)
+    assert account.risk() == 0.9
+    assert one.releases == ()
+    assert one.headroom() == account.headroom()
+
+
+def test_a_series_with_a_bad_value_is_not_charged():
+    notion = WEvent(1.0, 6)
+    account = Accountant(notion)
+    with pytest.raises(InvalidInput, match="nothing was charged"):
+        publish_series(notion.plan(), [1.0, float("nan")], account)
+    assert account.risk() == 0
 
 
 def test_nothing_is_drawn_that_was_refused(monkeypatch):

@@ -189,6 +189,25 @@ def test_a_gaussian_charge_is_its_square_and_not_less():
         assert found / 2**120 == pytest.approx(count * mu * mu, rel=1e-12)
 
 
+def test_large_and_tiny_pure_losses_as_gaussian_ones():
+    assert pure_as_gaussian(10_000.0) == pytest.approx(2 * math.sqrt(2 * 10_000), rel=0.01)
+    for loss in (1e-16, 1e-14, 1e-7, 1e-5):
+        assert pure_as_gaussian(loss) >= math.sqrt(2 * math.pi) / 2 * loss * (1 - 1e-9)
+
+
+def test_a_saved_account_that_contradicts_itself_is_refused():
+    account = Accountant(Classical(1.0, 1e-6))
+    account.admit(Release(1, 0.4))
+    text = account.to_json()
+    for change in (
+        ('"pure": "0x', '"pure": "0x0", "x": "0x'),
+        ("[[0.4, 1]]", "[[0.4, 1], [0.4, 1]]"),
+        ("[[0.4, 1]]", "[]"),
+    ):
+        with pytest.raises(InvalidInput):
+            Accountant.from_json(text.replace(*change))
+
+
 def test_at_most_looks_at_every_number():
     base = laplace_losses(0.1, 2) + gaussian_losses(0.3, 2)
     assert base.at_most(base)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -102,6 +103,8 @@ class Stored(NamedTuple):
     loss: Any
     scale: Any
     family: Noise
+    size: int
+    lattice: float | None
 
     def __repr__(self) -> str:
         return "Stored(secret)"
@@ -127,6 +130,7 @@ class _Drawing(ABC):
             self._commit()
         except BaseException:
             self._stored = kept
+            self._abandon()
             raise
         finally:
             self._step = None
@@ -166,15 +170,18 @@ class _Drawing(ABC):
         self._charge(wanted, loss, scale)
         noise = sample()
         if wanted.key is not None:
-            self._stored[wanted.key] = Stored(noise, loss, scale, wanted.noise)
+            noise = self._shared(noise)
+            self._stored[wanted.key] = Stored(noise, loss, scale, wanted.noise, wanted.size, wanted.lattice)
         return noise
 
     def _again(self, wanted: Wanted, stored: Stored) -> Any:
         loss, scale, _ = self._calibrate(wanted)
-        if stored.family != wanted.noise or np.any(scale != stored.scale):
+        same = stored[3:] == (wanted.noise, wanted.size, wanted.lattice) and not np.any(scale != stored.scale)
+        if not same:
             raise InvalidInput(
-                f"the noise {wanted.key!r} was drawn with scale {stored.scale} ({stored.family}) and is now asked for with "
-                f"{scale} ({wanted.noise}): shared noise keeps its scale"
+                f"the noise {wanted.key!r} was drawn with scale {stored.scale} ({stored.family}, size {stored.size}, lattice "
+                f"{stored.lattice}) and is now asked for with {scale} ({wanted.noise}, {wanted.size}, {wanted.lattice}): "
+                "shared noise keeps its scale and its shape"
             )
         self._charge(wanted, loss, scale)
         return stored.noise
@@ -187,6 +194,10 @@ class _Drawing(ABC):
     def _begin(self) -> None: ...
     @abstractmethod
     def _commit(self) -> None: ...
+    @abstractmethod
+    def _abandon(self) -> None: ...
+    @abstractmethod
+    def _shared(self, noise: Any) -> Any: ...
     @abstractmethod
     def _charge(self, wanted: Wanted, loss: Any, scale: Any) -> None: ...
     @abstractmethod
@@ -222,6 +233,25 @@ class ReleaseDraw(_Drawing):
     def _commit(self) -> None:
         self._account.adopt(self._trial)
 
+    def _abandon(self) -> None:
+        self._trial, self.releases = self._account, ()
+
+    def _shared(self, noise: Any) -> Any:
+        return replace(noise, single=False)
+
+    def state(self) -> dict[str, Any]:
+        """Return the shared noise as JSON can hold it. It is a secret: keep it with the account, and print it nowhere."""
+        return {
+            key: [s.noise.grid, list(s.noise.units), s.noise.lattice, s.noise.refinement, s.loss, s.scale, s.family]
+            for key, s in self._stored.items()
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on with shared noise that `state` gave."""
+        for key, (grid, units, lattice, refinement, loss, scale, family) in state.items():
+            noise = grade.GridNoise(grid, tuple(units), lattice, refinement, single=False)
+            self._stored[key] = Stored(noise, loss, scale, family, len(units), lattice)
+
     def _charge(self, wanted: Wanted, loss: Any, scale: Any) -> None:
         assert self._step is not None
         release = Release(
@@ -232,6 +262,11 @@ class ReleaseDraw(_Drawing):
         self.releases += (release,)
 
     def _calibrate(self, wanted: Wanted) -> tuple[Any, Any, Callable[[], Any]]:
+        if wanted.key is not None and wanted.key not in self._stored and wanted.key in self._trial.draws:
+            raise InvalidInput(
+                f"the noise {wanted.key!r} was drawn before and is not at hand: restore() what state() saved; drawing it "
+                "again would let the two be averaged"
+            )
         if (wanted.key or wanted.atop) and wanted.lattice is None:
             raise InvalidInput(
                 "shared noise needs lattice=, the unit that values are whole multiples of: values rounded to a grid of "
@@ -276,6 +311,12 @@ class SimulatedDraw(_Drawing):
     def _commit(self) -> None:
         for account, trial in zip(self._accounts, self._trials, strict=True):
             account.adopt(trial)
+
+    def _abandon(self) -> None:
+        self._trials = self._accounts
+
+    def _shared(self, noise: Any) -> Any:
+        return noise
 
     def _charge(self, wanted: Wanted, loss: Any, scale: Any) -> None:
         assert self._step is not None

@@ -60,6 +60,10 @@ def publish_series(plan: Plan, values: Sequence[float] | Floats, account: Accoun
     """
     if plan.notion != account.notion:
         raise InvalidInput(f"a plan for {plan.notion!r} cannot be charged to an account of {account.notion!r}")
+    if not np.all(np.isfinite(values)):
+        raise InvalidInput(
+            "values must be finite: bad readings count as missing before they get here; nothing was charged"
+        )
     steps = range(1, len(values) + 1)
     chosen = [(k, loss) for k, loss in zip(steps, plan.losses(len(values)).tolist(), strict=True) if loss > 0]
     calibrations = [grade.by_loss(loss, plan.sensitivity_at(k), plan.noise) for k, loss in chosen]

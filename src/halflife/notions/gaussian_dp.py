@@ -66,9 +66,11 @@ def pure_as_gaussian(loss: float) -> float:
     >>> round(pure_as_gaussian(1e-3) / 1e-3, 4)
     1.2533
     """
-    from scipy.special import ndtri
+    from scipy.special import ndtri_exp
 
-    return -2 * float(ndtri(1 / (1 + math.exp(min(loss, 600.0))))) * (1 + 1e-9)
+    if loss < 1e-6:
+        return 1.2533142 * loss  # μ is concave in ρ, and √(2π)/2 is its slope at 0
+    return -2 * float(ndtri_exp(-np.logaddexp(0.0, loss))) * (1 + 1e-9)
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:

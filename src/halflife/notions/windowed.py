@@ -20,12 +20,13 @@ from halflife.release import Noise, Release
 
 
 class Window(NamedTuple):
-    """Charges by data time, ascending, of the last 2w − 1 data times; what the newest w come to; the largest age."""
+    """Charges by data time, ascending; what the newest w of them come to; the largest age; the newest time forgotten."""
 
     times: tuple[int, ...]
     charges: tuple[Any, ...]
     newest_total: Any
     largest_age: int
+    forgotten: int | None
 
 
 @register_notion
@@ -36,8 +37,8 @@ class WEvent(Notion[Window]):
     Neighbouring streams differ, for one person, inside one window of w consecutive steps. Risk at step t is what the
     releases about the last w steps come to, Σ_{t−w < τ_k ≤ t} ρ_k (Theorem 2; paper), or with δ > 0 the ε(δ) of their
     loss distribution (known). A window is a window of *data* times (ours; the paper has no ages): if releases were
-    delayed by up to A steps, the risk at t is the worst over the windows that end at t − A, …, t. Data times may go back by
-    less than w; further back the account has forgotten what it needs, and refuses.
+    delayed by up to A steps, the risk at t is the worst over the windows that end at t − A, …, t. The account keeps the last
+    w + A data times, at least 2w; a data time further back than it remembers is refused.
 
     >>> from halflife import Accountant, Release
     >>> account = Accountant(WEvent(1.0, w=2))
@@ -86,7 +87,7 @@ class WEvent(Notion[Window]):
 
     def start(self) -> Window:
         """Nothing published."""
-        return Window((), (), self._composition.zero, 0)
+        return Window((), (), self._composition.zero, 0, None)
 
     def record(self, state: Window, releases: Sequence[Release]) -> Window:
         """Put each charge to its data time and forget what no window can reach any more."""
@@ -96,26 +97,33 @@ class WEvent(Notion[Window]):
 
     def _record_one(self, state: Window, release: Release) -> Window:
         charge, time = self._composition.charge(release), release.data_time
-        times, charges, total, age = state
-        newest = times[-1] if times else time
-        if time <= newest - self.w:
+        times, charges, total, age, forgotten = state
+        newest, age = times[-1] if times else time, max(age, release.age)
+        if self._out_of_reach(state, time):
             raise InvalidInput(
                 f"release at step {release.step}: its data time {time} lies {newest - time} steps before the newest, "
-                f"{newest}; under w = {self.w} it may lie at most {self.w - 1} back: publish it with an age of at most "
-                f"{release.step - newest + self.w - 1}"
+                f"{newest}, in a window whose beginning (data time {forgotten}) was forgotten: publish it with an age of at "
+                f"most {release.step - (forgotten or 0) - self.w}"
             )
         if time > newest:
             for old in charges[bisect_right(times, newest - self.w) : bisect_right(times, time - self.w)]:
                 total = total - old
-            forget = bisect_right(times, time - 2 * self.w + 1)
-            times, charges = times[forget:], charges[forget:]
+        keep_after = min(release.step - age - self.w, max(time, newest) - 2 * self.w + 1)
+        forget = bisect_right(times, keep_after)
+        if forget:
+            forgotten, times, charges = times[forget - 1], times[forget:], charges[forget:]
         place = bisect_left(times, time)
         if place < len(times) and times[place] == time:
             charges = (*charges[:place], charges[place] + charge, *charges[place + 1 :])
         else:
             times = (*times[:place], time, *times[place:])
             charges = (*charges[:place], charge, *charges[place:])
-        return Window(times, charges, total + charge, max(age, release.age))
+        total = total + charge if time > max(time, newest) - self.w else total
+        return Window(times, charges, total, age, forgotten)
+
+    def _out_of_reach(self, state: Window, time: int) -> bool:
+        """Whether a window that holds this data time begins with one that was forgotten."""
+        return state.forgotten is not None and time - self.w < state.forgotten
 
     def _totals(self, state: Window, first_end: int, last_end: int) -> list[Any]:
         """Return what the windows that end in [first_end, last_end] hold, those that are part of another left out.
@@ -143,7 +151,7 @@ class WEvent(Notion[Window]):
     def headroom(self, state: Window, step: int, age: int) -> float:
         """What is left in the fullest window that holds the data time."""
         time = step - age
-        if state.times and time <= state.times[-1] - self.w:
+        if self._out_of_reach(state, time):
             return 0.0
         totals = self._totals(state, time, time + self.w - 1)
         return min(self._composition.headroom(self._composition.fold(t), self.epsilon) for t in totals)
@@ -157,7 +165,7 @@ class WEvent(Notion[Window]):
     def dump(self, state: Window) -> Any:
         """Return data times and charges; the total follows from them."""
         charges = [[t, self._composition.dump(c)] for t, c in zip(state.times, state.charges, strict=True)]
-        return {"charges": charges, "largest_age": state.largest_age}
+        return {"charges": charges, "largest_age": state.largest_age, "forgotten": state.forgotten}
 
     def load(self, data: Any) -> Window:
         """Read what `dump` gave."""
@@ -175,4 +183,8 @@ class WEvent(Notion[Window]):
         total = self._composition.zero
         for charge in charges[bisect_right(times, times[-1] - self.w) if times else 0 :]:
             total = total + charge
-        return Window(tuple(times), tuple(charges), total, whole("largest_age", data.get("largest_age"), least=0))
+        forgotten = data.get("forgotten")
+        if forgotten is not None and times and whole("forgotten", forgotten) >= times[0]:
+            raise InvalidInput(f"a w-event account cannot hold data time {times[0]} and have forgotten {forgotten}")
+        age = whole("largest_age", data.get("largest_age"), least=0)
+        return Window(tuple(times), tuple(charges), total, age, forgotten)

@@ -67,6 +67,12 @@ def test_a_refusal_carries_the_numbers_and_the_next_step():
         assert part in str(error.value)
 
 
+def test_a_refusal_counts_what_came_before_it_in_the_same_call():
+    with pytest.raises(BudgetExceeded) as error:
+        Accountant(Classical(1.0)).admit(Release(1, 0.5), Release(2, 0.9))
+    assert error.value.headroom == 0.5
+
+
 ERRORS = [
     ("back-dated", lambda a: a.admit(Release(4, 0.1)), InvalidInput, "step 4 comes after one of step 5"),
     ("no release", lambda a: a.admit(0.1), InvalidInput, "must be a Release, not 0.1"),

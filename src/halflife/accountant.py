@@ -70,9 +70,10 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
         """Charge these releases, all of them or, with BudgetExceeded, none. They may be of several steps, in order."""
         trial = self.copy()
         for release in History(releases):
+            before = trial._state
             trial._charge(release.step, (release,))
             if not self.notion.keeps(trial._state, release.step):
-                raise self._refusal(trial, release)
+                raise self._refusal(before, trial._state, release)
         self.adopt(trial)
 
     def _charge(self, step: int, releases: Sequence[Release]) -> None:
@@ -99,10 +100,10 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
                 )
             self._draws |= {release.draw}
 
-    def _refusal(self, trial: Accountant, release: Release) -> BudgetExceeded:
+    def _refusal(self, before: Any, after: Any, release: Release) -> BudgetExceeded:
         step = release.step
-        exposure = self.notion.exposure(trial._state, step)
-        room = self.headroom(step, release.age)
+        exposure = self.notion.exposure(after, step)
+        room = self.notion.headroom(before, step, release.age)
         return BudgetExceeded(
             f"step {step}: a loss of {release.loss:.6g} would bring the risk to {exposure.peak:.12g}, above the promised "
             f"{exposure.limit:.12g}: at most {room:.6g} fits now ({self.notion.noises[0]} noise); ask headroom(step) for "

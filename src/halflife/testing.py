@@ -367,8 +367,7 @@ def keeps_the_promise(make: Maker, notion: Notion[Any]) -> None:
     draw = ReleaseDraw(account)
     history: list[Release] = []
     for step in range(1, 41):
-        with draw.step(step) as d:
-            value = mechanism.step(step, _truth(step), d)
+        value = draw.run(mechanism, step, _truth(step))
         history += draw.releases
         _expect(value is None or math.isfinite(value), f"step {step}: the output is {value!r}")
         exposure = account.exposure(step)
@@ -390,8 +389,7 @@ def restored_goes_on_alike(make: Maker, notion: Notion[Any]) -> None:
                 state = json.loads(json.dumps(mechanism.state()))
                 mechanism = make()
                 mechanism.restore(state)
-            with draw.step(step) as d:
-                outputs.append(mechanism.step(step, np.array([_truth(step)]), d))
+            outputs.append(draw.run(mechanism, step, np.array([_truth(step)])))
         return outputs
 
     whole, broken = run(None), run(11)
@@ -404,8 +402,7 @@ def lanes_run_side_by_side(make: Maker, notion: Notion[Any]) -> None:
     accounts = [Accountant(notion) for _ in range(3)]
     mechanism, draw = make(), SimulatedDraw(accounts, seed=5, lanes=3)
     for step in range(1, 31):
-        with draw.step(step) as d:
-            value = mechanism.step(step, np.full(3, _truth(step)), d)
+        value = draw.run(mechanism, step, np.full(3, _truth(step)))
         _expect(value is None or np.shape(value) == (3,), f"step {step}: the output has shape {np.shape(value)}")
     _expect(all(_within(a.peak(30), a.exposure(30).limit) for a in accounts), "a lane broke its promise")
 

@@ -93,6 +93,11 @@ def test_weak_differences_between_periods_are_exact_and_strong_ones_are_not():
 def test_adaptive_mechanism_is_refused_where_schedules_must_be_fixed():
     with pytest.raises(InvalidInput, match="fixed beforehand"):
         check_adaptive(fakes.FakeBudgetDistribution(), Accountant(WEvent(1.0, 8, 1e-6)))
+    account = Accountant(WEvent(1.0, 8, 1e-6))
+    for draw in (ReleaseDraw(account), SimulatedDraw([account], seed=1)):
+        with pytest.raises(InvalidInput, match="fixed beforehand"):
+            draw.run(fakes.FakeBudgetDistribution(), 1, 1.0)
+    assert account.risk() == 0
 
 
 def test_swellfish_needs_the_scale_and_names_the_worst_secret():

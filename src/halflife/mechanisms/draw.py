@@ -135,6 +135,13 @@ class _Drawing(ABC):
         finally:
             self._step = None
 
+    def run(self, mechanism: Mechanism, step: int, truth: Any) -> Any:
+        """Run one step of a mechanism, and refuse one that is adaptive where losses must be fixed beforehand."""
+        for account in self._open_accounts():
+            check_adaptive(mechanism, account)
+        with self.step(step) as draw:
+            return mechanism.step(step, truth, draw)
+
     def __call__(
         self,
         key: str | None,
@@ -191,6 +198,8 @@ class _Drawing(ABC):
         """Return the largest loss that may be drawn for now."""
 
     @abstractmethod
+    def _open_accounts(self) -> Sequence[Accountant]: ...
+    @abstractmethod
     def _begin(self) -> None: ...
     @abstractmethod
     def _commit(self) -> None: ...
@@ -226,6 +235,9 @@ class ReleaseDraw(_Drawing):
     def headroom(self, age: int = 0) -> float:
         """Return the largest loss that may be drawn for now."""
         return self._trial.headroom(self._step, age)
+
+    def _open_accounts(self) -> Sequence[Accountant]:
+        return (self._account,)
 
     def _begin(self) -> None:
         self._trial, self.releases = self._account.copy(), ()
@@ -304,6 +316,9 @@ class SimulatedDraw(_Drawing):
     def headroom(self, age: int = 0) -> Any:
         """Return the largest loss that may be drawn for now, lane by lane."""
         return np.array([a.headroom(self._step, age) for a in self._trials])
+
+    def _open_accounts(self) -> Sequence[Accountant]:
+        return self._accounts
 
     def _begin(self) -> None:
         self._trials = [a.copy() for a in self._accounts]

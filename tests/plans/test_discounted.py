@@ -215,6 +215,14 @@ def test_slow_discounting_is_better_planned_with_a_horizon():
     assert rms["constant"] == pytest.approx(10_124, rel=1e-3)
 
 
+def test_optimal_is_found_where_sensitivities_have_a_daily_pattern():
+    """The active set is then scattered over the days, which is the hard case."""
+    daily = 1 + 0.5 * np.sin(np.arange(3000) * 2 * np.pi / 48)
+    plan = HyperbolicDiscount(1.0, 0.1).plan(sensitivity=daily, method="optimal")
+    assert plan.facts["duality_gap"] < 1e-4
+    assert plan.risks(3000).max() <= 1
+
+
 def test_a_gap_is_a_certificate():
     """Stopped early, the gap still bounds how far the plan is from the best."""
     n = 60

@@ -32,7 +32,8 @@ from halflife.power_series import Kernel, drops_of, renewal
 Apply = Callable[[Floats], Floats]
 Bools = NDArray[np.bool_]
 
-PATIENCE = 12
+PATIENCE = 60
+"""Rounds without halving the gap after which the search ends; a daily pattern of sensitivities has needed about 50."""
 
 DENSE = 3000
 """Up to so many active steps the preconditioner is a dense triangular solve."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime
 import math
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, dataclass, fields
 from html import escape
@@ -27,6 +26,7 @@ from halflife.notions.base import Floats
 from halflife.numerics import divide_up, real
 from halflife.plans import Plan
 from halflife.plans.base import MEAN_ABSOLUTE_OF_UNIT_SCALE
+from halflife.steps import parse_time, parse_width
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,8 +40,6 @@ LONGEST = 10_000_000
 
 SLACK = 1e-9
 """A risk or an error counts as past its limit when it is this much above it, relatively: rounding up is not spending."""
-
-_UNITS = {"min": 60, "minute": 60, "h": 3600, "hour": 3600, "d": 86_400, "day": 86_400, "week": 604_800}
 
 
 class Answer(NamedTuple):
@@ -144,23 +142,6 @@ def make_notion(name: str, given: dict[str, Any]) -> Notion[Any]:
     return notion
 
 
-def parse_width(text: str) -> datetime.timedelta:
-    """Return the width of a step.
-
-    >>> parse_width("30 min"), parse_width("1 day")
-    (datetime.timedelta(seconds=1800), datetime.timedelta(days=1))
-    """
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+?)s?\s*", text.lower())
-    if match is None or match[2] not in _UNITS:
-        raise InvalidInput(
-            f"step {text!r} is no width of time: write a number and min, h, day or week, such as '30 min'"
-        )
-    seconds = float(match[1]) * _UNITS[match[2]]
-    if not 60 <= seconds <= 366 * 86_400:
-        raise InvalidInput(f"step {text!r} must be between 1 min and 366 days")
-    return datetime.timedelta(seconds=seconds)
-
-
 def parse_start(text: str | None) -> datetime.datetime:
     """Return when step 1 begins, in UTC; without a time zone it is taken as UTC, without anything it is today's midnight.
 
@@ -170,12 +151,9 @@ def parse_start(text: str | None) -> datetime.datetime:
     if text is None:
         return datetime.datetime.combine(datetime.datetime.now(datetime.UTC).date(), datetime.time(), datetime.UTC)
     try:
-        found = datetime.datetime.fromisoformat(text)
-        return found.replace(tzinfo=datetime.UTC) if found.tzinfo is None else found.astimezone(datetime.UTC)
-    except (ValueError, OverflowError):
-        raise InvalidInput(
-            f"start {text!r} is no date: write it as 2026-01-31, or with a time as 2026-01-31T13:30"
-        ) from None
+        return parse_time(text).astimezone(datetime.UTC)
+    except OverflowError:
+        raise InvalidInput(f"start {text!r} lies outside the calendar") from None
 
 
 class _Clock(NamedTuple):

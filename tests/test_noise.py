@@ -144,7 +144,7 @@ BAD = [
     (lambda: noise.by_scale(1.0, 1.0, "normal"), "unknown noise 'normal'"),
     (lambda: noise.by_scale(1e-280, 1e-290), "change the unit"),
     (lambda: math.nan + noise.draw(noise.by_scale(1.0, 1.0)), "cannot be added to nan"),
-    (lambda: np.zeros(3) + noise.draw(noise.by_scale(1.0, 1.0)), "cannot be added to shape"),
+    (lambda: np.zeros(3) + noise.draw(noise.by_scale(1.0, 1.0)), "cannot be added to"),
     (lambda: 0.0055 + noise.draw(noise.by_scale(1.0, 1.0, lattice=0.001)), "whole multiples of 0.001"),
     (lambda: noise.by_scale(1e16, 1.0, lattice=1e-3), "use a coarser lattice"),
     (lambda: noise.SimulatedNoise(-1), "seed must be at least 0"),

@@ -18,6 +18,10 @@ class MissingExtra(HalflifeError, ImportError):
     """A part that is installed only on request."""
 
 
+class LedgerError(HalflifeError):
+    """A ledger that cannot be used: busy, damaged, of another policy, or not writable. Nothing was spent or published."""
+
+
 class BudgetExceeded(HalflifeError):
     """A release that the promise has no room for. The account is untouched.
 

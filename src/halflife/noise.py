@@ -28,6 +28,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -83,21 +84,27 @@ class GridNoise:
 
     def __radd__(self, value: Any) -> Any:
         """Return the value, on the grid, plus the noise: a float, or an array if the noise is of several numbers."""
-        values = np.atleast_1d(np.asarray(value, dtype=np.float64))
-        if values.shape != (len(self.units),):
-            raise InvalidInput(f"noise for {len(self.units)} numbers cannot be added to shape {np.shape(value)}")
+        given = np.asarray(value)
+        if given.dtype.kind not in "iu":
+            given = given.astype(np.float64)
+        sums = self.add(given.ravel().tolist() if given.ndim < 2 else [])
+        return np.array(sums) if given.ndim else sums[0]
+
+    def add(self, values: Sequence[float | int]) -> list[float]:
+        """Return numbers, on the grid, plus the noise. Whole numbers are exact, however large."""
+        if len(values) != len(self.units):
+            raise InvalidInput(f"noise for {len(self.units)} numbers cannot be added to {len(values)}")
         if self.single and self._used:
             raise InvalidInput(
                 "this noise was added to a value before: two values with one noise differ exactly; draw again"
             )
         self._used.append(True)
-        sums = [self.grid * (self._place(v) + u) for v, u in zip(values.tolist(), self.units, strict=True)]
-        return np.array(sums) if np.ndim(value) else sums[0]
+        return [self.grid * (self._place(v) + u) for v, u in zip(values, self.units, strict=True)]
 
     __add__ = __radd__
 
-    def _place(self, value: float) -> int:
-        """Return the value in grid units: its multiple of the lattice, or else rounded to the grid."""
+    def _place(self, value: float | int) -> int:
+        """Return the value in grid units: its multiple of the lattice, or else rounded to the grid. Whole numbers are exact."""
         if not math.isfinite(value):
             raise InvalidInput(f"noise cannot be added to {value}: bad readings count as missing before they get here")
         if self.lattice is None:
@@ -122,35 +129,42 @@ class GridNoise:
         return "GridNoise(secret)"
 
 
-def _nearest(value: float, grid: float) -> int:
+def _nearest(value: float | int, grid: float) -> int:
     """Return ⌊value/grid + ½⌋, exactly."""
-    (p, q), (r, s) = float(value).as_integer_ratio(), grid.as_integer_ratio()
+    (p, q), (r, s) = value.as_integer_ratio(), grid.as_integer_ratio()
     return (2 * p * s + q * r) // (2 * q * r)
 
 
 def by_loss(
-    loss: float, sensitivity: float, family: str = "laplace", size: int = 1, lattice: float | None = None
+    loss: float,
+    sensitivity: float,
+    family: str = "laplace",
+    size: int = 1,
+    lattice: float | None = None,
+    touched: int | None = None,
 ) -> Calibration:
     """Return the noise of least scale whose loss, by its own map, is at most `loss`.
 
-    With m = ⌊loss·S⌋ units to move, g = Δ/m (d values: Δ/(m − d)), rounded up.
+    With m = ⌊loss·S⌋ units to move, g = Δ/m, rounded up. Of `size` values one person can change `touched`, all if it is not
+    given; if d > 1 of them change, each is rounded on its own: g = Δ/(m − d).
 
     >>> c = by_loss(0.5, 1.0)
     >>> c.loss, round(c.scale, 9)
     (0.5, 2.0)
     """
     rho, delta_f = real("loss", loss, positive=True), real("sensitivity", sensitivity, positive=True)
-    d = whole("size", size, least=1)
+    n = whole("size", size, least=1)
+    d = n if touched is None else min(n, whole("touched", touched, least=1))
     if rho < SMALLEST_LOSS * d:
         raise InvalidInput(f"a loss of {rho:g} is too small to draw noise for: the least is {SMALLEST_LOSS * d:g}")
     safe = rho * (1 - 2 * GAUSSIAN_MARGIN) if family == "gaussian" else rho
     p, q = safe.as_integer_ratio()
     if lattice is not None:
         u, refinement, moved = _refine(lattice, delta_f, delta_f / safe)
-        return _on_lattice(family, delta_f, d, u, refinement, ratio_up(moved * q, p) * (1 + 1e-15))
+        return _on_lattice(family, delta_f, n, u, refinement, ratio_up(moved * q, p) * (1 + 1e-15))
     units = (p << SPREAD_BITS) // q - (d if d > 1 else 0)
     r, s = delta_f.as_integer_ratio()
-    return _on_own_grid(family, delta_f, d, ratio_up(r, s * units))
+    return _on_own_grid(family, delta_f, n, d, ratio_up(r, s * units))
 
 
 def by_scale(
@@ -164,16 +178,16 @@ def by_scale(
     b, delta_f = real("scale", scale, positive=True), real("sensitivity", sensitivity, positive=True)
     d = whole("size", size, least=1)
     if lattice is None:
-        return _on_own_grid(family, delta_f, d, b / SPREAD)
+        return _on_own_grid(family, delta_f, d, d, b / SPREAD)
     u, refinement, _ = _refine(lattice, delta_f, b)
     return _on_lattice(family, delta_f, d, u, refinement, divide_up(b, math.ldexp(u, -refinement)))
 
 
-def _on_own_grid(family: str, sensitivity: float, size: int, grid: float) -> Calibration:
-    """Noise of spread S on a grid made for it; values are rounded to the grid, d of them by up to d units in all."""
+def _on_own_grid(family: str, sensitivity: float, size: int, touched: int, grid: float) -> Calibration:
+    """Noise of spread S on a grid made for it; values are rounded to the grid, d that change by up to d units in all."""
     _check(family, grid)
     (p, q), (r, s) = sensitivity.as_integer_ratio(), grid.as_integer_ratio()
-    moved = -((-p * s) // (q * r)) + (size if size > 1 else 0)
+    moved = -((-p * s) // (q * r)) + (touched if touched > 1 else 0)
     spread = float(SPREAD)
     return Calibration(family, sensitivity, size, grid, spread, grid * spread, _loss(family, moved, spread))
 
@@ -257,21 +271,20 @@ def draw(calibration: Calibration) -> GridNoise:
 
 
 def draw_many(calibrations: Sequence[Calibration]) -> list[GridNoise]:
-    """Draw noise for many releases of one number each: one call for each family and spread, whatever the scales.
+    """Draw noise for many releases: one call for each family and spread, whatever their scales and sizes.
 
-    >>> len(draw_many([by_loss(1.0, 1.0), by_loss(0.01, 1.0)]))
+    >>> len(draw_many([by_loss(1.0, 1.0), by_loss(0.01, 1.0, size=3)]))
     2
     """
     groups: dict[tuple[str, float], list[int]] = {}
     for i, c in enumerate(calibrations):
-        if c.size != 1:
-            raise InvalidInput(f"calibration {i} is of {c.size} numbers: draw it by itself")
         groups.setdefault((c.family, c.spread), []).append(i)
     drawn: dict[int, GridNoise] = {}
     for (family, spread), members in groups.items():
-        for i, n in zip(members, _sampler(family, spread)([0] * len(members)), strict=True):
+        units = iter(_sampler(family, spread)([0] * sum(calibrations[i].size for i in members)))
+        for i in members:
             c = calibrations[i]
-            drawn[i] = GridNoise(c.grid, (int(n),), c.lattice, c.refinement)
+            drawn[i] = GridNoise(c.grid, tuple(map(int, islice(units, c.size))), c.lattice, c.refinement)
     return [drawn[i] for i in range(len(calibrations))]
 
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from fractions import Fraction
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from halflife.errors import InvalidInput, unknown
-from halflife.numerics import TOLERANCE, divide_up, real, whole
+from halflife.numerics import TOLERANCE, divide_up, ratio_up, real, whole
 from halflife.registry import find_notion, find_plan
 from halflife.release import Noise, Release
 
@@ -75,6 +76,10 @@ class Notion(ABC, Generic[S]):
     noises: ClassVar[tuple[Noise, ...]] = ("laplace",)
     shares_draws: ClassVar[bool] = False
     """Whether one draw of noise may serve several releases. Where it may not, doing so has infinite loss."""
+    by_data_time: ClassVar[bool] = False
+    """Whether a loss counts at the step that the data is about, rather than at the step of its release."""
+    mechanism: ClassVar[str] = "planned"
+    """The registered mechanism that keeps this promise."""
     not_protected: ClassVar[tuple[str, ...]]
     assumptions: ClassVar[tuple[str, ...]]
 
@@ -163,6 +168,23 @@ class Notion(ABC, Generic[S]):
         largest = real("sensitivity", sensitivity if varying is None else max(varying), positive=True)
         request = PlanRequest(largest, steps, method, whole("age", age, least=0), step, noise, extra, varying)
         return find_plan(self.name, method)(self, request)
+
+    def share(self, part: float) -> Notion[Any]:
+        """Return the same promise with this part of its budget: parts that add up to 1 compose to the whole.
+
+        (ε, δ) splits into (pε, pδ): losses add up, and so do the δ (basic composition). An account that holds all of them
+        finds no more than that.
+
+        >>> from halflife import Classical
+        >>> Classical(1.0, delta=1e-6).share(0.5)
+        Classical(epsilon=0.5, delta=5e-07)
+        """
+        promise = self.to_dict()
+        for key in ("epsilon", "delta"):
+            if promise.get(key):
+                exact = Fraction(promise[key]) * Fraction(part)
+                promise[key] = -ratio_up(-exact.numerator, exact.denominator)
+        return Notion.from_dict(promise)
 
     def in_other_words(self, step_minutes: float = 30.0) -> list[str]:
         """Say what the promise comes to in human time, where that is not plain."""

@@ -53,6 +53,7 @@ class WEvent(Notion[Window]):
     delta: float = 0.0
 
     name: ClassVar[str] = "w-event"
+    by_data_time: ClassVar[bool] = True
     summary: ClassVar[str] = "Whatever a person did within any w consecutive steps is hidden; longer patterns are not."
     noises: ClassVar[tuple[Noise, ...]] = ("laplace", "gaussian")
     not_protected: ClassVar[tuple[str, ...]] = (

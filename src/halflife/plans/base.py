@@ -75,6 +75,11 @@ class Plan:
         number, rest = divmod(self._check(k) - 1, self.request.every)
         return 0.0 if rest else float(self._first(number + 1)[number])
 
+    def losses_of_releases(self, first: int, last: int) -> Floats:
+        """Return the losses of releases number first … last, of which there are `every` steps between two."""
+        self._check(1 + (whole("release", last, least=first) - 1) * self.request.every)
+        return self._first(last)[whole("release", first, least=1) - 1 :]
+
     def losses(self, n: int) -> Floats:
         """Return the losses of steps 1 … n."""
         every = self.request.every

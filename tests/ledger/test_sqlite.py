@@ -1,0 +1,230 @@
+"""The ledger: one transaction a batch, every step once, nothing lost to a crash, and writers that queue."""
+
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from halflife import LedgerError, Release
+from halflife.ledger import Entry, SqliteLedger
+from halflife.ledger.schema import MIGRATIONS, SCHEMA, VERSION, prepare
+from halflife.ledger.sqlite import first_difference
+
+FACTS = {"format": "halflife.ledger", "policy": '{"promise": {"epsilon": "1"}}'}
+
+
+def entry(step, *, stream="s", loss=0.1, values=(1.5,), **release):
+    return Entry(stream, step, step, 10 * step, 10 * step + 10, (Release(step, loss, **release),), np.array(values), None, 2.0)
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    with SqliteLedger(tmp_path / "a.ledger") as book, book.hold():
+        book.begin(FACTS)
+        yield book
+
+
+def tables(db):
+    return db.execute("SELECT name, sql FROM sqlite_master ORDER BY name").fetchall()
+
+
+# The tables ---------------------------------------------------------------------------------------------------------
+
+
+def test_replayed_migrations_give_the_schema():
+    new, replayed = sqlite3.connect(":memory:"), sqlite3.connect(":memory:")
+    for statement in SCHEMA:
+        new.execute(statement)
+    for migration in MIGRATIONS:
+        for statement in migration:
+            replayed.execute(statement)
+    assert tables(new) == tables(replayed)
+    assert len(MIGRATIONS) == VERSION
+
+
+@pytest.mark.parametrize("version", range(1, VERSION + 1))
+def test_a_ledger_of_any_older_version_is_brought_up_to_date(version):
+    old, new = sqlite3.connect(":memory:", isolation_level=None), sqlite3.connect(":memory:", isolation_level=None)
+    for migration in MIGRATIONS[:version]:
+        for statement in migration:
+            old.execute(statement)
+    old.execute("INSERT INTO fact VALUES ('a', 'b')")
+    old.execute(f"PRAGMA user_version = {version}")
+    prepare(old)
+    prepare(new)
+    assert tables(old) == tables(new)
+    assert old.execute("PRAGMA user_version").fetchone() == (VERSION,)
+    assert old.execute("SELECT * FROM fact").fetchall() == [("a", "b")]
+
+
+def test_what_is_no_ledger_is_left_alone(tmp_path):
+    path = tmp_path / "other.db"
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE mine (x)")
+    with SqliteLedger(path) as book, pytest.raises(LedgerError, match="no ledger"):
+        book.begin(FACTS)
+    assert [name for name, _ in tables(sqlite3.connect(path))] == ["mine"]
+    (tmp_path / "text").write_text("not a database, though it is long enough to be taken for one" * 20)
+    with pytest.raises(LedgerError, match="not a database"):
+        SqliteLedger(tmp_path / "text")
+
+
+def test_a_newer_ledger_is_refused(ledger):
+    ledger._db.execute("PRAGMA user_version = 99")
+    with pytest.raises(LedgerError, match="newer halflife"):
+        ledger.begin(FACTS)
+
+
+def test_only_its_owner_can_read_it(ledger):
+    ledger.commit([entry(1)], {"account": "secret"}, 1)
+    for name in os.listdir(ledger.path.parent):
+        assert stat.S_IMODE(os.stat(ledger.path.parent / name).st_mode) == 0o600, name
+
+
+# What is written ----------------------------------------------------------------------------------------------------
+
+
+@given(
+    loss=st.floats(0, allow_nan=False, allow_infinity=False, allow_subnormal=False),
+    values=st.lists(st.floats(allow_nan=False), min_size=1, max_size=5),
+    age=st.integers(0, 2**40),
+)
+def test_everything_comes_back_bit_by_bit(tmp_path_factory, loss, values, age):
+    with SqliteLedger(tmp_path_factory.mktemp("l") / "a") as book, book.hold():
+        book.begin(FACTS)
+        before = entry(3, loss=loss, values=values, age=age, sensitivity=0.1)
+        book.commit([before], {}, 7)
+        (number, after, link), *_ = book.chained()
+        assert after.releases == before.releases
+        assert after.releases[0].loss.hex() == float(loss).hex()
+        assert after.noisy.tobytes() == before.noisy.tobytes()
+        assert (number, after.step, after.start_us, after.end_us, after.spread) == (1, 3, 30, 40, 2.0)
+        assert link == before.link(book_start(book))
+
+
+def book_start(book):
+    from halflife.ledger.entry import first_link
+
+    return first_link(book.facts())
+
+
+def test_several_draws_of_one_step_are_kept_apart(ledger):
+    shared = (Release(1, 0.1, draw="phase"), Release(1, 0.2, atop="phase"), Release(1, 0.3), Release(1, 0.1, draw="#0"))
+    ledger.commit([Entry("s", 1, 1, 0, 1, shared, np.array([1.0]), np.array([2.0]), 1.0)], {}, 1)
+    (back,) = ledger.entries("s")
+    assert back.releases == shared
+    assert back.value.tolist() == [2.0]
+
+
+def test_a_step_is_written_once(ledger):
+    ledger.commit([entry(1), entry(2)], {"account": "a"}, 1)
+    with pytest.raises(LedgerError, match="twice"):
+        ledger.commit([entry(3), entry(2)], {"account": "b"}, 2)
+    assert [e.step for e in ledger.entries("s")] == [1, 2]
+    assert ledger.states() == {"account": "a"}
+    ledger.commit([entry(3)], {"account": "c"}, 3)
+    assert ledger.last_step("s") == 3
+    assert ledger.last_commit() == 3
+
+
+def test_writing_without_holding_is_refused(tmp_path):
+    with SqliteLedger(tmp_path / "a") as book:
+        book.begin(FACTS)
+        with pytest.raises(LedgerError, match="hold"):
+            book.commit([entry(1)], {}, 1)
+
+
+def test_a_ledger_that_somebody_else_wrote_to_is_not_written_over(tmp_path):
+    with SqliteLedger(tmp_path / "a") as mine, SqliteLedger(tmp_path / "a") as other:
+        for book in (mine, other):
+            with book.hold():
+                book.begin(FACTS)
+        with other.hold():
+            other.commit([entry(1)], {}, 1)
+        with mine.hold():
+            with pytest.raises(LedgerError, match="another process has written"):
+                mine.commit([entry(1, values=(9.0,))], {}, 1)
+            assert mine.refresh()
+            mine.commit([entry(2)], {}, 2)
+        assert [e.noisy[0] for e in mine.entries("s")] == [1.5, 1.5]
+
+
+def test_another_policy_is_named(ledger):
+    with pytest.raises(LedgerError, match=r'policy.promise.epsilon was "1" and is now "2"'):
+        ledger.begin({**FACTS, "policy": '{"promise": {"epsilon": "2"}}'})
+    assert "differs" in first_difference("a", "[1]", "[1]")
+    assert first_difference("a", "[1, 2]", "[1, 3]") == "a.1 was 2 and is now 3"
+
+
+# When the disk or the file fails ------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_spends_nothing(ledger):
+    ledger.commit([entry(1)], {"account": "a"}, 1)
+    (pages,) = ledger._db.execute("PRAGMA page_count").fetchone()
+    ledger._db.execute(f"PRAGMA max_page_count = {pages + 1}")
+    with pytest.raises(LedgerError, match="make room on the disk"):
+        ledger.commit([entry(k, values=[1.0] * 1000) for k in range(2, 200)], {"account": "b"}, 2)
+    assert ledger.states() == {"account": "a"}
+    ledger._db.execute("PRAGMA max_page_count = 1000000")
+    ledger.commit([entry(2)], {"account": "b"}, 2)
+    assert ledger.last_step("s") == 2
+
+
+def test_a_read_only_ledger_spends_nothing(ledger):
+    ledger._db.execute("PRAGMA query_only = ON")
+    with pytest.raises(LedgerError, match="writable"):
+        ledger.commit([entry(1)], {}, 1)
+    assert ledger.last_step("s") == 0
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LedgerError, match="file/x.ledger: cannot be opened"):
+        SqliteLedger(tmp_path / "file" / "x.ledger")
+
+
+# Taking turns -------------------------------------------------------------------------------------------------------
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from halflife.ledger import SqliteLedger
+with SqliteLedger(Path(sys.argv[1])) as book, book.hold():
+    print("held", flush=True)
+    time.sleep(float(sys.argv[2]))
+"""
+
+
+def holder(path, seconds):
+    process = subprocess.Popen([sys.executable, "-c", HOLDER, str(path), str(seconds)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def test_a_second_process_is_refused_with_the_first_ones_number(tmp_path):
+    process = holder(tmp_path / "a", 60)
+    try:
+        with SqliteLedger(tmp_path / "a") as book, pytest.raises(LedgerError, match=f"process {process.pid} since"):
+            with book.hold(wait=0.05):
+                pass
+    finally:
+        process.kill()
+        process.wait()
+    with SqliteLedger(tmp_path / "a") as book, book.hold(wait=0):
+        pass  # the killed process let go
+
+
+def test_a_second_process_waits_for_the_first(tmp_path):
+    process = holder(tmp_path / "a", 0.5)
+    start = time.monotonic()
+    with SqliteLedger(tmp_path / "a") as book, book.hold(wait=30):
+        assert time.monotonic() - start > 0.1
+    process.wait()

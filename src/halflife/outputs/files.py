@@ -1,0 +1,110 @@
+"""Bytes that stay where they were put: appended and synced, or replaced whole; and errors that say what to do next."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from halflife.errors import InvalidInput
+
+TEMPORARY = ".halflife-tmp"
+MAGIC = b"PAR1"
+"""How every Parquet file begins."""
+
+
+@contextmanager
+def named(path: Path, done: str) -> Iterator[None]:
+    """Turn the system's error into one that names the file and the next step."""
+    try:
+        yield
+    except OSError as problem:
+        raise InvalidInput(
+            f"{path} cannot be {done}: {problem.strerror or problem}. Nothing is lost, as the ledger holds every"
+            " published step: make room, or correct the path or its permissions, and run again"
+        ) from problem
+
+
+def check_regular(path: Path) -> None:
+    """Refuse a folder, pipe or device where a file belongs."""
+    if path.exists() and not path.is_file():
+        kind = "a folder" if path.is_dir() else "not a regular file"
+        raise InvalidInput(f"{path} is {kind}: give the output another name, or end it with / for a folder of parts")
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder last through a power cut."""
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def make_folder(folder: Path) -> None:
+    """Create a folder and those above it that are missing."""
+    missing = [f for f in (folder, *folder.parents) if not f.exists()]
+    for f in reversed(missing):
+        f.mkdir(exist_ok=True)
+        sync_folder(f.parent)
+
+
+def append(path: Path, size: int, block: bytes) -> None:
+    """Append a block to a file that is still `size` bytes long, and wait until it is on disk.
+
+    A write that failed part way leaves the file longer, so that the next one is refused until the output is opened again,
+    which cuts the file back to whole steps.
+    """
+    with named(path, "written"):
+        fd = os.open(path, os.O_WRONLY | os.O_APPEND)
+        try:
+            found = os.fstat(fd).st_size
+            if found != size:
+                raise InvalidInput(
+                    f"{path} has {found} bytes where this run left {size}: a write failed or someone else wrote to it;"
+                    " open the output again, which checks it"
+                )
+            rest = memoryview(block)
+            while rest:
+                rest = rest[os.write(fd, rest) :]
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def temporary_of(path: Path) -> Path:
+    """Return where a file is written before it replaces `path`: the same folder, so that the replacing is atomic."""
+    return path.with_name(f".{path.name}{TEMPORARY}")
+
+
+def replace(path: Path, fill: Callable[[BinaryIO], None]) -> None:
+    """Write a file whole. Whenever this stops, `path` is either what it was or the new file."""
+    temporary = temporary_of(path)
+    with named(path, "written"), open(temporary, "xb") as file:
+        try:
+            fill(file)
+            file.flush()
+            os.fsync(file.fileno())
+            if path.exists():
+                shutil.copymode(path, temporary)
+            os.replace(temporary, path)
+        except Exception:
+            temporary.unlink(missing_ok=True)
+            raise
+        sync_folder(path.parent)
+
+
+def clear_leftover(temporary: Path) -> None:
+    """Remove what a crash left of `replace`: a file of that name that begins as a Parquet file does, and nothing else."""
+    if not os.path.lexists(temporary):
+        return
+    ours = temporary.is_file() and not temporary.is_symlink()
+    if ours:
+        with open(temporary, "rb") as file:
+            ours = MAGIC.startswith(file.read(len(MAGIC)))
+    if not ours:
+        raise InvalidInput(f"{temporary} is in the way and not a file that a crash left here: move it, and run again")
+    temporary.unlink()

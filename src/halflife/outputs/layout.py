@@ -1,0 +1,231 @@
+"""What one stream's output looks like to its readers: the columns, the rows of a step, and their text in CSV and JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from halflife.errors import InvalidInput
+from halflife.steps import MOST_STEPS, find_zone, from_us
+
+LONGEST_NUMBERS = 256
+"""More bytes than a row's step, two times and two doubles can take, with the names of their columns."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The public shape of one stream's output. It comes from the policy, so nothing in it depends on anyone's data.
+
+    `zone` is whose clock the times are shown in. Without `groups` there is no group column, without `bins` (low and high
+    edge of each) no bin columns. A step has one row for each group and bin, bins within groups.
+
+    >>> Layout("meters", "UTC", ("a", "b"), ((0.0, 1.0), (1.0, 2.0))).columns
+    ('step', 'start', 'end', 'group', 'bin_low', 'bin_high', 'value', 'error_band')
+    """
+
+    stream: str
+    zone: str
+    groups: tuple[str, ...] = ()
+    bins: tuple[tuple[float, float], ...] = ()
+    unit: str | None = None
+
+    def __post_init__(self) -> None:
+        find_zone(self.zone)
+        for name in self.groups:
+            if not name or any(unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") for c in name):
+                raise InvalidInput(
+                    f"stream {self.stream!r}: {name!r} cannot name a group in an output: a name is not empty and has no"
+                    " line breaks, control characters or halves of surrogate pairs; rename it in the policy"
+                )
+        if len(set(self.groups)) < len(self.groups):
+            raise InvalidInput(
+                f"stream {self.stream!r}: two groups have one name, so their rows could not be told apart"
+            )
+        for low, high in self.bins:
+            if not low < high:
+                raise InvalidInput(
+                    f"stream {self.stream!r}: a bin's low edge lies below its high one, not ({low}, {high})"
+                )
+        if len(set(self.bins)) < len(self.bins):
+            raise InvalidInput(f"stream {self.stream!r}: a bin is given twice, so its rows could not be told apart")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns, in order."""
+        group = ("group",) if self.groups else ()
+        edges = ("bin_low", "bin_high") if self.bins else ()
+        return ("step", "start", "end", *group, *edges, "value", "error_band")
+
+    @property
+    def rows(self) -> int:
+        """How many rows a step has."""
+        return max(1, len(self.groups)) * max(1, len(self.bins))
+
+    @property
+    def cells(self) -> list[tuple[Any, ...]]:
+        """What stands in the group and bin columns of each of a step's rows."""
+        groups: list[tuple[Any, ...]] = [(name,) for name in self.groups] or [()]
+        bins: list[tuple[Any, ...]] = [(float(low), float(high)) for low, high in self.bins] or [()]
+        return [(*group, *edges) for group, edges in product(groups, bins)]
+
+
+@dataclass(frozen=True)
+class Published:
+    """One step as readers see it: when it was (µs since 1970), and each cell's value and 95 % error band's half-width."""
+
+    step: int
+    start_us: int
+    end_us: int
+    values: NDArray[np.float64]
+    bands: NDArray[np.float64]
+
+
+Find = Callable[[int], Published | None]
+"""What the ledger holds for a step, or None."""
+
+
+class Output(Protocol):
+    """Where a stream's steps go. It is a copy of what the ledger holds: a crash loses nothing, and nothing is redrawn."""
+
+    last_step: int
+    """The newest step whose rows are all in the output, for a reader to see; 0 if there is none."""
+
+    def write(self, items: Sequence[Published]) -> None:
+        """Append whole steps, in order, each newer than all before. A single Parquet file gathers them until `flush`."""
+
+    def flush(self) -> None:
+        """Let readers see all that was written."""
+
+    def close(self) -> None:
+        """Flush. No file is held open between calls."""
+
+
+def check_item(item: Published, rows: int) -> None:
+    """Refuse a step that cannot be shown."""
+    if not 1 <= item.step <= MOST_STEPS:
+        raise InvalidInput(f"a step is a number from 1 to {MOST_STEPS}, not {item.step}")
+    for name, numbers in (("values", item.values), ("error bands", item.bands)):
+        if np.shape(numbers) != (rows,):
+            raise InvalidInput(
+                f"step {item.step} has {name} of shape {np.shape(numbers)} for the {rows} rows of its layout"
+            )
+        if not all(map(math.isfinite, numbers.tolist())):
+            raise InvalidInput(f"step {item.step} has {name} that are not finite: only numbers can be published")
+
+
+def check_order(items: Sequence[Published], newest: int) -> None:
+    """Refuse steps that are not in order or not newer than what was written before: each is published once."""
+    for item in items:
+        if item.step <= newest:
+            raise InvalidInput(f"step {item.step} cannot follow step {newest}: steps are written once, in order")
+        newest = item.step
+
+
+@lru_cache(maxsize=1024)
+def clock(us: int, zone: str) -> str:
+    """Return µs since 1970 as a zone's clock shows them; a number that no calendar holds as itself.
+
+    >>> clock(1_372_635_000_000_000, "Europe/London")
+    '2013-07-01T00:30:00+01:00'
+    """
+    try:
+        return from_us(us, zone).isoformat()
+    except OverflowError:
+        return f"{us} µs"
+
+
+@dataclass(frozen=True)
+class Form:
+    """A text format. A row is `lead` (step, start, end), its cell's own text, and `trail` (value, error band)."""
+
+    layout: Layout
+    header: bytes
+    lead: str
+    cells: tuple[str, ...]
+    trail: str
+    first: re.Pattern[bytes]
+    read: Callable[[str], dict[str, Any]]
+
+    def render(self, item: Published) -> bytes:
+        """Return all rows of a step. Doubles are written in the fewest digits that read back to the same double."""
+        check_item(item, len(self.cells))
+        zone = self.layout.zone
+        lead = self.lead.format(item.step, clock(item.start_us, zone), clock(item.end_us, zone))
+        values, bands = (np.asarray(a, dtype=np.float64).tolist() for a in (item.values, item.bands))
+        rows = (lead + c + self.trail.format(v, b) for c, v, b in zip(self.cells, values, bands, strict=True))
+        return "".join(rows).encode()
+
+    def step(self, line: bytes) -> int | None:
+        """Return the step that a line begins with, or None if it is no row of this format."""
+        match = self.first.match(line)
+        return int(match[1]) if match else None
+
+    def fields(self, line: bytes) -> dict[str, Any]:
+        """Return a line's fields by column, as written; none if it is no row of this format."""
+        try:
+            return self.read(line.decode())
+        except (ValueError, RecursionError, csv.Error):
+            return {}
+
+    @property
+    def longest_step(self) -> int:
+        """More bytes than any step can take."""
+        return sum(LONGEST_NUMBERS + len(cell.encode()) for cell in self.cells)
+
+
+def csv_line(row: Sequence[Any]) -> str:
+    """Return a row of CSV by the rules of RFC 4180, but with a bare newline."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(row)
+    return text.getvalue()
+
+
+def csv_form(layout: Layout) -> Form:
+    """Return the CSV format of a layout.
+
+    >>> form = csv_form(Layout("s", "UTC", ('a "b", c',)))
+    >>> print(form.render(Published(1, 0, 1_000_000, np.array([0.1]), np.array([2.0]))).decode(), end="")
+    1,1970-01-01T00:00:00+00:00,1970-01-01T00:00:01+00:00,"a ""b"", c",0.1,2.0
+    """
+    cells = tuple(csv_line(cell)[:-1] + "," if cell else "" for cell in layout.cells)
+
+    def read(line: str) -> dict[str, Any]:
+        return dict(zip(layout.columns, next(csv.reader([line])), strict=True))
+
+    header = csv_line(layout.columns).encode()
+    return Form(layout, header, "{},{},{},", cells, "{!r},{!r}\n", re.compile(rb"(\d{1,18}),"), read)
+
+
+def json_form(layout: Layout) -> Form:
+    """Return the JSON-lines format of a layout. JSON has no infinity: a bin without an edge has null there.
+
+    >>> form = json_form(Layout("s", "UTC", bins=((-math.inf, 0.0),)))
+    >>> form.render(Published(1, 0, 1_000_000, np.array([0.1]), np.array([2.0]))).decode()[86:-1]
+    '"bin_low": null, "bin_high": 0.0, "value": 0.1, "error_band": 2.0}'
+    """
+    names = layout.columns[3:-2]
+    cells = tuple("".join(f'"{n}": {_json(v)}, ' for n, v in zip(names, c, strict=True)) for c in layout.cells)
+
+    def read(line: str) -> dict[str, Any]:
+        row = json.loads(line, parse_float=str, parse_int=str)
+        return row if isinstance(row, dict) and tuple(row) == layout.columns else {}
+
+    lead, trail = '{{"step": {}, "start": "{}", "end": "{}", ', '"value": {!r}, "error_band": {!r}}}\n'
+    return Form(layout, b"", lead, cells, trail, re.compile(rb'\{"step": (\d{1,18}),'), read)
+
+
+def _json(value: Any) -> str:
+    open_edge = isinstance(value, float) and math.isinf(value)
+    return json.dumps(None if open_edge else value, ensure_ascii=False)

@@ -1,0 +1,323 @@
+"""Parquet: one file that is replaced whole, or a folder of parts, one for each write.
+
+Either way a file appears under its name when it is complete and on disk, so a crash leaves at most a temporary file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from halflife.errors import InvalidInput
+from halflife.outputs.compare import Line, ahead, confirm, following
+from halflife.outputs.files import TEMPORARY, check_regular, clear_leftover, make_folder, named, replace, temporary_of
+from halflife.outputs.layout import Find, Layout, Published, check_item, check_order, clock, csv_form, csv_line
+
+GROUP_ROWS = 1 << 17
+"""Rows of a row group, the least that a reader loads."""
+PENDING_ROWS = 1 << 18
+"""Rows that are gathered before a single file is rewritten unasked."""
+
+_PART = re.compile(r"part-(\d{9,10})-(\d{9,10})\.parquet")
+
+
+class ParquetOutput:
+    """One Parquet file. Steps are gathered, and readers see them at `flush` or `close`, when the file is rewritten."""
+
+    def __init__(self, path: Path, layout: Layout, last: int, find: Find) -> None:
+        self._path, self._layout, self.last_step = path, layout, 0
+        self._pending: list[Published] = []
+        with named(path, "opened"):
+            check_regular(path)
+            make_folder(path.parent)
+            clear_leftover(temporary_of(path))
+            if path.exists() and path.stat().st_size:
+                self.last_step = _check_file(path, layout, last, find)
+                self._stamp = _stamp(path)
+            else:
+                self._rewrite(())
+
+    def write(self, items: Sequence[Published]) -> None:
+        """Gather steps for the next `flush`."""
+        check_order(items, self._pending[-1].step if self._pending else self.last_step)
+        for item in items:
+            check_item(item, self._layout.rows)
+        self._pending.extend(items)
+        if len(self._pending) * self._layout.rows >= PENDING_ROWS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Rewrite the file with the gathered steps."""
+        if not self._pending:
+            return
+        with named(self._path, "written"):
+            if _stamp(self._path) != self._stamp:
+                raise InvalidInput(
+                    f"{self._path} was changed by someone else since it was opened: open the output again, which checks it"
+                )
+            self._rewrite(_batches(self._path, self._layout))
+        self.last_step = self._pending[-1].step
+        self._pending = []
+
+    def close(self) -> None:
+        """Flush; no file is held open."""
+        self.flush()
+
+    def _rewrite(self, old: Iterable[Any]) -> None:
+        _save(self._path, self._layout, old, self._pending)
+        self._stamp = _stamp(self._path)
+
+
+class PartsOutput:
+    """A folder of Parquet files, a new one for each write, named by its first and last step."""
+
+    def __init__(self, folder: Path, layout: Layout, last: int, find: Find) -> None:
+        self._folder, self._layout, self.last_step = folder, layout, 0
+        with named(folder, "opened"):
+            _check_folder(folder)
+            make_folder(folder)
+            for name in os.listdir(folder):
+                if name.startswith(".part-") and name.endswith(TEMPORARY):
+                    clear_leftover(folder / name)
+            parts = _parts(folder)
+            if parts and parts[-1][1] > last:
+                raise ahead(folder, parts[-1][1], last)
+            _check_gaps(folder, parts, last, find)
+            if parts:
+                self.last_step = _check_file(parts[-1][2], layout, last, find)
+                _check_name(parts[-1], layout)
+
+    def write(self, items: Sequence[Published]) -> None:
+        """Add a part."""
+        check_order(items, self.last_step)
+        if not items:
+            return
+        path = self._folder / f"part-{items[0].step:09d}-{items[-1].step:09d}.parquet"
+        if path.exists():
+            raise InvalidInput(f"{path} was written by someone else: open the output again, which checks it")
+        _save(path, self._layout, (), items)
+        self.last_step = items[-1].step
+
+    def flush(self) -> None:
+        """Do nothing: what was written is on disk."""
+
+    def close(self) -> None:
+        """Do nothing: no file is held open."""
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    stat = path.stat()
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns
+
+
+def _schema(layout: Layout) -> Any:
+    """The columns of a layout. None of them can be null, so that a file with a hole in it is not of this schema."""
+    import pyarrow as pa
+
+    moment = pa.timestamp("us", tz="UTC" if layout.zone.upper() == "UTC" else layout.zone)
+    types = {"step": pa.int64(), "start": moment, "end": moment, "group": pa.string()}
+    fields = [pa.field(name, types.get(name, pa.float64()), nullable=False) for name in layout.columns]
+    return pa.schema(fields, {"stream": layout.stream, "unit": layout.unit or "", "written_by": "halflife"})
+
+
+def _table(items: Sequence[Published], layout: Layout) -> Any:
+    import pyarrow as pa
+
+    schema, cells = _schema(layout), layout.cells
+    for item in items:
+        check_item(item, len(cells))
+    columns: list[Any] = [
+        pa.array(np.repeat(np.array(numbers, dtype=np.int64), len(cells)))
+        for numbers in ([i.step for i in items], [i.start_us for i in items], [i.end_us for i in items])
+    ]
+    all_cells = np.tile(np.arange(len(cells)), len(items))
+    for j, field in enumerate(schema.names[3:-2]):
+        columns.append(pa.array([cell[j] for cell in cells], schema.field(field).type).take(pa.array(all_cells)))
+    for arrays in ([i.values for i in items], [i.bands for i in items]):
+        columns.append(pa.array(np.concatenate([np.empty(0), *arrays]), pa.float64()))
+    return pa.table([c.cast(f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
+
+
+def _save(path: Path, layout: Layout, old: Iterable[Any], items: Sequence[Published]) -> None:
+    """Write a file of old rows, which are passed on a few at a time, and new ones."""
+    import pyarrow.parquet as pq
+
+    new = _table(items, layout)
+
+    def fill(file: BinaryIO) -> None:
+        with pq.ParquetWriter(file, new.schema, write_page_checksum=True) as writer:
+            for table in _regroup(chain(old, new.to_batches(max_chunksize=1 << 16)), new.schema):
+                writer.write_table(table)
+
+    replace(path, fill)
+
+
+def _regroup(batches: Iterable[Any], schema: Any) -> Iterator[Any]:
+    """Gather batches into row groups of one size: a file that grew a step at a time reads like one written at once."""
+    import pyarrow as pa
+
+    held: list[Any] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(b.num_rows for b in held) >= GROUP_ROWS:
+            yield pa.Table.from_batches(held, schema)
+            held = []
+    if held:
+        yield pa.Table.from_batches(held, schema)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Turn what Arrow says about a damaged file into an error that names it and the next step."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except InvalidInput:
+        raise
+    except (pa.ArrowException, ValueError, OSError) as problem:
+        raise InvalidInput(
+            f"{path} cannot be read as Parquet: {problem}. It is left as it is: move it away, and the ledger's values are"
+            " written again, or give the output another name"
+        ) from problem
+
+
+def _open(path: Path, layout: Layout) -> Any:
+    """Open a file, or refuse one of another layout."""
+    import pyarrow.parquet as pq
+
+    file = pq.ParquetFile(path, page_checksum_verification=True)
+    found, schema = file.schema_arrow, _schema(layout)
+    about = {key: (found.metadata or {}).get(key) for key in schema.metadata}
+    if not found.equals(schema) or about != schema.metadata:
+        raise InvalidInput(
+            f"{path} has other columns, zone, stream or unit than this stream:\n{found.to_string()}\ninstead of\n"
+            f"{schema.to_string()}\nIt is left as it is: give the output another name"
+        )
+    return file
+
+
+def _batches(path: Path, layout: Layout) -> Iterator[Any]:
+    with _readable(path), _open(path, layout) as file:
+        yield from file.iter_batches()
+
+
+def _check_file(path: Path, layout: Layout, last: int, find: Find) -> int:
+    """Return the last step of a file, after comparing its rows with the ledger's."""
+    rows = layout.rows
+    with _readable(path), _open(path, layout) as file:
+        if file.metadata.num_rows % rows:
+            raise InvalidInput(
+                f"{path} has {file.metadata.num_rows} rows, which is no multiple of the {rows} that a step of this stream has:"
+                " it was not written for this stream; give the output another name"
+            )
+        if not file.metadata.num_rows:
+            return 0
+        table = _last_rows(file, rows)
+        step = int(table["step"][-1].as_py())
+        held = "".join(_texts(table, layout)).encode()
+    confirm(path, step, held, csv_form(layout), last, find)
+    return step
+
+
+def _last_rows(file: Any, rows: int) -> Any:
+    """Return the last rows of a file, from as few row groups as hold them."""
+    first, found = file.num_row_groups, 0
+    while first and found < rows:
+        first -= 1
+        found += file.metadata.row_group(first).num_rows
+    return file.read_row_groups(range(first, file.num_row_groups)).slice(found - rows)
+
+
+def _texts(rows: Any, layout: Layout) -> Iterator[str]:
+    """Yield rows as lines of CSV, in which no two different rows look alike: so all formats are compared as text."""
+    import pyarrow as pa
+
+    columns = [c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c for c in rows.columns]
+    for step, start, end, *others in zip(*(c.to_pylist() for c in columns), strict=True):
+        yield csv_line([step, clock(start, layout.zone), clock(end, layout.zone), *others])
+
+
+Part = tuple[int, int, Path]
+"""(first, last, path): its steps, by its name."""
+
+
+def _check_folder(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise InvalidInput(f"{folder} is a file, not a folder of Parquet parts: give the output another name")
+
+
+def _parts(folder: Path) -> list[Part]:
+    """Return the parts in order; refuse overlapping ones, and strangers that readers of the folder would take for parts."""
+    parts: list[Part] = []
+    for name in sorted(os.listdir(folder)):
+        match = _PART.fullmatch(name)
+        if match:
+            parts.append((int(match[1]), int(match[2]), folder / name))
+        elif not name.startswith((".", "_")):
+            raise InvalidInput(
+                f"{folder / name} is not a part of this output, but readers would take it for one: move it"
+            )
+    parts.sort()
+    newest = 0
+    for first, last, path in parts:
+        if not newest < first <= last:
+            raise InvalidInput(
+                f"{path} overlaps the part before it, which ends with step {newest}: move the one away that is not the"
+                " ledger's, and the ledger's values are written again"
+            )
+        newest = last
+    return parts
+
+
+def _check_gaps(folder: Path, parts: Sequence[Part], last: int, find: Find) -> None:
+    """Refuse a folder with a part missing: a step that the ledger holds lies between two parts."""
+    end = 0
+    for first, final, path in parts:
+        lost = following(end, min(first - 1, last), find)
+        if lost is not None:
+            raise InvalidInput(
+                f"{folder} has no part with step {lost.step}, which the ledger holds and which belongs before {path.name}: bring"
+                " the part back, or move the later ones away, and the ledger's values are written again"
+            )
+        end = final
+
+
+def _check_name(part: Part, layout: Layout) -> None:
+    """Refuse a part whose steps are not those that its name says."""
+    first, last, path = part
+    with _readable(path), _open(path, layout) as file:
+        steps = np.asarray(file.read(["step"])["step"])
+    if not len(steps) or steps[0] != first or steps[-1] != last:
+        held = f"steps {steps[0]} … {steps[-1]}" if len(steps) else "no step"
+        raise InvalidInput(f"{path} holds {held}: it was renamed or damaged; move it away, and it is written again")
+
+
+def read_rows(path: Path, layout: Layout) -> Iterator[Line]:
+    """Yield every row of a file, if there is one, as text for a comparison."""
+    with named(path, "read"):
+        check_regular(path)
+        if not path.exists() or not path.stat().st_size:
+            return
+    with _readable(path):
+        texts = (text for batch in _batches(path, layout) for text in _texts(batch, layout))
+        for number, text in enumerate(texts, 1):
+            yield f"row {number}", text.encode()
+
+
+def read_parts(folder: Path, layout: Layout) -> Iterator[Line]:
+    """Yield every row of a folder of parts as text for a comparison."""
+    with named(folder, "read"):
+        _check_folder(folder)
+        parts = _parts(folder) if folder.exists() else []
+    for part in parts:
+        _check_name(part, layout)
+        for place, text in read_rows(part[2], layout):
+            yield f"{part[2].name}, {place}", text

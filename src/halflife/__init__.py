@@ -1,6 +1,6 @@
 """halflife: private statistics about people's time series, step after step, for ever.
 
-One spine: release → notion → accountant → plan → mechanism.
+One spine: release → notion → accountant → plan → publisher.
 
 >>> import halflife as hl
 >>> plan = hl.WEvent(epsilon=1.0, w=48).plan(sensitivity=0.02)
@@ -8,9 +8,12 @@ One spine: release → notion → accountant → plan → mechanism.
 0.96
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from halflife import plans
 from halflife.accountant import Accountant
-from halflife.errors import BudgetExceeded, HalflifeError, InvalidInput, MissingExtra, UnboundedLoss
+from halflife.errors import BudgetExceeded, HalflifeError, InvalidInput, LedgerError, MissingExtra, UnboundedLoss
 from halflife.mechanisms import Mechanism, PlannedNoise, ReleaseDraw, SimulatedDraw, publish_series
 from halflife.notions import (
     Classical,
@@ -27,6 +30,20 @@ from halflife.sensitivity import mean_sensitivity
 
 __version__ = "0.1.0"
 
+if TYPE_CHECKING:
+    from halflife.policy import Policy
+    from halflife.publisher import Stream, publish, verify
+
+_LATE = {"Policy": "policy", "Stream": "publisher", "publish": "publisher", "verify": "publisher"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what needs heavier parts (pydantic, SQLite) when it is first used."""
+    if name not in _LATE:
+        raise AttributeError(f"module 'halflife' has no attribute {name!r}")
+    return getattr(import_module(f"halflife.{_LATE[name]}"), name)
+
+
 __all__ = [
     "Accountant",
     "BudgetExceeded",
@@ -38,17 +55,22 @@ __all__ = [
     "History",
     "HyperbolicDiscount",
     "InvalidInput",
+    "LedgerError",
     "Mechanism",
     "MissingExtra",
     "Notion",
     "Plan",
     "PlannedNoise",
+    "Policy",
     "Release",
     "ReleaseDraw",
     "SimulatedDraw",
+    "Stream",
     "UnboundedLoss",
     "WEvent",
     "mean_sensitivity",
     "plans",
+    "publish",
     "publish_series",
+    "verify",
 ]

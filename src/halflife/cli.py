@@ -123,6 +123,210 @@ def plan(notion: str, step: str, start: str | None, error: float | None, html: P
         click.echo(f"Plots: {html}", err=as_json)
 
 
+@main.command()
+@click.argument("data", nargs=-1, metavar="FILE...")
+@click.option("--format", "form", metavar="NAME", help="parquet, csv, duckdb or sqlite, if the ending does not say.")
+@click.option("--table", metavar="NAME", help="The table of a DuckDB or SQLite file.")
+@click.option(
+    "--out", type=click.Path(dir_okay=False, path_type=Path), default=Path("policy.yaml"), show_default=True,
+    metavar="FILE", help="The policy to write; one that is there is left alone.",
+)  # fmt: skip
+@click.option("--schema", is_flag=True, help="Print the JSON Schema of policies for your editor, and write nothing.")
+def init(data: tuple[str, ...], form: str | None, table: str | None, out: Path, schema: bool) -> None:
+    """Write a commented policy for a data file. It looks at the file's columns, never at its values.
+
+    What must be public knowledge is left blank for you to fill in: nothing about the data may decide it.
+
+    \b
+    Example:
+      halflife init readings.parquet
+      halflife init meters-2026-*.csv.gz --out meters.yaml
+      halflife init --schema > policy.schema.json
+    """
+    from halflife.policy.template import json_schema, write_template
+
+    if schema:
+        click.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+        return
+    if not data:
+        raise click.UsageError("give the data file that the policy is for, such as readings.parquet")
+    if out.exists():
+        raise click.ClickException(f"{out} is there already: give another --out, or move it away")
+    from halflife.engines import open_source
+
+    engine = open_source(list(data), form, table)
+    try:
+        text = write_template(engine.columns(), data, table, out.name)
+    finally:
+        engine.close()
+    out.write_text(text, encoding="utf-8")
+    click.echo(f"Wrote {out}. Fill in the blanks, then: halflife publish {out}")
+
+
+@main.command()
+@click.argument("policy", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--wait", type=float, default=10.0, show_default=True, metavar="SECONDS",
+              help="How long to wait for another process that holds the ledger.")  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Say what would be published, with which noise and why; read nothing.")
+def publish(policy: Path, wait: float, dry_run: bool) -> None:
+    """Publish every step that is due, exactly once; run it again to go on.
+
+    Prints how far one person can move each stream and why. SIGTERM and Ctrl-C end it after the batch in hand. Without a
+    terminal it writes one JSON line for each event to stderr.
+
+    \b
+    Example:
+      halflife publish policy.yaml
+      halflife publish policy.yaml --dry-run
+    """
+    from halflife.policy import Policy
+    from halflife.publisher import describe
+    from halflife.publisher import publish as run
+
+    loaded = Policy.load(policy)
+    for line in describe(loaded):
+        click.echo(line, err=True)
+    if dry_run:
+        return
+    with _stopping() as stop, _event_log(), _progress(rate="steps") as show:
+        summary = run(loaded, wait=wait, progress=show, stop=stop)
+    for name, count in summary.published.items():
+        step, when = summary.last[name]
+        again = summary.emitted_again[name]
+        wrote = f", {again:,} that were committed before written again" if again else ""
+        click.echo(f"{name}: {count:,} steps published{wrote}; newest is step {step:,}, up to {when}", err=True)
+    click.echo(f"Promise: {100 * summary.used:.4g} % in use (risk {summary.risk:.6g} of {summary.limit:g})", err=True)
+    if summary.stopped:
+        click.echo("Stopped as asked, with everything written. Run it again to go on.", err=True)
+
+
+@main.command()
+@click.argument("path", type=click.Path(dir_okay=False, path_type=Path), metavar="POLICY_OR_LEDGER")
+@click.option("--output", "outputs", multiple=True, metavar="STREAM=FILE", help="Compare this file with a stream.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def verify(path: Path, outputs: tuple[str, ...], as_json: bool) -> None:
+    """Work out every risk again from the ledger alone, check its chain, and compare outputs with it.
+
+    With a policy its ledger and its outputs are checked; with a ledger the outputs that you name. Ends with status 1 if
+    anything is wrong.
+
+    \b
+    Example:
+      halflife verify policy.yaml
+      halflife verify policy.ledger --output mean-use=mean-use.csv
+    """
+    import dataclasses
+
+    from halflife.publisher import verify as check
+
+    ledger, files = _what_to_verify(path, outputs)
+    with _progress() as show:
+        verdict = check(ledger, files, show)
+    if as_json:
+        click.echo(json.dumps({"good": verdict.good, **dataclasses.asdict(verdict)}, indent=2))
+    else:
+        for problem in verdict.problems:
+            click.echo(f"WRONG  {problem}")
+        for name, step in verdict.steps.items():
+            click.echo(f"{name}: up to step {step:,}" + (f", compared with {files[name]}" if name in files else ""))
+        risk = f"risk {verdict.risk:.12g} of {verdict.limit:g} at step {verdict.step:,}"
+        click.echo(f"{risk}, worst from now on {verdict.peak:.12g}")
+        click.echo(f"newest hash {verdict.head}")
+        click.echo("Everything agrees." if verdict.good else f"{len(verdict.problems)} problems.")
+    if not verdict.good:
+        raise SystemExit(1)
+
+
+def _what_to_verify(path: Path, named: tuple[str, ...]) -> tuple[Path, dict[str, str]]:
+    """The ledger, and the outputs by stream."""
+    files = dict(pair.split("=", 1) for pair in named if "=" in pair)
+    if len(files) != len(named):
+        raise click.UsageError("write --output as STREAM=FILE, such as --output mean-use=mean-use.csv")
+    if path.suffix not in (".yaml", ".yml"):
+        return path, files
+    from halflife.policy import Policy
+
+    policy = Policy.load(path)
+    known = {
+        s.name: f"{policy.path(s.output)}{'/' if s.output.endswith('/') else ''}"
+        for s in policy.streams
+        if s.output != "-"
+    }
+    return policy.ledger_path, {**known, **files}
+
+
+@contextmanager
+def _stopping() -> Iterator[Callable[[], bool]]:
+    """Let SIGTERM and Ctrl-C ask for an end, and give the function that says whether they did."""
+    import signal
+
+    asked: list[int] = []
+    known = {s: signal.signal(s, lambda number, frame: asked.append(number)) for s in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for s, handler in known.items():
+            signal.signal(s, handler)
+
+
+@contextmanager
+def _event_log() -> Iterator[None]:
+    """Without a terminal, write each event as a JSON line to stderr. Nothing in it depends on a reading."""
+    import datetime
+    import logging
+    import sys
+
+    if sys.stderr.isatty():
+        yield
+        return
+
+    class Lines(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+            click.echo(
+                json.dumps({"time": now, "event": record.getMessage(), **getattr(record, "fields", {})}), err=True
+            )
+
+    logger, handler = logging.getLogger("halflife.publisher"), Lines()
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
+
+
+@contextmanager
+def _progress(rate: str = "") -> Iterator[Callable[[str, int, int], None]]:
+    """A bar on stderr when somebody watches, with a rate and an estimate if asked for; it gives the function that moves it."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    screen = Console(stderr=True)
+    columns: list[Any] = [TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()]
+    if rate:
+        speed = TextColumn("{task.fields[speed]}")
+        columns += [MofNCompleteColumn(), speed, TextColumn("left"), TimeRemainingColumn()]
+    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
+        task = bar.add_task("starting", total=None, speed="")
+
+        def show(what: str, done: int, total: int) -> None:
+            per_second = bar.tasks[0].speed
+            speed = f"{per_second:,.0f} {rate}/s" if per_second else ""
+            bar.update(task, description=what, completed=done, total=total or None, speed=speed)
+
+        yield show
+
+
 @main.group()
 def reproduce() -> None:
     """Recompute a paper's figures and tables, with ours beside them.
@@ -171,18 +375,6 @@ def discounted(data: Path | None, out: Path, seed: int) -> None:
     click.echo(f"Report:  {written[0]}")
     click.echo(f"Tables:  {written[1]}")
     click.echo(f"Numbers: {', '.join(path.name for path in written[2:])}")
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str, int, int], None]]:
-    """A bar on stderr when somebody watches; it gives the function that moves it."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns, screen = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()), Console(stderr=True)
-    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
-        task = bar.add_task("starting", total=None)
-        yield lambda what, done, total: bar.update(task, description=what, completed=done, total=total)
 
 
 def _scales(found: Reproduction) -> Table:

@@ -1,0 +1,222 @@
+"""`publish`: everything that is due, from the readings to the outputs.
+
+Which steps are due follows from the policy, the clock and the ledger. The promise is checked for all of them before any reading
+is looked at. Readings are then aggregated some million numbers at a time and committed in batches.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from halflife.accountant import Accountant
+from halflife.engines import Engine, open_source
+from halflife.errors import InvalidInput, unknown
+from halflife.policy import Channel, Policy, explain
+from halflife.publisher import points
+from halflife.publisher.draws import Due, Totals
+from halflife.publisher.session import Session
+from halflife.steps import from_us
+
+BATCH_STEPS, BATCH_CELLS = 1_000, 100_000
+"""A batch holds at most so many steps, and about so many numbers."""
+READ_CELLS = 4_000_000
+"""About how many numbers are asked of an engine at a time."""
+
+Progress = Callable[[str, int, int], None]
+log = logging.getLogger("halflife.publisher")
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a run did, and where the promise stands.
+
+    published, emitted_again  steps by stream: published now; committed before, and written to the output only now
+    last                      each stream's newest step, with the time that it ended
+    stopped                   whether it was asked to stop before it was done
+    """
+
+    published: Mapping[str, int]
+    emitted_again: Mapping[str, int]
+    last: Mapping[str, tuple[int, str]]
+    stopped: bool
+    risk: float
+    limit: float
+    used: float
+
+
+def publish(
+    policy: Policy,
+    sources: Mapping[str, Any] | None = None,
+    *,
+    wait: float = 10.0,
+    progress: Progress = lambda what, done, total: None,
+    stop: Callable[[], bool] = lambda: False,
+    clock: Callable[[], float] = time.time,
+) -> Summary:
+    """Publish every step that is due, exactly once.
+
+    sources   pandas, Polars or Arrow frames by stream, instead of the policy's files
+    wait      seconds to wait for another process that holds the ledger
+    progress  is told what is being done, how many steps are done, and how many there are
+    stop      is asked between batches whether to end early; the next run goes on from there
+    clock     the time in seconds since 1970
+    """
+    session = Session(policy, clock)
+    try:
+        with session.held(wait):
+            return _Run(session, dict(sources or {}), progress, stop).run()
+    finally:
+        session.close()
+
+
+class _Run:
+    """One run of `publish`."""
+
+    def __init__(self, session: Session, sources: dict[str, Any], progress: Progress, stop: Callable[[], bool]) -> None:
+        self.session, self.sources, self.progress, self.stop = session, sources, progress, stop
+        for name in sources:
+            if name not in [c.name for c in session.channels]:
+                raise unknown("stream", name, [c.name for c in session.channels])
+        self.published = dict.fromkeys((c.name for c in session.channels), 0)
+
+    def run(self) -> Summary:
+        dues = self._due()
+        total = sum(len(d.steps) for d in dues)
+        log.info("due", extra={"fields": {"steps": total, "streams": len(dues)}})
+        if not total:
+            return self._summary(stopped=False)
+        self.progress("checking the promise", 0, total)
+        alone = any(self.session.makers.values()) and len(dues) > 1  # mechanisms take turns, a step of the account each
+        batches = list(_cut(dues, 1 if alone else BATCH_STEPS, BATCH_CELLS))
+        accounts = self.session.foresee(batches)
+        engines = {d.channel.name: self._open(d.channel) for d in dues}
+        try:
+            return self._summary(self._work(batches, accounts, engines, total))
+        finally:
+            for engine in engines.values():
+                engine.close()
+
+    def _due(self) -> list[Due]:
+        """The steps of each stream that has a source and that the clock has closed."""
+        now, dues = self.session.now_us(), []
+        for c in self.session.channels:
+            if c.part.source is None and c.name not in self.sources:
+                continue
+            first, last = self.session.done[c.name] + 1, c.newest(now)
+            if last >= first:
+                dues.append(self.session.due(c, first, last))
+        return dues
+
+    def _open(self, channel: Channel) -> Engine:
+        if channel.name in self.sources:
+            return open_source(self.sources[channel.name])
+        source = channel.part.source
+        assert source is not None
+        files = [str(self.session.policy.path(f)) for f in source.files]
+        return open_source(files, source.format, source.table)
+
+    def _work(
+        self, batches: list[list[Due]], accounts: list[Accountant | None], engines: Mapping[str, Engine], total: int
+    ) -> bool:
+        """Read and publish; True if it was asked to stop."""
+        done, exact = 0, dict.fromkeys(engines, (1, np.zeros((0, 0), dtype=np.int64)))
+        for i, (batch, account) in enumerate(zip(batches, accounts, strict=True)):
+            if self.stop():
+                return True
+            self.progress("reading" if not i else "publishing", done, total)
+            for d in batch:
+                first, totals = exact[d.channel.name]
+                if int(d.steps[-1]) >= first + len(totals):
+                    exact[d.channel.name] = int(d.steps[0]), self._read(d.channel, batches[i:], engines[d.channel.name])
+            points.passing("read")
+            self.session.publish([(d, _rows(d, *exact[d.channel.name])) for d in batch], account)
+            for d in batch:
+                self.published[d.channel.name] += len(d.steps)
+                done += len(d.steps)
+            self._log(batch)
+        self.progress("publishing", done, total)
+        return False
+
+    def _read(self, channel: Channel, batches: Sequence[Sequence[Due]], engine: Engine) -> Totals:
+        """The exact totals of this batch and of those after it, up to some million numbers, in one pass over the source."""
+        steps = [d.steps for batch in batches for d in batch if d.channel is channel]
+        first = int(steps[0][0])
+        most = first + max(len(steps[0]), READ_CELLS // channel.cells) - 1
+        last = max(int(s[-1]) for s in steps if int(s[-1]) <= most)
+        answer = engine.aggregate(channel.question(first, last))
+        line = {"stream": channel.name, "steps": [first, last], **answer.tallies}
+        write_operator(self.session.ledger.path, self.session.now_us(), line)
+        totals: Totals = answer.sums + np.array(channel.offsets, dtype=np.int64)[None, :, None]
+        return totals.reshape(last - first + 1, -1)
+
+    def _log(self, batch: Sequence[Due]) -> None:
+        for d in batch:
+            if len(d.steps):
+                first, last = int(d.steps[0]), int(d.steps[-1])
+                fields = {"stream": d.channel.name, "first": first, "last": last, "used": self.session.account.used()}
+                log.info("published", extra={"fields": fields})
+
+    def _summary(self, stopped: bool) -> Summary:
+        session = self.session
+        risk, _, limit = session.account.exposure()
+        last = {
+            c.name: (k, from_us(c.steps.end(k), c.steps.zone).isoformat(sep=" ", timespec="minutes")) if k else (0, "-")
+            for c, k in ((c, session.done[c.name]) for c in session.channels)
+        }
+        return Summary(self.published, session.emitted_again, last, stopped, risk, limit, session.account.used())
+
+
+def _cut(dues: Sequence[Due], most_steps: int, most_cells: int) -> Iterator[list[Due]]:
+    """Cut what is due into stretches of the account's steps that hold at most so many steps, and numbers."""
+    at = np.concatenate([d.release_steps for d in dues])
+    cells = np.concatenate([np.full(len(d.steps), d.channel.cells) for d in dues])
+    order = np.argsort(at, kind="stable")
+    at, cells = at[order], np.cumsum(cells[order])
+    start = 0
+    while start < len(at):
+        before = cells[start - 1] if start else 0
+        fits = int(np.searchsorted(cells, before + most_cells, side="right"))
+        end = max(start + 1, min(start + most_steps, fits))
+        last = int(at[end - 1])
+        parts = [d.between(int(at[start]), last) for d in dues]
+        yield [d for d in parts if len(d.steps)]
+        start = int(np.searchsorted(at, last, side="right"))
+
+
+def _rows(d: Due, first: int, totals: Totals) -> Totals:
+    """The totals of some of the steps that were read, from step `first` on."""
+    start = int(d.steps[0]) - first
+    return totals[start : start + len(d.steps)]
+
+
+def write_operator(ledger: Path, now_us: int, line: Mapping[str, Any]) -> None:
+    """Append a line to the ledger's operator file, which only its owner can read."""
+    path = Path(f"{ledger}.operator.jsonl")
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        with os.fdopen(file, "a", encoding="utf-8") as out:
+            out.write(json.dumps({"time": from_us(now_us).isoformat(timespec="seconds"), **line}) + "\n")
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be written: {error.strerror or error}: make its folder writable") from error
+
+
+def describe(policy: Policy) -> Iterator[str]:
+    """Say what a policy publishes, how far one person can move it and why, and the noise of its first step."""
+    from halflife.policy import channels
+
+    for c in channels(policy):
+        yield f"{c.name}: {c.part.statistic.kind} every {c.part.step or policy.clock.step}"
+        for line in explain(c):
+            yield f"  {line}"
+        scale = float(max(c.factors)) * c.plan.scale(1)
+        unit = c.part.statistic.unit or ""
+        yield f"  noise of step 1: {c.plan.noise}, scale {scale:.6g} {unit} (loss {c.plan.loss(1):.6g})".rstrip()

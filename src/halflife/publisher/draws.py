@@ -1,0 +1,144 @@
+"""From exact totals to entries: which steps are due with which noise, and drawing it.
+
+Planned noise is drawn for a whole batch in one call of the sampler. Any other mechanism runs step by step, with the noise it
+keeps. Where a public table fixes everybody's group, each group has a draw of its own and a person is in one of them, so the
+account is charged once (parallel composition); else the numbers of all groups are one vector with one L1 sensitivity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from halflife import noise as grade
+from halflife import registry
+from halflife.accountant import Accountant
+from halflife.errors import unknown
+from halflife.ledger import Entry
+from halflife.mechanisms.draw import Mechanism, ReleaseDraw, check_adaptive
+from halflife.policy import Channel
+from halflife.publisher.readable import in_output_units
+from halflife.release import Release
+from halflife.smoothing import Smoother
+from halflife.steps import Integers
+
+Floats = NDArray[np.float64]
+Totals = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Due:
+    """Steps of one stream that are to be published: their place in the account, and their noise."""
+
+    channel: Channel
+    steps: Integers
+    release_steps: Integers
+    calibrations: tuple[grade.Calibration, ...]
+    releases: tuple[Release, ...]
+
+    def between(self, first: int, last: int) -> Due:
+        """Return what is due at the account's steps first … last."""
+        low, high = np.searchsorted(self.release_steps, [first, last + 1]).tolist()
+        return Due(
+            self.channel, self.steps[low:high], self.release_steps[low:high], self.calibrations[low:high],
+            self.releases[low:high],
+        )  # fmt: skip
+
+
+def due(channel: Channel, first: int, last: int, not_before: int) -> Due:
+    """Work out the releases of steps first … last, at the account's step `not_before` at the earliest.
+
+    A step that comes late is charged at the account's newest step, with an age that keeps the time its data is about.
+    """
+    steps = np.arange(first, last + 1, dtype=np.int64)
+    planned = channel.release_steps(first, last) if len(steps) else steps
+    release_steps = np.maximum(planned, not_before)
+    ages = release_steps - planned + channel.age
+    losses = channel.losses(first, last) if len(steps) else []
+    known: dict[float, grade.Calibration] = {}
+    calibrations, releases = [], []
+    for loss, at, age in zip(losses, release_steps.tolist(), ages.tolist(), strict=True):
+        c = known.get(loss) or known.setdefault(loss, _calibrate(channel, loss))
+        calibrations.append(c)
+        releases.append(Release(at, c.loss, age, sensitivity=c.sensitivity, scale=c.scale, noise=channel.plan.noise))
+    return Due(channel, steps, release_steps, tuple(calibrations), tuple(releases))
+
+
+def _calibrate(channel: Channel, loss: float) -> grade.Calibration:
+    """The noise of this loss for one draw: the numbers of one group if groups are fixed, of all of them if not."""
+    plan, size = channel.plan, max(1, len(channel.bins)) if channel.fixed else channel.cells
+    return grade.by_loss(loss, plan.sensitivity, plan.noise, size, touched=channel.sensitivity.touched)
+
+
+class Stepwise:
+    """A mechanism other than planned noise, with the noise that it keeps: a secret."""
+
+    def __init__(self, mechanism: Mechanism) -> None:
+        self.mechanism = mechanism
+        self.noise: dict[str, Any] = {}
+
+
+def stepwise(channel: Channel) -> Stepwise | None:
+    """Return the mechanism that the notion asks for; None for planned noise."""
+    name = channel.plan.notion.mechanism
+    if name == "planned":
+        return None
+    if name not in registry.MECHANISMS:
+        raise unknown("mechanism", name, registry.MECHANISMS)
+    return Stepwise(registry.MECHANISMS[name](channel.plan))
+
+
+def draw_planned(due: Due, totals: Totals, smoothers: Sequence[Smoother]) -> list[Entry]:
+    """Add planned noise to the exact totals (steps × cells, in units)."""
+    copies = max(1, len(due.channel.groups)) if due.channel.fixed else 1
+    drawn = grade.draw_many([c for c in due.calibrations for _ in range(copies)])
+    pieces = totals.reshape(len(drawn), -1).tolist()
+    noisy = np.array([noise.add(piece) for noise, piece in zip(drawn, pieces, strict=True)]).reshape(totals.shape)
+    return _entries(due, noisy, [(r,) for r in due.releases], [c.scale for c in due.calibrations], smoothers)
+
+
+def draw_stepwise(
+    due: Due, totals: Totals, smoothers: Sequence[Smoother], maker: Stepwise, account: Accountant
+) -> list[Entry]:
+    """Run a mechanism on the exact totals, step by step; `account` is charged as it draws."""
+    check_adaptive(maker.mechanism, account)
+    draw = ReleaseDraw(account)
+    draw.restore(maker.noise)
+    noisy, facts, scales = [], [], []
+    for step, at, truth in zip(due.steps.tolist(), due.release_steps.tolist(), totals, strict=True):
+        with draw.step(at) as d:
+            made = maker.mechanism.step(
+                1 + (step - 1) * due.channel.every, truth if len(truth) > 1 else int(truth[0]), d
+            )
+        noisy.append(np.atleast_1d(made))
+        facts.append(draw.releases)
+        scales.append(max(r.scale or 0.0 for r in draw.releases))
+    maker.noise = draw.state()
+    return _entries(due, np.array(noisy, dtype=np.float64), facts, scales, smoothers)
+
+
+def _entries(
+    due: Due,
+    noisy: Floats,
+    facts: Sequence[tuple[Release, ...]],
+    scales: Sequence[float],
+    smoothers: Sequence[Smoother],
+) -> list[Entry]:
+    """What the ledger keeps, with post-processed values if the policy has any post-processing."""
+    c, spreads = due.channel, np.array(scales)
+    values = in_output_units(noisy, c.factor_of_cells) if smoothers else None
+    for smoother in smoothers:
+        assert values is not None
+        values, spreads = smoother.smooth(values, spreads)
+    edges = c.steps.edges(int(due.steps[0]), int(due.steps[-1])).tolist()
+    return [
+        Entry(
+            c.name, int(step), int(at), edges[k], edges[k + 1], facts[k], noisy[k],
+            None if values is None else values[k], float(spreads[k]),
+        )
+        for k, (step, at) in enumerate(zip(due.steps, due.release_steps, strict=True))
+    ]  # fmt: skip

@@ -1,0 +1,42 @@
+"""What readers see of an entry: values and error bands in the output's unit. A pure function of the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from halflife.ledger import Entry
+from halflife.outputs import Published
+
+Floats = NDArray[np.float64]
+
+BAND_OF_UNIT_SCALE = {"laplace": 2.995732273553991, "gaussian": 1.959963984540054}
+"""95 % of the noise of scale 1 lies within ± this: P(|X| > x) = exp(−x) = 1/20 for Laplace noise."""
+
+
+def in_output_units(units: Floats, factors: Sequence[Fraction]) -> Floats:
+    """Return whole units as what they are worth, number by number.
+
+    >>> in_output_units(np.array([500.0]), [Fraction(1, 1000)]).tolist()
+    [0.5]
+    """
+    numerators = np.array([float(f.numerator) for f in factors])
+    denominators = np.array([float(f.denominator) for f in factors])
+    result: Floats = units * numerators / denominators
+    return result
+
+
+def readable(entries: Sequence[Entry], factors: Sequence[Fraction]) -> list[Published]:
+    """Return entries as readers see them, with the half-width of the band that holds 95 % of the noise left in each."""
+    if not entries:
+        return []
+    values = in_output_units(np.array([e.noisy for e in entries]), factors)
+    spreads = np.array([e.spread * max(BAND_OF_UNIT_SCALE[r.noise] for r in e.releases) for e in entries])
+    bands = in_output_units(np.repeat(spreads[:, None], values.shape[1], axis=1), factors)
+    return [
+        Published(e.step, e.start_us, e.end_us, value if e.value is None else e.value, band)
+        for e, value, band in zip(entries, values, bands, strict=True)
+    ]

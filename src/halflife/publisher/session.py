@@ -1,0 +1,192 @@
+"""A policy's ledger, held: the account and states as it has them, outputs brought up to date, and the one way to publish.
+
+    exact totals → charge a copy of the account → draw → commit all of it in one transaction → write the outputs
+
+Whatever stops it, the next session goes on: what was committed is written again as it stands; what was not was never seen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from halflife.accountant import Accountant
+from halflife.errors import LedgerError
+from halflife.ledger import Entry, SqliteLedger
+from halflife.outputs import Output, Published, open_output
+from halflife.policy import Channel, Policy, channels, ledger_facts, promised
+from halflife.publisher import points
+from halflife.publisher.draws import Due, Totals, draw_planned, draw_stepwise, due, stepwise
+from halflife.publisher.readable import readable
+from halflife.steps import from_us
+
+BLOCK = 1_000
+CLOCK_SLACK = 120 * 1_000_000
+"""How far the clock may lie behind the ledger's newest entry, in µs, before it is held to have jumped."""
+
+
+class Session:
+    """What `publish` and `Stream` share. Use it inside `with session.held():`."""
+
+    def __init__(self, policy: Policy, clock: Callable[[], float] = time.time) -> None:
+        self.policy, self.clock = policy, clock
+        self.channels = channels(policy)
+        self.notion = promised(policy, self.channels[0].account)
+        self.ledger = SqliteLedger(policy.ledger_path)
+        self.emitted_again = dict.fromkeys((c.name for c in self.channels), 0)
+
+    def close(self) -> None:
+        """Let go of the ledger."""
+        self.ledger.close()
+
+    def now_us(self) -> int:
+        """Return the clock's time in µs."""
+        return int(self.clock() * 1_000_000)
+
+    @contextmanager
+    def held(self, wait: float) -> Iterator[None]:
+        """Hold the ledger, with everything as it has it; outputs are complete when this ends."""
+        with self.ledger.hold(wait):
+            points.passing("held")
+            self.ledger.begin(ledger_facts(self.policy, self.channels))
+            self._load()
+            self._check_clock()
+            with ExitStack() as stack:
+                self.outputs: list[Output] = []
+                for channel in self.channels:
+                    self.outputs.append(self._open_output(channel))
+                    stack.callback(self.outputs[-1].close)
+                self._emit_rest()
+                points.passing("caught up")
+                yield
+            points.passing("closed")
+            self._remember_files()
+
+    def _load(self) -> None:
+        """Take account, mechanisms and smoothers from the ledger."""
+        states = self.ledger.states()
+        saved = states.get("account")
+        self.account = Accountant(self.notion) if saved is None else Accountant.from_json(saved)
+        if self.account.notion != self.notion:
+            raise LedgerError(f"{self.ledger.path}: keeps {self.account.notion!r}; the policy promises {self.notion!r}")
+        self.done = {c.name: self.ledger.last_step(c.name) for c in self.channels}
+        self.smoothers = {c.name: c.smoothers() for c in self.channels}
+        self.makers = {c.name: stepwise(c) for c in self.channels}
+        for name, maker in self.makers.items():
+            state = json.loads(states.get(f"stream:{name}", "{}"))
+            for smoother, known in zip(self.smoothers[name], state.get("smoothers", []), strict=False):
+                smoother.restore(known)
+            if maker is not None and state:
+                maker.mechanism.restore(state["mechanism"])
+                maker.noise = state["noise"]
+
+    def _states(self, account: Accountant) -> dict[str, str]:
+        """What `_load` needs next time."""
+        states = {"account": account.to_json()}
+        for name, maker in self.makers.items():
+            state: dict[str, Any] = {"smoothers": [s.state() for s in self.smoothers[name]]}
+            if maker is not None:
+                state |= {"mechanism": maker.mechanism.state(), "noise": maker.noise}
+            if len(state) > 1 or state["smoothers"]:
+                states[f"stream:{name}"] = json.dumps(state)
+        return states
+
+    def _check_clock(self) -> None:
+        """What is due follows from the clock, so nothing is published by one that has jumped back."""
+        behind = self.ledger.last_commit() - self.now_us()
+        if behind > CLOCK_SLACK:
+            raise LedgerError(
+                f"the clock says {from_us(self.now_us()):%Y-%m-%d %H:%M:%S} UTC, {behind / 60e6:.0f} minutes before the newest "
+                f"entry of {self.ledger.path} was written: set the clock; nothing was published"
+            )
+
+    # Output ---------------------------------------------------------------------------------------------------------
+
+    def target(self, channel: Channel) -> str:
+        """Return where a stream's output goes: a path, or - for stdout."""
+        output = channel.part.output
+        return output if output == "-" else f"{self.policy.path(output)}{'/' if output.endswith('/') else ''}"
+
+    def _open_output(self, channel: Channel) -> Output:
+        def find(step: int) -> Published | None:
+            found = readable(list(self.ledger.entries(channel.name, step, step)), channel.factor_of_cells)
+            return found[0] if found else None
+
+        emitted, _ = self.ledger.emitted(f"{channel.name}:-")
+        return open_output(self.target(channel), channel.layout, self.done[channel.name], find, emitted=emitted)
+
+    def _emit_rest(self) -> None:
+        """Write what is in the ledger and not in the outputs: nothing is drawn again."""
+        for channel, output in zip(self.channels, self.outputs, strict=True):
+            rest = self.ledger.entries(channel.name, output.last_step + 1)
+            while block := list(islice(rest, BLOCK)):
+                self._write(channel, output, block)
+                self.emitted_again[channel.name] += len(block)
+
+    def _write(self, channel: Channel, output: Output, entries: Sequence[Entry]) -> None:
+        output.write(readable(entries, channel.factor_of_cells))
+        if channel.part.output == "-":
+            self.ledger.mark_emitted(f"{channel.name}:-", entries[-1].step)
+
+    def _remember_files(self) -> None:
+        """Keep the digest of outputs that are written whole, so that `verify` finds any changed byte."""
+        for channel in self.channels:
+            if channel.part.output.endswith(".parquet"):
+                file = Path(self.target(channel))
+                if file.is_file():
+                    with file.open("rb") as data:
+                        sha = hashlib.file_digest(data, "sha256").hexdigest()
+                    self.ledger.mark_emitted(f"{channel.name}:{file.name}", self.done[channel.name], sha)
+
+    # Publishing -----------------------------------------------------------------------------------------------------
+
+    def due(self, channel: Channel, first: int, last: int) -> Due:
+        """Work out the releases of steps first … last of a stream. Nothing is read or drawn."""
+        return due(channel, first, last, self.account.step)
+
+    def foresee(self, batches: Sequence[Sequence[Due]]) -> list[Accountant | None]:
+        """Return the account after each batch: what the promise has no room for is refused before any data is read.
+
+        A mechanism that draws step by step is charged as it draws: then there is no account beforehand, None.
+        """
+        account, accounts = self.account, []
+        for batch in batches:
+            account = self._charged(account, batch)
+            accounts.append(account)
+        return [None] * len(batches) if any(self.makers.values()) else list(accounts)
+
+    def _charged(self, account: Accountant, batch: Sequence[Due]) -> Accountant:
+        """A copy of the account, charged with all planned releases of a batch."""
+        after = account.copy()
+        planned = (r for d in batch if self.makers[d.channel.name] is None for r in d.releases)
+        after.admit(*sorted(planned, key=lambda r: r.step))
+        return after
+
+    def publish(self, parts: Sequence[tuple[Due, Totals]], foreseen: Accountant | None = None) -> list[Entry]:
+        """Publish steps of some streams with their exact totals (steps × cells, in units): draw, commit, then write."""
+        account = foreseen or self._charged(self.account, [d for d, _ in parts])
+        entries: list[Entry] = []
+        for d, totals in parts:
+            maker, smoothers = self.makers[d.channel.name], self.smoothers[d.channel.name]
+            if maker is None:
+                entries += draw_planned(d, totals, smoothers)
+            else:
+                entries += draw_stepwise(d, totals, smoothers, maker, account)
+        entries.sort(key=lambda e: e.release_step)
+        points.passing("drawn")
+        self.ledger.commit(entries, self._states(account), self.now_us())
+        points.passing("committed")
+        self.account = account
+        for channel, output in zip(self.channels, self.outputs, strict=True):
+            mine = [e for e in entries if e.stream == channel.name]
+            if mine:
+                self.done[channel.name] = mine[-1].step
+                self._write(channel, output, mine)
+        points.passing("emitted")
+        return entries

@@ -1,0 +1,490 @@
+"""Readings in, private statistics out, exactly once: what `publish`, `Stream` and `verify` do."""
+
+import datetime
+import json
+import os
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import halflife as hl
+from halflife import BudgetExceeded, InvalidInput, LedgerError
+from halflife.ledger import SqliteLedger
+from publisher.town import HOMES, LOUD, STEPS, exact_means, make, policy_dict, read_csv, readings, write_readings
+
+FINE = 1e-3
+"""How far noise of epsilon = LOUD moves a mean: far less than a Wh."""
+
+
+def values(policy, output="mean.csv", column="value"):
+    return [float(row[column]) for row in read_csv(policy.path(output))]
+
+
+def at(text):
+    """A clock that stands still."""
+    moment = datetime.datetime.fromisoformat(text).replace(tzinfo=datetime.UTC).timestamp()
+    return lambda: moment
+
+
+# What is published --------------------------------------------------------------------------------------------------
+
+
+def test_the_exact_mean_lies_under_the_noise(tmp_path):
+    write_readings(tmp_path)
+    policy = make(tmp_path, epsilon=LOUD)
+    summary = hl.publish(policy)
+    assert values(policy) == pytest.approx(exact_means(), abs=FINE)
+    assert summary.published == {"mean": STEPS}
+    first, last = (read_csv(policy.path("mean.csv"))[i] for i in (0, -1))
+    assert (first["start"], first["end"]) == ("2026-01-01T00:00:00+00:00", "2026-01-01T01:00:00+00:00")
+    assert last["end"] == "2026-01-02T00:00:00+00:00"
+
+
+def test_noise_has_the_scale_that_the_promise_asks_for(tmp_path):
+    """w = 6 steps share epsilon, one home moves the mean by 5 kWh / 5: Laplace noise of scale 6 kWh at every step.
+
+    1,200 steps estimate the scale to 3 %, so 10 % too little or too much is 3 standard errors away from the bounds.
+    """
+    write_readings(tmp_path, [])
+    clock = {"step": "1 h", "start": "2026-01-01", "end": "2026-02-20"}
+    policy = make(tmp_path, clock=clock)
+    hl.publish(policy)
+    noise = np.array(values(policy))
+    assert len(noise) == 1200
+    assert 6 * 0.9 < np.abs(noise).mean() < 6 * 1.1
+    bands = np.array(values(policy, column="error_band"))
+    assert bands == pytest.approx(6 * np.log(20))
+    assert 0.93 < np.mean(np.abs(noise) <= bands) < 0.97
+
+
+def test_running_again_does_nothing(tmp_path):
+    write_readings(tmp_path)
+    policy = make(tmp_path)
+    hl.publish(policy)
+    before = policy.path("mean.csv").read_bytes()
+    summary = hl.publish(policy)
+    assert summary.published == {"mean": 0}
+    assert policy.path("mean.csv").read_bytes() == before
+
+
+def test_what_is_due_follows_the_clock(tmp_path):
+    write_readings(tmp_path)
+    policy = make(tmp_path)
+    assert hl.publish(policy, clock=at("2025-12-31T00:00")).published == {"mean": 0}
+    assert hl.publish(policy, clock=at("2026-01-01T00:59:59")).published == {"mean": 0}
+    assert hl.publish(policy, clock=at("2026-01-01T03:00")).published == {"mean": 3}
+    assert hl.publish(policy, clock=at("2026-01-01T03:59")).published == {"mean": 0}
+    assert hl.publish(policy, clock=at("2026-03-01T00:00")).published == {"mean": STEPS - 3}
+
+
+def test_a_delay_waits_and_is_charged_as_age(tmp_path):
+    write_readings(tmp_path)
+    policy = make(tmp_path, epsilon=LOUD, stream={"delay": "2 h"})
+    assert hl.publish(policy, clock=at("2026-01-01T02:59")).published == {"mean": 0}
+    assert hl.publish(policy, clock=at("2026-01-01T04:00")).published == {"mean": 2}
+    hl.publish(policy)
+    assert values(policy) == pytest.approx(exact_means(), abs=FINE)
+    with SqliteLedger(policy.ledger_path, read_only=True) as book:
+        facts = [(e.step, e.release_step, e.releases[0].age) for e in book.entries()]
+    assert facts == [(k, k + 2, 2) for k in range(1, STEPS + 1)]
+
+
+@pytest.mark.parametrize("kind", ["arrow", "pandas", "polars"])
+def test_frames_give_what_files_give(tmp_path, kind):
+    policy = make(tmp_path, epsilon=LOUD)
+    home, time_, kwh = zip(*readings(), strict=True)
+    moments = [datetime.datetime.fromisoformat(t) for t in time_]
+    table = pa.table({"home": home, "time": pa.array(moments, pa.timestamp("us")), "kwh": kwh})
+    frame = table if kind == "arrow" else table.to_pandas() if kind == "pandas" else __import__("polars").from_arrow(table)
+    hl.publish(policy, {"mean": frame})
+    assert values(policy) == pytest.approx(exact_means(), abs=FINE)
+
+
+def test_bad_readings_count_as_missing_and_are_told_to_the_operator_alone(tmp_path, caplog):
+    rows = readings()
+    bad = [("h0", rows[0][1], "nan"), ("h1", rows[0][1], "lots"), ("h2", "someday", 1.0), ("", rows[0][1], 1.0)]
+    write_readings(tmp_path, [*rows, *bad, ("h3", rows[0][1], 99.0)])
+    policy = make(tmp_path, epsilon=LOUD, statistic={"duplicates": "each"})
+    with caplog.at_level("INFO", logger="halflife.publisher"):
+        hl.publish(policy)
+    exact = exact_means()
+    exact[0] += (5 - rows[3][2]) / HOMES  # home 3's second reading is clipped, and the sum with it
+    assert values(policy) == pytest.approx(exact, abs=FINE)
+    operator = tmp_path / "town.ledger.operator.jsonl"
+    (told,) = map(json.loads, operator.read_text().splitlines())
+    assert (told["bad_value"], told["bad_time"], told["bad_person"], told["clipped"]) == (2, 1, 1, 1)
+    assert stat.S_IMODE(operator.stat().st_mode) == 0o600
+    assert not any("bad" in str(record.__dict__) for record in caplog.records)
+    assert b"bad" not in policy.ledger_path.read_bytes()
+
+
+def test_groups_that_a_table_fixes_cost_one_release(tmp_path):
+    write_readings(tmp_path)
+    (tmp_path / "homes.csv").write_text("home,zone\nh0,north\nh1,north\nh2,south\nh3,south\nh4,south\n")
+    groups = {"names": ["north", "empty", "south"], "table": {"file": "homes.csv", "person": "home", "group": "zone"}}
+    policy = make(tmp_path, epsilon=LOUD, stream={"groups": groups}, statistic={"kind": "sum"})
+    hl.publish(policy)
+    rows = read_csv(policy.path("mean.csv"))
+    assert [row["group"] for row in rows[:3]] == ["north", "empty", "south"]
+    for step in range(STEPS):
+        mine = [r for r in readings() if int(r[1][11:13]) == step]
+        want = {"north": sum(k for h, _, k in mine if h in ("h0", "h1")), "empty": 0}
+        want["south"] = sum(k for _, _, k in mine) - want["north"]
+        got = {row["group"]: float(row["value"]) for row in rows if int(row["step"]) == step + 1}
+        assert got == pytest.approx(want, abs=FINE)
+    with SqliteLedger(policy.ledger_path, read_only=True) as book:
+        (one,) = next(iter(book.entries())).releases
+        assert one.sensitivity == 5000, "a home is in one group, so the account is charged once"
+
+
+def test_groups_that_may_change_are_one_vector(tmp_path):
+    rows = [(h, t, k) for h, t, k in readings()]
+    with (tmp_path / "moving.csv").open("w") as file:
+        file.write("home,time,kwh,place\n")
+        for i, (h, t, k) in enumerate(rows):
+            file.write(f"{h},{t},{k},{'abc'[i % 3]}\n")
+    source = {"files": "moving.csv", "time": "time", "value": "kwh", "group": "place"}
+    groups = {"names": ["a", "b", "c"], "most_per_person": 1}
+    policy = make(tmp_path, epsilon=LOUD, stream={"groups": groups, "source": source}, statistic={"kind": "sum"})
+    hl.publish(policy)
+    got = values(policy)
+    assert sum(got[:3]) == pytest.approx(sum(k for _, _, k in rows[:HOMES]), abs=10 * FINE)
+    with SqliteLedger(policy.ledger_path, read_only=True) as book:
+        (one,) = next(iter(book.entries())).releases
+        assert one.sensitivity == 10_000, "leaving one group for another changes both"
+
+
+def test_a_histogram_counts_everybody_once(tmp_path):
+    write_readings(tmp_path)
+    statistic = {"kind": "histogram", "unit": "kWh", "resolution": "1 Wh", "fold": "last", "edges": ["0", "1", "2", "5"]}
+    data = policy_dict(epsilon=LOUD)
+    data["streams"][0]["statistic"] = statistic
+    policy = hl.Policy.from_dict(data, tmp_path)
+    hl.publish(policy)
+    rows = read_csv(policy.path("mean.csv"))
+    assert [(r["bin_low"], r["bin_high"]) for r in rows[:3]] == [("0.0", "1.0"), ("1.0", "2.0"), ("2.0", "5.0")]
+    for step in range(STEPS):
+        mine = [k for _, t, k in readings() if int(t[11:13]) == step]
+        want = [sum(k < 1 for k in mine), sum(1 <= k < 2 for k in mine), sum(k >= 2 for k in mine)]
+        assert [float(r["value"]) for r in rows[3 * step : 3 * step + 3]] == pytest.approx(want, abs=FINE)
+
+
+def test_streams_share_one_promise(tmp_path):
+    write_readings(tmp_path)
+    data = policy_dict()
+    count = {"name": "count", "share": 0.25, "source": data["streams"][0]["source"], "statistic": {"kind": "count"}, "output": "n.csv"}
+    data["streams"][0]["share"] = 0.75
+    data["streams"].append(count)
+    policy = hl.Policy.from_dict(data, tmp_path)
+    summary = hl.publish(policy)
+    assert summary.published == {"mean": STEPS, "count": STEPS}
+    assert summary.risk == pytest.approx(1.0, rel=1e-9)
+    assert values(policy, "n.csv", "error_band")[0] == pytest.approx(np.log(20) * 6 / 0.25)
+    files = {"mean": str(policy.path("mean.csv")), "count": str(policy.path("n.csv"))}
+    assert hl.verify(policy.ledger_path, files).problems == ()
+
+
+def test_a_wider_stream_beside_a_finer_one(tmp_path):
+    """Daily and hourly means under a discounted promise: the day's total is charged when the day is over."""
+    write_readings(tmp_path, readings(steps=48))
+    data = policy_dict(promise={"notion": "exponential", "epsilon": 1.0, "half_life": "12 h"})
+    data["promise"] = {"notion": "exponential", "epsilon": 1.0, "half_life": "12 h"}
+    data["clock"]["end"] = "2026-01-03"
+    day = {**data["streams"][0], "name": "day", "step": "1 day", "output": "day.csv", "share": 0.5}
+    data["streams"][0]["share"] = 0.5
+    data["streams"].append(day)
+    policy = hl.Policy.from_dict(data, tmp_path)
+    assert hl.publish(policy).published == {"mean": 48, "day": 2}
+    with SqliteLedger(policy.ledger_path, read_only=True) as book:
+        assert [e.release_step for e in book.entries("day")] == [24, 48]
+    assert hl.verify(policy.ledger_path).problems == ()
+
+
+def test_local_days_have_23_and_25_hours(tmp_path):
+    rows = [("h0", f"2026-03-{d:02d}T{h:02d}:00:00", 0.001) for d in (28, 29, 30) for h in range(24)]
+    write_readings(tmp_path, rows)
+    clock = {"step": "1 day", "start": "2026-03-28", "end": "2026-03-31", "zone": "Europe/London"}
+    policy = make(tmp_path, epsilon=LOUD, clock=clock, statistic={"kind": "sum"}, promise={"w": 1})
+    hl.publish(policy)
+    assert values(policy) == pytest.approx([0.024, 0.023, 0.024], abs=1e-4)
+    assert [r["start"][-6:] for r in read_csv(policy.path("mean.csv"))] == ["+00:00", "+00:00", "+01:00"]
+
+
+def test_post_processing_goes_on_after_a_restart(tmp_path):
+    write_readings(tmp_path)
+    post = {"post": [{"truncate": ["0", "5"]}, {"moving_average": 4}]}
+    policy = make(tmp_path, stream=post)
+    for hour in (3, 4, 9, 23):
+        hl.publish(policy, clock=at(f"2026-01-01T{hour:02d}:00"))
+    hl.publish(policy)
+    with SqliteLedger(policy.ledger_path, read_only=True) as book:
+        noisy = [min(5.0, max(0.0, e.noisy[0] / 5000)) for e in book.entries()]
+    want = [sum(noisy[max(0, k - 3) : k + 1]) / len(noisy[max(0, k - 3) : k + 1]) for k in range(STEPS)]
+    assert values(policy) == pytest.approx(want, rel=1e-12)
+
+
+# What is refused ----------------------------------------------------------------------------------------------------
+
+
+def test_a_broken_promise_is_refused_before_any_data_is_read(tmp_path, monkeypatch):
+    """The files are not even there: the refusal comes first."""
+    policy = make(tmp_path)
+    from halflife.publisher import session
+
+    class Spent(hl.Accountant):
+        pass
+
+    account = hl.Accountant(hl.WEvent(1.0, 6))
+    account.admit(hl.Release(1, 0.9))
+    monkeypatch.setattr(session, "Accountant", lambda notion: account)
+    with pytest.raises(BudgetExceeded):
+        hl.publish(policy)
+    monkeypatch.undo()
+    with pytest.raises(InvalidInput, match=r"readings\.csv"):
+        hl.publish(policy)
+    assert not policy.path("mean.csv").read_bytes()
+
+
+def test_another_promise_on_the_same_ledger_is_refused(tmp_path):
+    write_readings(tmp_path)
+    hl.publish(make(tmp_path), clock=at("2026-01-01T05:00"))
+    with pytest.raises(LedgerError, match=r'promise\.epsilon was "1\.0" and is now "2\.0"'):
+        hl.publish(make(tmp_path, epsilon=2.0))
+    with pytest.raises(LedgerError, match="population"):
+        hl.publish(make(tmp_path, population={"size": 6}))
+    (tmp_path / "moved").mkdir()
+    (tmp_path / "readings.csv").rename(tmp_path / "moved" / "readings.csv")
+    (tmp_path / "mean.csv").rename(tmp_path / "moved" / "out.csv")
+    source = {"files": "moved/readings.csv", "time": "time", "value": "kwh"}
+    moved = make(tmp_path, output="moved/out.csv", stream={"source": source})
+    assert hl.publish(moved).published == {"mean": STEPS - 5}, "files may move"
+
+
+def test_an_output_ahead_of_its_ledger_is_refused(tmp_path):
+    write_readings(tmp_path)
+    policy = make(tmp_path)
+    hl.publish(policy, clock=at("2026-01-01T05:00"))
+    backup = policy.ledger_path.read_bytes()
+    hl.publish(policy, clock=at("2026-01-01T09:00"))
+    for name in os.listdir(tmp_path):
+        if name.startswith("town.ledger-"):
+            (tmp_path / name).unlink()
+    policy.ledger_path.write_bytes(backup)
+    seen = policy.path("mean.csv").read_bytes()
+    with pytest.raises(InvalidInput, match="ahead"):
+        hl.publish(policy, clock=at("2026-01-01T12:00"))
+    policy.ledger_path.unlink()
+    with pytest.raises(InvalidInput, match="ahead"):
+        hl.publish(policy, clock=at("2026-01-01T12:00"))
+    assert policy.path("mean.csv").read_bytes() == seen
+    with SqliteLedger(policy.ledger_path, read_only=True) as book:
+        assert book.last_step("mean") == 0, "nothing was drawn"
+
+
+def test_a_truncated_output_is_completed(tmp_path):
+    write_readings(tmp_path)
+    policy = make(tmp_path)
+    hl.publish(policy)
+    whole = policy.path("mean.csv").read_bytes()
+    policy.path("mean.csv").write_bytes(whole[: len(whole) // 2])
+    summary = hl.publish(policy)
+    assert policy.path("mean.csv").read_bytes() == whole
+    assert summary.emitted_again["mean"] > 0
+
+
+def test_a_clock_that_jumped_back_publishes_nothing(tmp_path):
+    write_readings(tmp_path)
+    policy = make(tmp_path)
+    hl.publish(policy, clock=at("2026-01-01T05:00"))
+    with pytest.raises(LedgerError, match="300 minutes before the newest entry"):
+        hl.publish(policy, clock=at("2026-01-01T00:00"))
+    assert hl.publish(policy, clock=at("2026-01-01T04:59")).published == {"mean": 0}
+    assert hl.publish(policy).published == {"mean": STEPS - 5}
+
+
+def test_a_full_disk_and_then_room_again(tmp_path, monkeypatch):
+    write_readings(tmp_path)
+    policy = make(tmp_path, clock={"end": "2026-02-01"})
+    begin = SqliteLedger.begin
+
+    def begin_on_a_small_disk(book, facts):
+        begin(book, facts)
+        (pages,) = book._db.execute("PRAGMA page_count").fetchone()
+        book._db.execute(f"PRAGMA max_page_count = {pages + 2}")
+
+    monkeypatch.setattr(SqliteLedger, "begin", begin_on_a_small_disk)
+    with pytest.raises(LedgerError, match="full"):
+        hl.publish(policy)
+    monkeypatch.undo()
+    assert not policy.path("mean.csv").exists() or not policy.path("mean.csv").read_bytes()
+    assert hl.publish(policy).published == {"mean": 31 * 24}
+    assert hl.verify(policy.ledger_path, {"mean": str(policy.path("mean.csv"))}).problems == ()
+
+
+def test_two_publishers_race(tmp_path):
+    write_readings(tmp_path)
+    make(tmp_path)
+    command = [sys.executable, "-c", "from halflife.cli import main; main()", "publish", str(tmp_path / "policy.yaml"), "--wait", "60"]
+    processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    said = [p.communicate()[1] for p in processes]
+    assert [p.returncode for p in processes] == [0, 0, 0], said
+    assert sum("mean: 24 steps published" in text for text in said) == 1
+    policy = hl.Policy.load(tmp_path / "policy.yaml")
+    assert hl.verify(policy.ledger_path, {"mean": str(policy.path("mean.csv"))}).problems == ()
+    assert len(values(policy)) == STEPS
+
+
+def test_sigterm_finishes_the_batch_in_hand(tmp_path):
+    write_readings(tmp_path, readings(steps=24 * 28))
+    policy = make(tmp_path, clock={"step": "1 h", "start": "2026-01-01", "end": "2026-01-29"})
+    script = (
+        "import sys, time; from halflife.publisher import backfill, points; backfill.BATCH_STEPS = 10; from halflife.cli import main;"
+        "points.passing = lambda p: (time.sleep(0.05), print(p, flush=True));"
+        "sys.argv[1:] = ['publish', sys.argv[1]]; main()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path / "policy.yaml")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    while process.stdout.readline().strip() != "committed":
+        pass
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 0, said
+    assert "Stopped as asked" in said
+    done = len(values(policy))
+    assert 0 < done < 24 * 28
+    assert done % 10 == 0
+    assert hl.verify(policy.ledger_path, {"mean": str(policy.path("mean.csv"))}).problems == ()
+    hl.publish(policy)
+    assert len(values(policy)) == 24 * 28
+
+
+# The push interface -------------------------------------------------------------------------------------------------
+
+
+def test_a_program_pushes_its_aggregate(tmp_path):
+    policy = make(tmp_path, epsilon=LOUD, stream={"source": None})
+    with hl.Stream(policy) as stream:
+        first = stream.publish(1.25, at="2026-01-01T00:10")
+        assert first.value == pytest.approx(1.25, abs=FINE)
+        assert (first.step, first.start.isoformat()) == (1, "2026-01-01T00:00:00+00:00")
+        again = stream.publish(99.0, at=1)
+        assert again.value == first.value, "a step is published once, whatever is pushed later"
+        later = stream.publish(0.5, at=datetime.datetime(2026, 1, 1, 7, 30))
+        assert later.step == 8
+        with pytest.raises(InvalidInput, match="passed over"):
+            stream.publish(0.5, at=5)
+        newest = stream.publish(0.5)
+        assert newest.step == STEPS
+    assert [int(r["step"]) for r in read_csv(policy.path("mean.csv"))] == [1, 8, 24]
+    assert hl.verify(policy.ledger_path, {"mean": str(policy.path("mean.csv"))}).problems == ()
+
+
+def test_what_cannot_be_pushed(tmp_path):
+    policy = make(tmp_path, stream={"source": None})
+    with hl.Stream(policy, clock=at("2026-01-01T05:10")) as stream:
+        with pytest.raises(InvalidInput, match="not over yet"):
+            stream.publish(1.0, at="2026-01-01T05:00")
+        for moment in ("2025-12-31", 0, 99, "2027-01-01"):
+            with pytest.raises(InvalidInput, match="outside"):
+                stream.publish(1.0, at=moment)
+        for bad in ([1.0, 2.0], {"a": 1.0}, "much"):
+            with pytest.raises(InvalidInput, match="number"):
+                stream.publish(bad, at=1)
+        assert stream._session.ledger.last_step("mean") == 0
+    with pytest.raises(InvalidInput, match="did you mean 'mean'"):
+        hl.Stream(policy, "maen")
+
+
+def test_a_pushed_nan_counts_as_nobody_and_is_told_to_the_operator(tmp_path):
+    policy = make(tmp_path, epsilon=LOUD, stream={"source": None}, statistic={"missing": "1 kWh"})
+    with hl.Stream(policy) as stream:
+        assert stream.publish(float("nan"), at=1).value == pytest.approx(1.0, abs=FINE)
+        assert abs(stream.publish(1e300, at=2).value) < 1e15
+    (told,) = map(json.loads, (tmp_path / "town.ledger.operator.jsonl").read_text().splitlines())
+    assert told["bad_value"] == 1
+
+
+def test_groups_are_pushed_as_a_mapping(tmp_path):
+    groups = {"names": ["a", "b"], "most_per_person": 1, "sizes": {"a": 2, "b": 3}}
+    policy = make(tmp_path, epsilon=LOUD, stream={"source": None, "groups": groups})
+    with hl.Stream(policy) as stream:
+        assert stream.publish({"b": 2.0, "a": 1.0}, at=1).value == pytest.approx({"a": 1.0, "b": 2.0}, abs=FINE)
+        with pytest.raises(InvalidInput, match="each of the 2 groups"):
+            stream.publish({"a": 1.0}, at=2)
+
+
+PUSHER = """
+import sys, halflife as hl
+policy = hl.Policy.load(sys.argv[1])
+with hl.Stream(policy, sys.argv[2], wait=60) as stream:
+    for step in range(1, 25):
+        stream.publish(1.0, at=step)
+"""
+
+
+def test_four_programs_push_into_one_ledger(tmp_path):
+    """Writers queue: none starves, and the account holds every loss."""
+    data = {**policy_dict(), "promise": {"notion": "classical", "epsilon": 1.0}}
+    base = {**data["streams"][0], "source": None, "share": 0.25}
+    data["streams"] = [{**base, "name": f"s{i}", "output": f"s{i}.csv"} for i in range(4)]
+    (tmp_path / "policy.yaml").write_text(json.dumps(data))
+    processes = [
+        subprocess.Popen([sys.executable, "-c", PUSHER, str(tmp_path / "policy.yaml"), f"s{i}"], stderr=subprocess.PIPE)
+        for i in range(4)
+    ]
+    errors = [p.communicate(timeout=120)[1] for p in processes]
+    assert [p.returncode for p in processes] == [0] * 4, errors
+    policy = hl.Policy.load(tmp_path / "policy.yaml")
+    verdict = hl.verify(policy.ledger_path, {f"s{i}": str(policy.path(f"s{i}.csv")) for i in range(4)})
+    assert verdict.problems == ()
+    assert verdict.steps == dict.fromkeys((f"s{i}" for i in range(4)), 24)
+
+
+# Growth -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_cost_of_a_release_does_not_grow_with_the_ledger(tmp_path):
+    """SQLite's own count of steps of its machine, for one more release: at 50 and at 5,000 releases."""
+    clock = {"step": "1 min", "start": "2026-01-01"}
+    policy = make(tmp_path, stream={"source": None}, clock={**clock, "end": "2026-02-01"})
+    write_readings(tmp_path, [])
+    filled = make(tmp_path, clock={**clock, "end": "2026-02-01"})
+
+    def work():
+        with hl.Stream(policy) as stream:
+            counted = [0]
+            stream._session.ledger._db.set_progress_handler(lambda: counted.__setitem__(0, counted[0] + 1) or 0, 10)
+            stream.publish(1.0, at=int(stream._session.ledger.last_step("mean")) + 1 if stream._session.ledger.facts() else 1)
+            return counted[0]
+
+    with hl.Stream(policy) as stream:
+        for step in range(1, 51):
+            stream.publish(1.0, at=step)
+    early = work()
+    assert filled is not None
+    with hl.Stream(policy) as stream:
+        stream.publish(1.0, at=100)
+    _fill(policy, 5_000)
+    late = work()
+    assert late <= 2 * early + 20
+
+
+def _fill(policy, steps):
+    from halflife.publisher.session import Session
+
+    session = Session(policy)
+    try:
+        with session.held(1.0):
+            (c,) = session.channels
+            due = session.due(c, 101, steps)
+            session.publish([(due, np.zeros((steps - 100, 1), dtype=np.int64))])
+    finally:
+        session.close()

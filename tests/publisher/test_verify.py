@@ -1,0 +1,154 @@
+"""`verify` finds what was changed, and names it."""
+
+import random
+import shutil
+import sqlite3
+
+import pytest
+
+import halflife as hl
+from halflife import Accountant, Release
+from halflife.ledger import SqliteLedger
+from publisher.town import STEPS, make, write_readings
+
+
+@pytest.fixture(scope="module")
+def town(tmp_path_factory):
+    """A published town whose ledger is one file, without a write-ahead log beside it."""
+    folder = tmp_path_factory.mktemp("town")
+    write_readings(folder)
+    policy = make(folder, stream={"post": [{"moving_average": 3}]})
+    hl.publish(policy)
+    with sqlite3.connect(policy.ledger_path) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        db.execute("PRAGMA journal_mode = DELETE")
+    return policy
+
+
+@pytest.fixture
+def copy(town, tmp_path):
+    shutil.copy(town.ledger_path, tmp_path / "copy.ledger")
+    return tmp_path / "copy.ledger"
+
+
+def change(ledger, statement, *arguments):
+    with sqlite3.connect(ledger) as db:
+        assert db.execute(statement, arguments).rowcount == 1
+
+
+def test_a_ledger_as_it_was_written_is_good(town):
+    verdict = hl.verify(town.ledger_path, {"mean": str(town.path("mean.csv"))})
+    assert verdict.good
+    assert verdict.steps == {"mean": STEPS}
+    assert (verdict.risk, verdict.limit, verdict.step) == (pytest.approx(1.0), 1.0, STEPS)
+
+
+def test_risks_are_worked_out_from_the_losses_alone(town):
+    """A second derivation: the sum of the last w = 6 losses, by hand."""
+    with SqliteLedger(town.ledger_path, read_only=True) as book:
+        losses = [e.releases[0].loss for e in book.entries()]
+    assert hl.verify(town.ledger_path).risk == pytest.approx(sum(losses[-6:]), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("statement", "names"),
+    [
+        ("UPDATE entry SET noisy = zeroblob(8) WHERE step = 7", "entry 7 (mean, step 7): was changed"),
+        ("UPDATE entry SET value = zeroblob(8) WHERE step = 7", "entry 7 (mean, step 7): was changed"),
+        ("UPDATE entry SET spread = spread * 0.9 WHERE step = 9", "entry 9 (mean, step 9): was changed"),
+        ("UPDATE entry SET release_step = 3 WHERE step = 2", "entry 2 (mean, step 2): was changed"),
+        ("UPDATE entry SET start_us = start_us + 1 WHERE step = 3", "entry 3 (mean, step 3): was changed"),
+        ("UPDATE entry SET step = 99 WHERE step = 24", "entry 24 (mean, step 99): was changed"),
+        ("UPDATE release SET loss = loss * 0.9 WHERE step = 5", "entry 5 (mean, step 5): was changed"),
+        ("UPDATE release SET loss = loss * 0.9 WHERE step = 5", "is less than sensitivity / scale"),
+        ("UPDATE release SET loss = loss * 1.1 WHERE step = 5", "breaks the promise"),
+        ("UPDATE release SET age = 1 WHERE step = 5", "entry 5 (mean, step 5): was changed"),
+        ("UPDATE release SET draw = '=x' WHERE step = 5", "entry 5 (mean, step 5): was changed"),
+        ("DELETE FROM release WHERE step = 5", "was charged nothing"),
+        ("DELETE FROM entry WHERE step = 5", "entry 6 (mean, step 6): was changed"),
+        ("DELETE FROM entry WHERE step = 24", "entries are missing"),
+        ("UPDATE batch SET at_us = at_us + 1", "the batch that ends with entry 24 was changed"),
+        ("UPDATE fact SET value = 'x' WHERE key = 'population'", "entry 1 (mean, step 1): was changed"),
+        ("UPDATE state SET value = replace(value, '\"step\": 24', '\"step\": 23') WHERE name = 'account'", "account"),
+        ("UPDATE state SET value = 'null' WHERE name = 'stream:mean'", "a saved state was changed"),
+    ],
+)
+def test_a_change_is_found_and_named(copy, statement, names):
+    with sqlite3.connect(copy) as db:
+        db.execute("PRAGMA foreign_keys = OFF")
+    change(copy, statement)
+    problems = hl.verify(copy).problems
+    assert any(names in problem for problem in problems), problems
+
+
+def test_an_account_that_forgets_a_release_is_found(copy):
+    """Even if whoever changes it knows the chain: the saved account must be what the releases come to."""
+    from halflife.ledger.entry import batch_link, digest
+
+    account = Accountant(hl.WEvent(1.0, 6))
+    account.admit(Release(STEPS, 0.01))
+    with sqlite3.connect(copy) as db:
+        db.execute("UPDATE state SET value = ? WHERE name = 'account'", (account.to_json(),))
+        states = digest(db.execute("SELECT name, value FROM state"))
+        (last,) = db.execute("SELECT chain FROM entry ORDER BY id DESC LIMIT 1").fetchone()
+        (when,) = db.execute("SELECT at_us FROM batch").fetchone()
+        db.execute("UPDATE batch SET states = ?, chain = ?", (states, batch_link(last, when, states)))
+    (problem,) = hl.verify(copy).problems
+    assert "not what its releases come to" in problem
+
+
+def contents(path):
+    with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as db:
+        return [db.execute(f"SELECT * FROM {t} ORDER BY 1").fetchall() for t in ("fact", "entry", "release", "batch", "state")]
+
+
+def test_any_changed_byte_is_found_or_changes_nothing(copy, town):
+    """Bytes between SQLite's records may change without any effect; every other one is found."""
+    whole, want = copy.read_bytes(), contents(town.ledger_path)
+    draw, found = random.Random(1), 0
+    for _ in range(150):
+        at = draw.randrange(len(whole))
+        changed = bytearray(whole)
+        changed[at] ^= 1 << draw.randrange(8)
+        copy.write_bytes(changed)
+        try:
+            good = hl.verify(copy).good
+        except hl.HalflifeError:
+            good = False
+        found += not good
+        assert not good or contents(copy) == want, f"byte {at}"
+    assert found > 20
+
+
+def test_an_output_is_compared_to_the_byte(town, tmp_path):
+    text = town.path("mean.csv").read_bytes()
+    for at in range(0, len(text), 37):
+        changed = bytearray(text)
+        changed[at] ^= 1
+        (tmp_path / "mean.csv").write_bytes(changed)
+        problems = hl.verify(town.ledger_path, {"mean": str(tmp_path / "mean.csv")}).problems
+        assert problems, f"byte {at}"
+        assert "mean.csv" in problems[0]
+
+
+def test_a_parquet_output_is_compared_to_the_byte(tmp_path):
+    write_readings(tmp_path)
+    policy = make(tmp_path, output="mean.parquet")
+    hl.publish(policy)
+    path = policy.path("mean.parquet")
+    whole = path.read_bytes()
+    assert hl.verify(policy.ledger_path, {"mean": str(path)}).good
+    for at in range(3, len(whole), 211):
+        changed = bytearray(whole)
+        changed[at] ^= 4
+        path.write_bytes(changed)
+        assert not hl.verify(policy.ledger_path, {"mean": str(path)}).good, f"byte {at}"
+
+
+def test_what_is_no_ledger_is_said_plainly(tmp_path):
+    (tmp_path / "x").write_text("hello")
+    with pytest.raises(hl.LedgerError, match="not a database"):
+        hl.verify(tmp_path / "x")
+    sqlite3.connect(tmp_path / "empty").close()
+    (tmp_path / "empty").touch()
+    assert not hl.verify(tmp_path / "empty").good

@@ -4,7 +4,7 @@ BIN := .venv/bin
 JOBS ?= 2
 SOAK_MINUTES ?= 45
 
-.PHONY: demo test soak lint bench clean
+.PHONY: demo test soak lint bench peers clean
 
 demo: .venv/ready
 	$(BIN)/halflife demo
@@ -24,6 +24,11 @@ soak: .venv/ready
 bench: .venv/ready
 	$(BIN)/python -m bench
 
+# Other libraries that `make bench` runs beside ours, each in an environment of its own, as their pins differ.
+peers:
+	$(PYTHON) -m venv .peers/opendp && .peers/opendp/bin/python -m pip install --quiet 'opendp[polars]' pyarrow
+	$(PYTHON) -m venv .peers/pipelinedp && .peers/pipelinedp/bin/python -m pip install --quiet pipeline-dp pandas pyarrow
+
 # The pinned versions are tried first; requirements.txt names no index, so your own pip settings apply.
 .venv/ready: requirements.txt pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("halflife needs Python 3.11 or newer: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
@@ -33,4 +38,4 @@ bench: .venv/ready
 	touch $@
 
 clean:
-	rm -rf .venv build halflife-demo
+	rm -rf .venv .peers build halflife-demo

@@ -1,0 +1,169 @@
+"""A year of half hours from readings to private means, beside the same work without privacy and beside other libraries.
+
+Every job runs in a process of its own, imports not timed; each is run three times in turn and the best is shown. `--large` adds
+100 million readings. Other libraries run where `make peers` has installed them.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+import halflife as hl
+
+JOBS = Path(__file__).with_name("publish_jobs.py")
+PEERS = {"opendp": Path(".peers/opendp/bin/python"), "pipelinedp": Path(".peers/pipelinedp/bin/python")}
+START = np.datetime64("2025-01-01", "us")
+CONSOLE = Console(width=110)
+
+
+def write_town(path: Path, homes: int, days: int, seed: int = 1) -> int:
+    """Write a Parquet file of half-hourly readings, home after home; return how many there are."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    draw = np.random.default_rng(seed)
+    times = pa.array(START + np.arange(48 * days) * np.timedelta64(30, "m"))
+    with pq.ParquetWriter(path, pa.schema([("home", pa.string()), ("ts", times.type), ("kwh", pa.float64())])) as out:
+        for home in range(homes):
+            kwh = np.round(draw.gamma(1.2, 0.18, len(times)), 3)
+            name = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(times), dtype=np.int8)), [f"MAC{home:06d}"])
+            out.write_table(pa.table({"home": name.cast(pa.string()), "ts": times, "kwh": kwh}))
+    return homes * 48 * days
+
+
+def run(job: str, data: Path, folder: Path, python: str | Path = sys.executable) -> dict[str, float] | None:
+    """Run a job once in a fresh folder; None if it failed."""
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        shutil.copy(folder / "about.json", place)
+        command = [str(python), str(JOBS), job, str(data), place]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        CONSOLE.print(f"{job} failed: {done.stderr.strip().splitlines()[-1][:200]}", markup=False)
+        return None
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def about(folder: Path, people: int, days: int, groups: str = "") -> None:
+    end = datetime.date(2025, 1, 1) + datetime.timedelta(days=days)
+    (folder / "about.json").write_text(json.dumps({"people": people, "end": end.isoformat(), "groups": groups}))
+
+
+def table(title: str, *columns: str) -> Table:
+    made = Table(title=title, title_justify="left")
+    made.add_column("what")
+    for name in columns:
+        made.add_column(name, justify="right")
+    return made
+
+
+def a_year(folder: Path) -> None:
+    """5.26 million readings: end to end, beside the bounded aggregation by hand."""
+    data = folder / "year.parquet"
+    rows = write_town(data, 300, 365)
+    about(folder, 300, 365)
+    names = {
+        "raw": "raw group-by (DuckDB, unbounded, no privacy)",
+        "by hand": "bounded aggregation by hand (DuckDB SQL)",
+        "halflife": "halflife publish, end to end",
+        "halflife once": "halflife publish, duplicates once",
+    }
+    best: dict[str, dict[str, float]] = {}
+    for _ in range(3):
+        for job in names:
+            got = run(job, data, folder)
+            if got and (job not in best or got["seconds"] < best[job]["seconds"]):
+                best[job] = got
+    for job, python in PEERS.items():
+        if python.exists():
+            got = run(job, data, folder, python.absolute())
+            if got:
+                best[job] = got
+        else:
+            CONSOLE.print(f"{job}: not installed here (make peers)")
+    names |= {"opendp": "OpenDP with Polars, bounded by home", "pipelinedp": "PipelineDP, local backend"}
+    shown = table(f"{rows:,} readings of 300 homes, 17,520 half hours", "seconds", "of by hand", "peak MB")
+    for job, got in best.items():
+        ratio = got["seconds"] / best["by hand"]["seconds"]
+        shown.add_row(names[job], f"{got['seconds']:.2f}", f"{ratio:.2f}", f"{got['mb']:,.0f}")
+    CONSOLE.print(shown)
+
+
+def many_groups(folder: Path) -> None:
+    """1,000 groups that a public table fixes."""
+    data = folder / "groups.parquet"
+    rows = write_town(data, 3_000, 14)
+    (folder / "homes.csv").write_text("home,zone\n" + "".join(f"MAC{h:06d},zone {h % 1000}\n" for h in range(3_000)))
+    groups = f"    groups: {{table: {{file: {folder / 'homes.csv'}, person: home, group: zone}}}}"
+    shown = table(f"{rows:,} readings of 3,000 homes, {14 * 48} half hours", "seconds", "values", "peak MB")
+    for name, part in (("one mean", ""), ("1,000 groups", groups)):
+        about(folder, 3_000, 14, part)
+        got = run("halflife", data, folder)
+        if got:
+            values = got["numbers"] * (1_000 if part else 1)
+            shown.add_row(name, f"{got['seconds']:.2f}", f"{values:,.0f}", f"{got['mb']:,.0f}")
+    CONSOLE.print(shown)
+
+
+def flat(folder: Path, largest: int = 1_000_000) -> None:
+    """What one more release costs with so many releases in the ledger."""
+    from halflife.publisher.session import Session
+
+    policy = hl.Policy.parse(
+        "population: {id: a, size: 100, person: id}\npromise: {notion: exponential, epsilon: 1, half_life: 1 day}\n"
+        "clock: {step: 1 min, start: 2020-01-01}\nstreams:\n  - name: s\n    output: s.csv\n"
+        "    statistic: {kind: sum, resolution: 1, clip: [0, 10], fold: sum}\nledger: flat.ledger",
+        folder,
+    )
+    shown = table("One more release, pushed into a ledger that holds …", "ms each", "ledger MB")
+    done = 0
+    for size in (1_000, 10_000, 100_000, largest):
+        session = Session(policy)
+        with session.held(1.0):
+            (channel,) = session.channels
+            for first in range(done + 1, size + 1, 10_000):
+                last = min(first + 9_999, size)
+                session.publish([(session.due(channel, first, last), np.zeros((last - first + 1, 1), dtype=np.int64))])
+        session.close()
+        with hl.Stream(policy) as stream:
+            stream.publish(0.0, at=size + 1)
+            start = time.perf_counter()
+            for step in range(size + 2, size + 202):
+                stream.publish(0.0, at=step)
+            each = (time.perf_counter() - start) / 200
+        done = size + 201
+        shown.add_row(f"{size:,} releases", f"{1000 * each:.2f}", f"{policy.ledger_path.stat().st_size / 1e6:,.0f}")
+    CONSOLE.print(shown)
+
+
+def large(folder: Path) -> None:
+    """100 million readings within 2 GB."""
+    data = folder / "large.parquet"
+    rows = write_town(data, 5_708, 365)
+    about(folder, 5_708, 365)
+    shown = table(f"{rows:,} readings of 5,708 homes", "seconds", "peak MB")
+    for job in ("by hand", "halflife"):
+        got = run(job, data, folder)
+        if got:
+            shown.add_row(job, f"{got['seconds']:.1f}", f"{got['mb']:,.0f}")
+    CONSOLE.print(shown)
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        a_year(folder)
+        many_groups(folder)
+        flat(folder)
+        if "--large" in sys.argv:
+            large(folder)

@@ -1,0 +1,38 @@
+"""Bounded aggregation of readings: the same question on every engine, the same whole numbers as answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from halflife.engines.base import Answer, Engine, Question
+
+__all__ = ["Answer", "Engine", "Question", "open_source"]
+
+
+def open_source(
+    source: Any,
+    format: Any = None,
+    table: str | None = None,
+    *,
+    threads: int | None = None,
+    memory: str = "500MB",
+) -> Engine:
+    """Open readings: a path, pattern or list of them (with a format and table, if need be), or a data frame.
+
+    Files and Arrow tables and streams go to DuckDB, with so many threads and so much memory; pandas and Polars to Narwhals.
+    """
+    if isinstance(source, str | Path):
+        source = [source]
+    if isinstance(source, Sequence) and all(isinstance(path, str | Path) for path in source):
+        from halflife.engines.duck import open_files
+
+        return open_files(source, format, table, threads=threads, memory=memory)
+    if type(source).__module__.split(".")[0] == "pyarrow":
+        from halflife.engines.duck import open_arrow
+
+        return open_arrow(source, threads=threads, memory=memory)
+    from halflife.engines.frames import open_frame
+
+    return open_frame(source)

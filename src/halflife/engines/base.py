@@ -1,0 +1,130 @@
+"""What every engine is asked: the bounded aggregate of a stretch of steps, as whole numbers.
+
+For each step, group and person the readings become one whole number of units, and people are added up:
+
+    u(x)   = ⌊x · multiply / divide + ½⌋, clipped to [low, high]       a reading x in units, in doubles until the ⌊⌋
+    v_p    = fold of u over the person's readings in the step, clipped to [low, high]
+    Σ_p w_p · (v_p − baseline)                                        sums: `baseline` is what a missing reading counts as
+    Σ_p 1                                                             counts: people with a reading
+    Σ_p 1[edge_b ≤ v_p < edge_{b+1}]                                  histograms: the last bin includes its upper edge
+
+A person without a good reading in a step adds nothing. All of it is integer arithmetic after u, so no order of rows,
+number of threads or engine changes a result; one person moves it by no more than the policy's sensitivity.
+
+**Bad content never stops a run and never counts**: a null, NaN, infinite or non-numeric value, a null person, a time that is
+no time, a group that is not on the list, a person that is not in the public table. Each is tallied. The tallies depend on the
+data, so they are private: for the operator alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from halflife.steps import Buckets, Piece
+
+Fold = Literal["sum", "mean", "first", "last", "min", "max"]
+Kind = Literal["sum", "count", "histogram"]
+
+ONCE_MATTERS = ("sum", "mean", "min")
+"""Folds that see more than the largest reading of each moment; to first, last and max the others change nothing."""
+
+LARGEST_UNITS = 2**40
+"""No bound lies further from 0 than this, in units, so that sums of a year's readings stay within 64 bits."""
+
+LATEST = 2**62
+"""No moment lies further from 1970 than this, in µs (146,000 years), so that adding an offset stays within 64 bits."""
+
+TALLIES = (
+    "rows",                 # every row of the source that lies in the asked steps, or whose time is unreadable
+    "bad_time",             # null, not a time, infinite, beyond ±2⁶² µs; or a line that cannot be split into columns
+    "bad_person",           # null or empty
+    "bad_value",            # null, NaN, infinite, not a number
+    "unknown_person",       # not in the public table of groups or weights
+    "unknown_group",        # not on the list of groups
+    "duplicates",           # good readings beyond the first of a person, moment and group; 0 unless `once`
+    "clipped",              # good readings (duplicates too) that lie outside [low, high]
+    "too_many_groups",      # (person, step, group) entries beyond what one person may count in
+)  # fmt: skip
+"""A row is tallied under the first of the bad_… and unknown_… reasons that applies, in this order."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """One bounded aggregation, stated in whole numbers and public names.
+
+    person, time, value, group   column names; `value` is None for counts, `group` None unless groups come from a column
+    epoch                        "s", "ms" or "us" if the time column holds such numbers since 1970; None for timestamps
+    local                        pieces that turn a timestamp without a zone into UTC
+    buckets, first, last         which step a moment lies in; the steps that are asked for, both included
+    multiply, divide, low, high  how a reading becomes a whole number of units, and its bounds
+    fold, once                   how several readings of one person in a step become one; whether readings of one person at
+                                 one moment (and group) count once (the largest of them does)
+    edges                        of a histogram's bins, in units, increasing
+    groups                       the public list; empty for no groups
+    table                        each person's group, as an index into `groups`, fixed for ever; None if `group` says
+    most_groups                  how many groups a person may count in within a step (without `table`); those first on
+                                 the list are kept
+    weights                      each person's public weight; a person without one is unknown
+    """
+
+    kind: Kind
+    person: str
+    time: str
+    buckets: Buckets
+    first: int
+    last: int
+    value: str | None = None
+    group: str | None = None
+    epoch: Literal["s", "ms", "us"] | None = None
+    local: tuple[Piece, ...] = ((-(2**62), 0),)
+    multiply: int = 1
+    divide: int = 1
+    low: int = 0
+    high: int = 1
+    fold: Fold = "last"
+    once: bool = True
+    baseline: int = 0
+    edges: tuple[int, ...] = ()
+    groups: tuple[str, ...] = ()
+    table: Mapping[str, int] | None = field(default=None, repr=False)
+    most_groups: int = 1
+    weights: Mapping[str, int] | None = field(default=None, repr=False)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(steps, groups, bins) of the answer."""
+        return self.last - self.first + 1, max(1, len(self.groups)), max(1, len(self.edges) - 1)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The exact aggregate, whole numbers of shape (steps, groups, bins); and the tallies, for the operator alone."""
+
+    sums: NDArray[np.int64]
+    tallies: Mapping[str, int] = field(repr=False)
+
+
+class Engine(Protocol):
+    """One source of readings, opened: what it holds is asked for a stretch of steps at a time."""
+
+    def columns(self) -> Mapping[str, str]:
+        """Return the source's columns and their types: its schema, never its values."""
+        ...
+
+    def aggregate(self, question: Question) -> Answer:
+        """Answer a question."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the source."""
+        ...
+
+
+def empty_answer(question: Question) -> Any:
+    """Return zeros of the answer's shape."""
+    return np.zeros(question.shape, dtype=np.int64)

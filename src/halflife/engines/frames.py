@@ -1,0 +1,293 @@
+"""Data frames in memory: pandas, Polars and Arrow through Narwhals.
+
+Columns become plain whole numbers and doubles without nulls (person codes, moments, values), where every kind of null, NaN and
+text is dealt with once; the costly part, one number for each person, step and group, is Narwhals' group-by on the frame's own
+library. What leaves Narwhals' common ground is done on columns in Arrow and NumPy; text is read by DuckDB with the one grammar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from halflife.engines.base import LATEST, ONCE_MATTERS, TALLIES, Answer, Question, empty_answer
+from halflife.engines.grammar import (
+    EXACT,
+    SECONDS,
+    as_text,
+    has_offset,
+    number_of_text,
+    time_of_number,
+    time_of_text,
+)
+from halflife.errors import InvalidInput, unknown
+from halflife.steps import DAY, Piece
+
+Integers = NDArray[np.int64]
+BAD = -(2**63)
+"""Stands for a time that is none."""
+
+KEYS = ("p", "k", "g")
+
+
+def _parse(text: Any, **columns: str) -> list[Any]:
+    """Run SQL expressions of `c` over an Arrow column, in order."""
+    import duckdb
+    import pyarrow as pa
+
+    with duckdb.connect(config={"autoload_known_extensions": False}) as duck:
+        duck.execute("SET TimeZone = 'UTC'")
+        duck.register("cells", pa.table({"c": text}))
+        sql = ", ".join(f"{expression} AS {column}" for column, expression in columns.items())
+        found = duck.execute(f"SELECT {sql} FROM cells").fetchnumpy()
+    return [found[column] for column in columns]
+
+
+def _is_text(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _people(column: Any) -> tuple[Integers, list[str]] | None:
+    """Codes of persons or groups, −1 for none; and the name of each code."""
+    import pyarrow as pa
+
+    kind = column.type
+    if pa.types.is_floating(kind):
+        x = column.to_numpy(zero_copy_only=False).astype(np.float64)
+        whole = np.isfinite(x) & (np.floor(x) == x) & (np.abs(x) < EXACT)
+        column = pa.array(np.where(whole, x, 0).astype(np.int64), mask=~whole).cast(pa.string())
+    elif pa.types.is_integer(kind) or pa.types.is_null(kind):
+        column = column.cast(pa.string())
+    elif not _is_text(kind):
+        return None
+    coded = column.dictionary_encode()
+    names = coded.dictionary.to_pylist()
+    codes = coded.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
+    if "" in names:
+        codes = np.where(codes == names.index(""), -1, codes)
+    return codes, names
+
+
+def _values(column: Any) -> NDArray[np.float64] | None:
+    """Doubles, NaN for what is no number."""
+    import pyarrow as pa
+
+    kind = column.type
+    if _is_text(kind):
+        (x,) = _parse(column, x=number_of_text("c"))
+        return np.ma.filled(x.astype(np.float64), np.nan)
+    if pa.types.is_boolean(kind):
+        column = column.cast(pa.int8())
+    elif not (
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)
+    ):
+        return None
+    return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def _scaled(numbers: Integers, scale: int) -> Integers:
+    """numbers · scale, BAD beyond ±2⁶²."""
+    fits = np.abs(np.where(numbers == BAD, 0, numbers)) <= LATEST // scale
+    return np.where(fits & (numbers != BAD), np.where(fits, numbers, 0) * scale, BAD)
+
+
+def _whole(column: Any) -> Integers:
+    """An Arrow column of whole numbers, BAD for null and for what 64 bits do not hold."""
+    import pyarrow as pa
+
+    if pa.types.is_uint64(column.type):
+        column = pa.array(
+            np.minimum(column.fill_null(2**63).to_numpy(zero_copy_only=False), 2**63 - 1).astype(np.int64)
+        )
+    return np.asarray(column.cast(pa.int64()).fill_null(BAD).to_numpy(zero_copy_only=False))
+
+
+def _moments(column: Any, epoch: str | None, local: tuple[Piece, ...]) -> Integers | None:
+    """µs since 1970 in UTC, BAD for what is no time."""
+    import pyarrow as pa
+
+    kind = column.type
+    absolute: Any = epoch is not None or getattr(kind, "tz", None) is not None
+    if pa.types.is_null(kind):
+        return np.full(len(column), BAD)
+    if _is_text(kind) and epoch is None:
+        t, absolute = _parse(column, t=time_of_text("c"), absolute=has_offset("c"))
+        t, absolute = np.ma.filled(t.astype(np.int64), BAD), np.ma.filled(absolute.astype(bool), True)
+    elif epoch is not None and (_is_text(kind) or pa.types.is_floating(kind)):
+        x = f"({number_of_text('c')})" if _is_text(kind) else "c::DOUBLE"
+        t = np.ma.filled(_parse(column, t=time_of_number(x, epoch))[0].astype(np.int64), BAD)
+    elif epoch is not None and pa.types.is_integer(kind):
+        t = _scaled(_whole(column), SECONDS[epoch])
+    elif epoch is None and pa.types.is_timestamp(kind):
+        t = _whole(column)
+        t = np.where(t == BAD, BAD, t // 1000) if kind.unit == "ns" else _scaled(t, SECONDS[kind.unit])
+    elif epoch is None and pa.types.is_date(kind):
+        t = _scaled(_whole(column.cast(pa.date32()).cast(pa.int32())), DAY)
+    else:
+        return None
+    t = np.where(np.abs(np.where(t == BAD, 0, t)) <= LATEST, t, BAD)
+    return np.where((t != BAD) & ~np.asarray(absolute), t + _adds(t, local), t)
+
+
+def _adds(t: Integers, pieces: tuple[Piece, ...]) -> Integers:
+    """What each moment's piece adds."""
+    starts, adds = np.array(pieces, dtype=np.int64).T
+    return np.asarray(adds[np.maximum(np.searchsorted(starts, t, side="right") - 1, 0)])
+
+
+def _fold(frame: Any, question: Question) -> Any:
+    """One v for each person, step and group, from columns p, k, g, us, u. As `halflife.engines.duck` does it."""
+    import narwhals as nw
+
+    q, u, a = question, nw.col("u"), nw.col("a")
+    if q.kind == "count" or q.fold in ("min", "max"):
+        return frame.group_by(*KEYS).agg(v=u.min() if q.fold == "min" else u.max())
+    if q.fold == "sum":
+        return frame.group_by(*KEYS).agg(a=u.sum()).with_columns(v=a.clip(q.low, q.high))
+    if q.fold == "mean":
+        entries = frame.with_columns(a=u - q.low).group_by(*KEYS).agg(a=a.sum(), n=nw.len())
+        n = nw.col("n").cast(nw.Int64)
+        return entries.with_columns(v=(2 * a + n) // (2 * n) + q.low)
+    adds, spread = [add for _, add in q.buckets.pieces], q.high - q.low + 1
+    if (q.buckets.width + max(adds) - min(adds)) * spread >= 2**63:
+        which = nw.col("us").max() if q.fold == "last" else nw.col("us").min()
+        chosen = frame.join(frame.group_by(*KEYS).agg(at=which), on=list(KEYS))
+        return chosen.filter(nw.col("us") == nw.col("at")).group_by(*KEYS).agg(v=u.max())
+    within = nw.col("us") + (max(adds) - (q.first - 1) * q.buckets.width) - nw.col("k") * q.buckets.width
+    last = q.fold == "last"
+    packed = frame.with_columns(a=within * spread + (u - q.low if last else q.high - u))
+    entries = packed.group_by(*KEYS).agg(a=a.max() if last else a.min())
+    return entries.with_columns(v=a % spread + q.low if last else q.high - a % spread)
+
+
+def _places(p: Integers, k: Integers, g: Integers) -> Integers:
+    """For each entry, how many groups of the same person and step come before it on the list."""
+    order = np.lexsort((g, k, p))
+    new = np.r_[True, (np.diff(p[order]) != 0) | (np.diff(k[order]) != 0)]
+    at = np.arange(len(order))
+    places = np.empty_like(at)
+    places[order] = at - np.maximum.accumulate(np.where(new, at, 0))
+    return places
+
+
+class FrameEngine:
+    """One data frame. See `halflife.engines.base.Engine`."""
+
+    def __init__(self, frame: Any) -> None:
+        import narwhals as nw
+
+        try:
+            found = nw.from_native(frame)
+        except TypeError as error:
+            raise InvalidInput(f"no data frame that can be read: {error}") from None
+        self._frame: Any = found.collect() if isinstance(found, nw.LazyFrame) else found
+
+    def columns(self) -> Mapping[str, str]:
+        """Return the frame's columns and their types."""
+        return {column: str(kind) for column, kind in self._frame.schema.items()}
+
+    def close(self) -> None:
+        """Let go of the frame."""
+        self._frame = self._frame.head(0)
+
+    def _column(self, column: str) -> Any:
+        """A column as one Arrow array; Python objects as the text that the grammars read."""
+        import narwhals as nw
+        import pyarrow as pa
+
+        if column not in self._frame.columns:
+            raise unknown("column of the data frame", column, self._frame.columns)
+        series = self._frame[column]
+        if series.dtype == nw.Object or str(getattr(series.to_native(), "dtype", "")) == "object":
+            return pa.array([as_text(cell) for cell in series.to_native()], pa.string())
+        found = series.to_arrow()
+        found = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+        return found.dictionary_decode() if pa.types.is_dictionary(found.type) else found
+
+    def _need(self, found: Any, column: str, rule: str) -> Any:
+        if found is None:
+            raise InvalidInput(f"the data frame's column {column!r} is {self.columns()[column]}, but {rule}")
+        return found
+
+    def aggregate(self, question: Question) -> Answer:
+        """Answer a question."""
+        import narwhals as nw
+
+        q = question
+        need = "for numbers say epoch: s, ms or us" if q.epoch is None else "with an epoch, a number"
+        us = self._need(
+            _moments(self._column(q.time), q.epoch, q.local), q.time, f"a time is a timestamp, a date or text; {need}"
+        )
+        p, people = self._need(_people(self._column(q.person)), q.person, "a person is text or a whole number")
+        near = (us != BAD) & (np.abs(us) < 2 * LATEST)
+        since = np.where(near, us, 0) + _adds(us, q.buckets.pieces) - (q.first - 1) * q.buckets.width
+        asked = near & (since >= 0) & (since < q.shape[0] * q.buckets.width)
+        k = since // q.buckets.width
+        x, g, group_of = np.zeros(len(us)), np.zeros(len(us), dtype=np.int64), np.zeros(len(people), dtype=np.int64)
+        if q.value is not None:
+            x = self._need(_values(self._column(q.value)), q.value, "a value is a number or text")
+        weight = np.array([1 if q.weights is None else q.weights.get(name, 0) for name in people], dtype=np.int64)
+        known = np.array([q.weights is None or name in q.weights for name in people] + [False])
+        if q.table is not None:
+            group_of = np.array([q.table.get(name, -1) for name in people], dtype=np.int64)
+            known &= np.r_[group_of >= 0, False]
+        elif q.group is not None:
+            codes, names = self._need(_people(self._column(q.group)), q.group, "a group is text or a whole number")
+            order = {name: i for i, name in enumerate(q.groups)}
+            g = np.array([order.get(name, -1) for name in names] + [-1], dtype=np.int64)[codes]
+        bad = [us == BAD, p < 0, ~np.isfinite(x), ~known[p], g < 0]
+        why = np.where(asked | bad[0], np.select(bad, range(1, 6), 0), -1)
+        tallies = dict.fromkeys(TALLIES, 0) | {"rows": int((why >= 0).sum())}
+        for i, reason in enumerate(("bad_time", "bad_person", "bad_value", "unknown_person", "unknown_group"), start=1):
+            tallies[reason] = int((why == i).sum())
+        good = why == 0
+        with np.errstate(over="ignore"):
+            raw = np.floor(x[good] * float(q.multiply) / float(q.divide) + 0.5)
+        if q.value is not None:
+            tallies["clipped"] = int(((raw < q.low) | (raw > q.high)).sum())
+        u = np.clip(raw, q.low, q.high).astype(np.int64)
+        self._check_fits(q, len(u), int(np.abs(weight).max(initial=1)))
+        columns = {"p": p[good], "k": k[good], "g": g[good], "us": us[good], "u": u}
+        frame: Any = nw.from_dict(columns, backend=self._frame.implementation)
+        moments = self._moments(frame, q) if q.once else frame
+        tallies["duplicates"] = len(frame) - len(moments)
+        entries = _fold(moments if q.fold in ONCE_MATTERS else frame, q)
+        pe, ke, ge, v = (np.asarray(entries[c].to_numpy(), dtype=np.int64) for c in (*KEYS, "v"))
+        kept = (
+            _places(pe, ke, ge) < q.most_groups if q.group is not None and q.table is None else np.ones(len(pe), bool)
+        )
+        tallies["too_many_groups"] = int((~kept).sum())
+        sums, b = empty_answer(q), np.zeros(len(v), dtype=np.int64)
+        if q.kind == "histogram":
+            b = np.minimum(np.searchsorted(q.edges, v, side="right") - 1, len(q.edges) - 2)
+            kept &= (v >= q.edges[0]) & (v <= q.edges[-1])
+        amount = (v - q.baseline) * weight[pe] if q.kind == "sum" else np.ones(len(v), dtype=np.int64)
+        place = ge if q.table is None else group_of[pe]
+        np.add.at(sums, (ke[kept], place[kept], b[kept]), amount[kept])
+        return Answer(sums, tallies)
+
+    @staticmethod
+    def _moments(frame: Any, question: Question) -> Any:
+        """The largest reading of each person, moment and group."""
+        import narwhals as nw
+
+        return frame.group_by("p", "g", "us", "k").agg(nw.col("u").max())
+
+    @staticmethod
+    def _check_fits(question: Question, rows: int, weight: int) -> None:
+        """Refuse what 64 bits may not hold; DuckDB's 128 do."""
+        largest = max(abs(question.low), abs(question.high)) + abs(question.baseline)
+        if 2 * rows * largest * weight >= 2**62:
+            raise InvalidInput(
+                f"{rows} readings of up to {largest} units may exceed 64 bits: use a coarser unit, or a Parquet file"
+            )
+
+
+def open_frame(frame: Any) -> FrameEngine:
+    """Open a pandas, Polars or Arrow frame, or a lazy one, which is collected."""
+    return FrameEngine(frame)

@@ -1,0 +1,164 @@
+"""SQL that the embedded engine is made of: quoting, columns of any type read as persons, values and times, and the fold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from halflife.engines.base import LATEST, Question
+from halflife.engines.grammar import EXACT, SECONDS, has_offset, number_of_text, time_of_number, time_of_text
+from halflife.steps import Piece
+
+_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
+CLASSES = {
+    **dict.fromkeys(("VARCHAR", "ENUM", "UUID"), "text"),
+    **dict.fromkeys((*_INTEGERS, *("U" + name for name in _INTEGERS)), "integer"),
+    **dict.fromkeys(("FLOAT", "DOUBLE", "DECIMAL"), "float"),
+    "BOOLEAN": "boolean",
+    "DATE": "coarse",
+    "TIMESTAMP_S": "coarse",
+    "TIMESTAMP_MS": "coarse",
+    "TIMESTAMP": "timestamp",
+    "TIMESTAMP_NS": "fine",
+    "TIMESTAMP_S WITH TIME ZONE": "coarse absolute",
+    "TIMESTAMP_MS WITH TIME ZONE": "coarse absolute",
+    "TIMESTAMP WITH TIME ZONE": "absolute",
+    "TIMESTAMPTZ_NS": "fine absolute",
+    '"NULL"': "null",
+    "NULL": "null",
+}
+
+
+def name(identifier: str) -> str:
+    """Quote an identifier.
+
+    >>> print(name('a"b'))
+    "a""b"
+    """
+    return '"' + identifier.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """Quote a text.
+
+    >>> print(literal("o'clock"))
+    'o''clock'
+    """
+    return "'" + text.replace("'", "''") + "'"
+
+
+def choose(column: str, starts: Sequence[int], results: Sequence[object]) -> str:
+    """SQL of results[i] where starts[i] ≤ column < starts[i + 1]; the first also before its start. A tree of comparisons.
+
+    >>> choose("x", (0, 5, 9), ("a", "b", "c"))
+    '(CASE WHEN x < 5 THEN a ELSE (CASE WHEN x < 9 THEN b ELSE c END) END)'
+    """
+    if len(results) == 1:
+        return str(results[0])
+    middle = len(results) // 2
+    below, above = choose(column, starts[:middle], results[:middle]), choose(column, starts[middle:], results[middle:])
+    return f"(CASE WHEN {column} < {starts[middle]} THEN {below} ELSE {above} END)"
+
+
+def shifted(column: str, pieces: Sequence[Piece], less: int = 0) -> str:
+    """SQL of column + add − less, with `add` of the piece that it lies in."""
+    adds = [add - less for _, add in pieces]
+    return column if not any(adds) else f"({column} + {choose(column, [start for start, _ in pieces], adds)})"
+
+
+# ---------------------------------------------------------------------------------------------- columns, read as they are
+
+
+def person_sql(column: str, kind: str) -> str | None:
+    """A person or group: text, or whole numbers (also as floats, which is what pandas makes of them)."""
+    return {
+        "text": f"{column}::VARCHAR",
+        "integer": column,
+        "float": f"CASE WHEN abs({column}) < {EXACT} AND {column} = floor({column}) THEN {column}::BIGINT END",
+        "null": "NULL::VARCHAR",
+    }.get(kind)
+
+
+def value_sql(column: str, kind: str) -> str | None:
+    """A DOUBLE."""
+    return {
+        "text": number_of_text(f"{column}::VARCHAR"),
+        "float": f"{column}::DOUBLE",
+        "integer": f"{column}::DOUBLE",
+        "boolean": f"{column}::INTEGER::DOUBLE",
+        "null": "NULL::DOUBLE",
+    }.get(kind)
+
+
+def time_sql(column: str, kind: str, epoch: str | None) -> tuple[str, str] | None:
+    """µs since 1970 or NULL, and whether they are absolute (else a local clock's)."""
+    if kind == "null":
+        return "NULL::BIGINT", "true"
+    text = f"{column}::VARCHAR"
+    if epoch is None:
+        return {
+            "text": (time_of_text(text), has_offset(text)),
+            "coarse": (f"epoch_us(TRY_CAST({column} AS TIMESTAMP))", "false"),
+            "coarse absolute": (f"epoch_us(TRY_CAST({column} AS TIMESTAMP))", "true"),
+            "timestamp": (f"epoch_us({column})", "false"),
+            "absolute": (f"epoch_us({column})", "true"),
+            "fine": (f"(epoch_ns({column}) // 1000 - (epoch_ns({column}) % 1000 < 0)::BIGINT)", "false"),
+            "fine absolute": (f"(epoch_ns({column}) // 1000 - (epoch_ns({column}) % 1000 < 0)::BIGINT)", "true"),
+        }.get(kind)
+    most = LATEST // SECONDS[epoch]
+    found = {
+        "text": time_of_number(f"({number_of_text(text)})", epoch),
+        "float": time_of_number(f"{column}::DOUBLE", epoch),
+        "integer": f"CASE WHEN {column} BETWEEN -{most} AND {most} THEN {column}::BIGINT * {SECONDS[epoch]} END",
+    }.get(kind)
+    return None if found is None else (found, "true")
+
+
+# -------------------------------------------------------------------------------------------------------- the aggregation
+
+
+def units(question: Question) -> str:
+    """u before it is clipped, a whole DOUBLE: ⌊x · multiply / divide + ½⌋ in this order."""
+    q = question
+    times = f" * {float(q.multiply)!r}::DOUBLE" if q.multiply != 1 else ""
+    over = f" / {float(q.divide)!r}::DOUBLE" if q.divide != 1 else ""
+    return f"floor(x{times}{over} + 0.5::DOUBLE)"
+
+
+def clip(column: str, question: Question, kind: str) -> str:
+    """SQL of a column within the question's bounds."""
+    return f"greatest(least({column}, {question.high}::{kind}), {question.low}::{kind})"
+
+
+def fold_sql(question: Question, readings: int) -> tuple[str, str]:
+    """The aggregate of a person's readings in a step, columns us, k and u (a whole DOUBLE); and v made of it, as `a`.
+
+    first, last   the earliest or latest moment, and of readings at it the largest: both in one whole number,
+                  (moment within the step) · R + (u − low), R = high − low + 1, in 64 bits where that fits, else 128
+    mean          low + ⌊(2S + n)/(2n)⌋ with S = Σ (u − low) ≥ 0, as // rounds towards 0
+    sum, mean     whole doubles add up exactly, in any order, below 2⁵³; else in 128 bits, which is slower
+    """
+    q = question
+    if q.kind == "count":
+        return "", "NULL"
+    if q.fold in ("min", "max"):
+        return f", {q.fold}(u) AS a", "a::BIGINT"
+    if q.fold in ("first", "last"):
+        adds = [add for _, add in q.buckets.pieces]
+        spread = q.high - q.low + 1
+        kind = "BIGINT" if (q.buckets.width + max(adds) - min(adds)) * spread < 2**63 else "HUGEINT"
+        within = f"(us + {max(adds) - (q.first - 1) * q.buckets.width} - k * {q.buckets.width})::{kind}"
+        if q.fold == "last":
+            return f", max({within} * {spread} + (u::BIGINT - {q.low})) AS a", f"({q.low} + a % {spread})::BIGINT"
+        return f", min({within} * {spread} + ({q.high} - u::BIGINT)) AS a", f"({q.high} - a % {spread})::BIGINT"
+    fits = readings * 2 * max(abs(q.low), abs(q.high)) < EXACT
+    exact, back = ("u", "a::BIGINT") if fits else ("u::BIGINT", "a")
+    if q.fold == "sum":
+        return f", sum({exact}) AS a", f"{clip(back, q, 'BIGINT' if fits else 'HUGEINT')}::BIGINT"
+    return f", sum({exact} - {q.low}) AS a, count(*) AS n", f"({q.low} + (2 * {back} + n) // (2 * n))::BIGINT"
+
+
+def bin_sql(question: Question) -> str:
+    """The histogram's bin of v, NULL outside its edges."""
+    edges = question.edges
+    inner = choose("v", edges[:-1], range(len(edges) - 1))
+    return f"CASE WHEN v BETWEEN {edges[0]} AND {edges[-1]} THEN {inner} END"

@@ -1,0 +1,136 @@
+"""The same rows in every kind of source."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import gzip
+import sqlite3
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from halflife.engines import Engine, open_source
+from halflife.engines.frames import open_frame
+
+Rows = Sequence[dict[str, Any]]
+
+
+def table(rows: Rows, schema: pa.Schema) -> pa.Table:
+    return pa.Table.from_pylist(list(rows), schema=schema)
+
+
+def _text(cell: Any) -> Any:
+    return cell.isoformat() if isinstance(cell, datetime.date) else cell
+
+
+def _write_csv(file: Any, rows: Rows, quoting: Any = csv.QUOTE_MINIMAL) -> None:
+    writer = csv.writer(file, quoting=quoting)
+    writer.writerow(rows[0])
+    writer.writerows([["" if c is None else _text(c) for c in row.values()] for row in rows])
+
+
+def parquet(rows: Rows, schema: pa.Schema, folder: Path) -> Engine:
+    pq.write_table(table(rows, schema), folder / "a'b.parquet", row_group_size=50)
+    return open_source(folder / "a'b.parquet")
+
+
+def many_parquet(rows: Rows, schema: pa.Schema, folder: Path) -> Engine:
+    for i in range(3):
+        pq.write_table(table(rows[i::3], schema), folder / f"part[{i}].parquet")
+    return open_source([str(folder / "part[[]0].parquet"), str(folder / "part[1].parquet"), folder / "part[2].parquet"])
+
+
+def csv_file(rows: Rows, schema: pa.Schema, folder: Path) -> Engine:
+    with open(folder / "a.csv", "w", encoding="utf-8", newline="") as file:
+        _write_csv(file, rows)
+    return open_source(str(folder / "a.csv"))
+
+
+def many_csv(rows: Rows, schema: pa.Schema, folder: Path) -> Engine:
+    with gzip.open(folder / "a.csv.gz", "wt", encoding="utf-8", newline="") as file:
+        _write_csv(file, rows[::2], csv.QUOTE_ALL)
+    with gzip.open(folder / "b.csv.gz", "wt", encoding="utf-8-sig", newline="") as file:
+        _write_csv(file, rows[1::2])
+    return open_source(str(folder / "*.csv.gz"))
+
+
+def duckdb_file(rows: Rows, schema: pa.Schema, folder: Path) -> Engine:
+    with duckdb.connect(str(folder / "a.duckdb")) as base:
+        base.register("rows", table(rows, schema))
+        base.execute(
+            'CREATE SCHEMA s; CREATE TABLE s."re""adings" AS SELECT * FROM rows; CREATE TABLE other (x INTEGER)'
+        )
+    return open_source(folder / "a.duckdb", table='s.re"adings')
+
+
+def sqlite_file(rows: Rows, schema: pa.Schema, folder: Path) -> Engine:
+    base = sqlite3.connect(folder / "a b?.sqlite")
+    base.execute(f"CREATE TABLE readings ({', '.join(rows[0])})")
+    marks = ", ".join("?" for _ in rows[0])
+    base.executemany(f"INSERT INTO readings VALUES ({marks})", [[_text(c) for c in r.values()] for r in rows])
+    base.commit()
+    base.close()
+    return open_source(folder / "a b?.sqlite")
+
+
+def arrow(rows: Rows, schema: pa.Schema, folder: Path) -> Engine:
+    return open_source(table(rows, schema))
+
+
+def arrow_stream(rows: Rows, schema: pa.Schema, folder: Path) -> Engine:
+    return open_source(table(rows, schema).to_reader(max_chunksize=64))
+
+
+def narwhals_arrow(rows: Rows, schema: pa.Schema, folder: Path) -> Engine:
+    return open_frame(table(rows, schema))
+
+
+def pandas_numpy(rows: Rows, schema: pa.Schema, folder: Path) -> Engine:
+    return open_source(table(rows, schema).to_pandas())
+
+
+def pandas_object(rows: Rows, schema: pa.Schema, folder: Path) -> Engine:
+    return open_source(pd.DataFrame({c: pd.Series([r[c] for r in rows], dtype=object) for c in rows[0]}))
+
+
+def pandas_nullable(rows: Rows, schema: pa.Schema, folder: Path) -> Engine:
+    frame = table(rows, schema).to_pandas(types_mapper=pd.ArrowDtype)
+    return open_source(frame.astype({"p": "category"}))
+
+
+def polars(rows: Rows, schema: pa.Schema, folder: Path) -> Engine:
+    return open_source(pl.from_arrow(table(rows, schema)))
+
+
+def polars_lazy(rows: Rows, schema: pa.Schema, folder: Path) -> Engine:
+    frame = pl.from_arrow(table(rows, schema))
+    assert isinstance(frame, pl.DataFrame)
+    return open_source(frame.lazy())
+
+
+SOURCES: dict[str, Callable[[Rows, pa.Schema, Path], Engine]] = {
+    f.__name__: f
+    for f in (
+        parquet,
+        many_parquet,
+        csv_file,
+        many_csv,
+        duckdb_file,
+        sqlite_file,
+        arrow,
+        arrow_stream,
+        narwhals_arrow,
+        pandas_numpy,
+        pandas_object,
+        pandas_nullable,
+        polars,
+        polars_lazy,
+    )
+}

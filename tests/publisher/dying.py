@@ -4,11 +4,11 @@ import os
 import signal
 import sys
 
-import halflife.outputs.files as files
-import halflife.outputs.text as text
 from halflife import Policy, publish
 from halflife.ledger import SqliteLedger
+from halflife.outputs import files, text
 from halflife.publisher import backfill, points
+
 
 def main(path, wanted, number, batch):
     backfill.BATCH_STEPS = batch

@@ -68,7 +68,10 @@ def test_killed_with_any_output_it_goes_on(tmp_path, point, output):
     policy = make(tmp_path, output=output)
     assert run_and_die(tmp_path, point) == KILLED
     hl.publish(policy)
-    assert hl.verify(policy.ledger_path, {"mean": f"{policy.path(output)}{'/' if output == 'parts/' else ''}"}).problems == ()
+    assert (
+        hl.verify(policy.ledger_path, {"mean": f"{policy.path(output)}{'/' if output == 'parts/' else ''}"}).problems
+        == ()
+    )
     assert len(stored(policy)) == STEPS
 
 

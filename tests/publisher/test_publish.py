@@ -4,11 +4,9 @@ import datetime
 import json
 import os
 import signal
-import sqlite3
 import stat
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pyarrow as pa
@@ -102,7 +100,9 @@ def test_frames_give_what_files_give(tmp_path, kind):
     home, time_, kwh = zip(*readings(), strict=True)
     moments = [datetime.datetime.fromisoformat(t) for t in time_]
     table = pa.table({"home": home, "time": pa.array(moments, pa.timestamp("us")), "kwh": kwh})
-    frame = table if kind == "arrow" else table.to_pandas() if kind == "pandas" else __import__("polars").from_arrow(table)
+    frame = (
+        table if kind == "arrow" else table.to_pandas() if kind == "pandas" else __import__("polars").from_arrow(table)
+    )
     hl.publish(policy, {"mean": frame})
     assert values(policy) == pytest.approx(exact_means(), abs=FINE)
 
@@ -163,7 +163,13 @@ def test_groups_that_may_change_are_one_vector(tmp_path):
 
 def test_a_histogram_counts_everybody_once(tmp_path):
     write_readings(tmp_path)
-    statistic = {"kind": "histogram", "unit": "kWh", "resolution": "1 Wh", "fold": "last", "edges": ["0", "1", "2", "5"]}
+    statistic = {
+        "kind": "histogram",
+        "unit": "kWh",
+        "resolution": "1 Wh",
+        "fold": "last",
+        "edges": ["0", "1", "2", "5"],
+    }
     data = policy_dict(epsilon=LOUD)
     data["streams"][0]["statistic"] = statistic
     policy = hl.Policy.from_dict(data, tmp_path)
@@ -179,7 +185,13 @@ def test_a_histogram_counts_everybody_once(tmp_path):
 def test_streams_share_one_promise(tmp_path):
     write_readings(tmp_path)
     data = policy_dict()
-    count = {"name": "count", "share": 0.25, "source": data["streams"][0]["source"], "statistic": {"kind": "count"}, "output": "n.csv"}
+    count = {
+        "name": "count",
+        "share": 0.25,
+        "source": data["streams"][0]["source"],
+        "statistic": {"kind": "count"},
+        "output": "n.csv",
+    }
     data["streams"][0]["share"] = 0.75
     data["streams"].append(count)
     policy = hl.Policy.from_dict(data, tmp_path)
@@ -331,7 +343,15 @@ def test_a_full_disk_and_then_room_again(tmp_path, monkeypatch):
 def test_two_publishers_race(tmp_path):
     write_readings(tmp_path)
     make(tmp_path)
-    command = [sys.executable, "-c", "from halflife.cli import main; main()", "publish", str(tmp_path / "policy.yaml"), "--wait", "60"]
+    command = [
+        sys.executable,
+        "-c",
+        "from halflife.cli import main; main()",
+        "publish",
+        str(tmp_path / "policy.yaml"),
+        "--wait",
+        "60",
+    ]
     processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]
     said = [p.communicate()[1] for p in processes]
     assert [p.returncode for p in processes] == [0, 0, 0], said
@@ -345,12 +365,16 @@ def test_sigterm_finishes_the_batch_in_hand(tmp_path):
     write_readings(tmp_path, readings(steps=24 * 28))
     policy = make(tmp_path, clock={"step": "1 h", "start": "2026-01-01", "end": "2026-01-29"})
     script = (
-        "import sys, time; from halflife.publisher import backfill, points; backfill.BATCH_STEPS = 10; from halflife.cli import main;"
+        "import sys, time; from halflife.cli import main; from halflife.publisher import backfill, points;"
+        "backfill.BATCH_STEPS = 10;"
         "points.passing = lambda p: (time.sleep(0.05), print(p, flush=True));"
         "sys.argv[1:] = ['publish', sys.argv[1]]; main()"
     )
     process = subprocess.Popen(
-        [sys.executable, "-c", script, str(tmp_path / "policy.yaml")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", script, str(tmp_path / "policy.yaml")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     while process.stdout.readline().strip() != "committed":
         pass
@@ -462,7 +486,9 @@ def test_the_cost_of_a_release_does_not_grow_with_the_ledger(tmp_path):
         with hl.Stream(policy) as stream:
             counted = [0]
             stream._session.ledger._db.set_progress_handler(lambda: counted.__setitem__(0, counted[0] + 1) or 0, 10)
-            stream.publish(1.0, at=int(stream._session.ledger.last_step("mean")) + 1 if stream._session.ledger.facts() else 1)
+            stream.publish(
+                1.0, at=int(stream._session.ledger.last_step("mean")) + 1 if stream._session.ledger.facts() else 1
+            )
             return counted[0]
 
     with hl.Stream(policy) as stream:

@@ -99,7 +99,10 @@ def test_an_account_that_forgets_a_release_is_found(copy):
 
 def contents(path):
     with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as db:
-        return [db.execute(f"SELECT * FROM {t} ORDER BY 1").fetchall() for t in ("fact", "entry", "release", "batch", "state")]
+        return [
+            db.execute(f"SELECT * FROM {t} ORDER BY 1").fetchall()
+            for t in ("fact", "entry", "release", "batch", "state")
+        ]
 
 
 def test_any_changed_byte_is_found_or_changes_nothing(copy, town):

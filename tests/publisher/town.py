@@ -79,7 +79,8 @@ def read_csv(path: Path):
 
 def run_and_die(folder: Path, point: str, number: int = 1, batch: int = 5) -> int:
     """Publish in a process of its own that is killed at the n-th passing of a point; return how it ended."""
-    command = [sys.executable, str(Path(__file__).with_name("dying.py")), str(folder / "policy.yaml"), point, str(number), str(batch)]
+    script = str(Path(__file__).with_name("dying.py"))
+    command = [sys.executable, script, str(folder / "policy.yaml"), point, str(number), str(batch)]
     return subprocess.run(command, env={**os.environ, "PYTHONPATH": ""}, check=False, capture_output=True).returncode
 
 

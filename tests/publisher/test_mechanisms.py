@@ -1,0 +1,93 @@
+"""Mechanisms that keep noise or state go through the same ledger: a fake of the periodic one, restarted at every step."""
+
+import datetime
+import json
+
+import numpy as np
+import pytest
+
+import halflife as hl
+from halflife import registry
+from halflife.ledger import SqliteLedger
+from halflife.plans import Plan
+from publisher.town import STEPS, make, write_readings
+
+PERIOD = 4
+
+
+@pytest.fixture
+def periodic(monkeypatch):
+    """A notion whose mechanism reuses the noise of a phase; known for this test alone."""
+    for name in ("NOTIONS", "PLANS", "MECHANISMS"):
+        monkeypatch.setattr(registry, name, dict(getattr(registry, name)))
+    from contract.fakes import FakePeriodic
+
+    class Reused:
+        """y(t) = f(t) + v(t mod T), on the lattice of whole units."""
+
+        name, adaptive = "reused", False
+
+        def __init__(self, plan):
+            self.plan, self.seen = plan, 0
+
+        def step(self, step, truth, draw):
+            self.seen += 1
+            scale = self.plan.sensitivity * PERIOD * 1.000001
+            return truth + draw(f"phase {step % PERIOD}", self.plan.sensitivity, scale=scale, lattice=1.0)
+
+        def state(self):
+            return {"seen": self.seen}
+
+        def restore(self, state):
+            self.seen = state["seen"]
+
+    def plan(notion, request):
+        return Plan(notion, request, "laplace", lambda n: np.full(n, 1.0 / PERIOD), "a fake", "a fake")
+
+    monkeypatch.setattr(FakePeriodic, "mechanism", "reused")
+    monkeypatch.setitem(registry.NOTIONS, FakePeriodic.name, FakePeriodic)
+    monkeypatch.setitem(registry.PLANS, (FakePeriodic.name, "tight"), plan)
+    monkeypatch.setitem(registry.MECHANISMS, "reused", Reused)
+
+
+def at(hour):
+    moment = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(hours=hour)
+    return lambda: moment.timestamp()
+
+
+def promise(folder, **changes):
+    write_readings(folder, [])
+    policy = {"promise": {"notion": "fake-periodic", "epsilon": 1.0, "w": None}}
+    data = make(folder, **changes).model_dump(mode="json")
+    data["promise"] = {k: v for k, v in policy["promise"].items() if v is not None}
+    return hl.Policy.from_dict(data, folder)
+
+
+@pytest.mark.parametrize("hours", [[24], [1, 2, 3, 5, 9, 10, 24], list(range(1, 25))])
+def test_noise_that_is_reused_survives_restarts(tmp_path, periodic, hours):
+    policy = promise(tmp_path)
+    for hour in hours:
+        hl.publish(policy, clock=at(hour))
+    with SqliteLedger(policy.ledger_path, read_only=True) as book:
+        noisy = [e.noisy[0] for e in book.entries()]
+        assert len({round(x, 6) for x in noisy}) == PERIOD, "one noise for each phase, drawn once"
+        assert noisy[:PERIOD] * (STEPS // PERIOD) == noisy
+        state = json.loads(book.states()["stream:mean"])
+        assert state["mechanism"] == {"seen": STEPS}
+        assert len(state["noise"]) == PERIOD
+        assert [r.draw for r in next(iter(book.entries())).releases] == ["phase 1"]
+    verdict = hl.verify(policy.ledger_path, {"mean": str(policy.path("mean.csv"))})
+    assert verdict.problems == ()
+    assert verdict.risk == pytest.approx(1.0, rel=1e-5)
+
+
+def test_reused_noise_is_a_secret_of_the_ledger(tmp_path, periodic, caplog):
+    policy = promise(tmp_path)
+    with caplog.at_level("DEBUG"):
+        hl.publish(policy)
+    with SqliteLedger(policy.ledger_path, read_only=True) as book:
+        units = [str(n) for noise in json.loads(book.states()["stream:mean"])["noise"].values() for n in noise[1]]
+    assert units
+    seen = policy.path("mean.csv").read_text() + caplog.text + (tmp_path / "town.ledger.operator.jsonl").read_text()
+    assert not any(n in seen for n in units if len(n) > 6)
+    assert policy.ledger_path.stat().st_mode & 0o077 == 0

@@ -105,19 +105,9 @@ def pipelinedp():
 
     def run(data: str, folder: Path) -> int:
         frame = pd.read_parquet(data)
-        step = (
-            frame["ts"].astype("int64") // 10**3
-            if str(frame["ts"].dtype).endswith("[ns]")
-            else frame["ts"].astype("int64")
-        )
-        rows = list(
-            zip(
-                frame["home"].tolist(),
-                ((step - 1735689600000000) // 1800000000).tolist(),
-                frame["kwh"].tolist(),
-                strict=True,
-            )
-        )
+        us = frame["ts"].astype("datetime64[us]").astype("int64")
+        steps = ((us - 1735689600000000) // 1800000000).tolist()
+        rows = list(zip(frame["home"].tolist(), steps, frame["kwh"].tolist(), strict=True))
         budget = pipeline_dp.NaiveBudgetAccountant(total_epsilon=17_520 / 48, total_delta=1e-6)
         engine = pipeline_dp.DPEngine(budget, pipeline_dp.LocalBackend())
         extract = pipeline_dp.DataExtractors(

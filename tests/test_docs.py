@@ -1,4 +1,4 @@
-"""Docs that cannot lie: the Python in README and CONTRIBUTING is run."""
+"""Docs that cannot lie: the Python and the policies in README, CONTRIBUTING and docs are run."""
 
 from __future__ import annotations
 
@@ -16,13 +16,20 @@ def python_blocks(name):
     return re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.S)
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/publishing.md"])
 def test_examples_run_as_pasted(name, tmp_path):
     program = tmp_path / "pasted.py"
     program.write_text("\n".join(python_blocks(name)))
     done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stderr
     assert name != "README.md" or "spent 6.2%" in done.stdout
+
+
+def test_the_policy_of_the_docs_is_one():
+    from halflife import Policy
+
+    (text,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "publishing.md").read_text(), re.S)
+    assert Policy.parse(text).streams[0].name == "mean-use"
 
 
 def test_the_readme_example_is_about_ten_lines():

@@ -43,7 +43,7 @@ def main() -> None:
 @main.command()
 @click.option(
     "--out", type=click.Path(file_okay=False, writable=True, path_type=Path), default=Path("halflife-demo"),
-    show_default=True, metavar="DIR", help="Folder for report.html and releases.parquet; made if it is not there.",
+    show_default=True, metavar="DIR", help="Folder for all that it writes; made if it is not there.",
 )  # fmt: skip
 @click.option("--households", type=int, default=300, show_default=True, help="How many homes to generate.")
 @click.option("--days", type=int, default=60, show_default=True, help="How many days of half hours to publish.")
@@ -53,7 +53,8 @@ def main() -> None:
 def demo(out: Path, households: int, days: int, seed: int) -> None:
     """Publish a generated town's electricity use under every privacy promise, and compare.
 
-    Writes a report to open in a browser (it needs no network) and the releases as a Parquet file.
+    Writes a report to open in a browser (it needs no network), the releases as a Parquet file, and for each promise a
+    folder with its policy, output and ledger, which the next demo replaces.
 
     \b
     Example:
@@ -63,12 +64,15 @@ def demo(out: Path, households: int, days: int, seed: int) -> None:
     from rich.console import Console
 
     with _progress() as show:
-        from halflife.lab.demo import run_demo
+        from halflife.demo import run_demo
 
         result = run_demo(out, households, days, seed, show)
     Console().print(_summary(result))
     click.echo(f"Report:   {result.report}")
     click.echo(f"Releases: {result.parquet}")
+    names = ", ".join(outcome.policy.parent.name for outcome in result.outcomes)
+    click.echo(f"Policies: {out}/…/policy.yaml, with output and ledger beside each: {names}")
+    click.echo(f"Check:    halflife verify {result.outcomes[-1].policy}")
 
 
 @main.command()
@@ -196,6 +200,13 @@ def publish(policy: Path, wait: float, dry_run: bool) -> None:
         wrote = f", {again:,} that were committed before written again" if again else ""
         click.echo(f"{name}: {count:,} steps published{wrote}; newest is step {step:,}, up to {when}", err=True)
     click.echo(f"Promise: {100 * summary.used:.4g} % in use (risk {summary.risk:.6g} of {summary.limit:g})", err=True)
+    if summary.waiting:
+        click.echo(
+            f"{summary.waiting:,} late steps wait: this promise forgets with time, so what is published late counts from now on, "
+            "and there is no room for more now. Run it again later; to replay the past as if it had been published on time, "
+            "write `late: as-planned` under `clock`, in a new ledger.",
+            err=True,
+        )
     if summary.stopped:
         click.echo("Stopped as asked, with everything written. Run it again to go on.", err=True)
 

@@ -208,7 +208,7 @@ def test_a_wider_stream_beside_a_finer_one(tmp_path):
     write_readings(tmp_path, readings(steps=48))
     data = policy_dict(promise={"notion": "exponential", "epsilon": 1.0, "half_life": "12 h"})
     data["promise"] = {"notion": "exponential", "epsilon": 1.0, "half_life": "12 h"}
-    data["clock"]["end"] = "2026-01-03"
+    data["clock"] |= {"end": "2026-01-03", "late": "as-planned"}
     day = {**data["streams"][0], "name": "day", "step": "1 day", "output": "day.csv", "share": 0.5}
     data["streams"][0]["share"] = 0.5
     data["streams"].append(day)
@@ -240,6 +240,46 @@ def test_post_processing_goes_on_after_a_restart(tmp_path):
         noisy = [min(5.0, max(0.0, e.noisy[0] / 5000)) for e in book.entries()]
     want = [sum(noisy[max(0, k - 3) : k + 1]) / len(noisy[max(0, k - 3) : k + 1]) for k in range(STEPS)]
     assert values(policy) == pytest.approx(want, rel=1e-12)
+
+
+def forgetting(folder, late):
+    data = policy_dict()
+    data["promise"] = {"notion": "exponential", "epsilon": 1.0, "half_life": "6 h"}
+    data["clock"]["late"] = late
+    return hl.Policy.from_dict(data, folder)
+
+
+def test_what_is_late_counts_from_now_on_if_the_promise_forgets(tmp_path):
+    """On time, every step has room. After six steps of silence the account has forgotten a little, but not six losses:
+
+    the room is ε(1 − α^6) and a loss ε(1 − α), so ⌊(1 − α^6)/(1 − α)⌋ of them fit, the plan's margin of 1e-8 apart.
+    """
+    write_readings(tmp_path)
+    policy = forgetting(tmp_path, "now")
+    for hour in range(1, 13):
+        assert hl.publish(policy, clock=at(f"2026-01-01T{hour:02d}:05")).published == {"mean": 1}
+    summary = hl.publish(policy, clock=at("2026-01-01T18:05"))
+    alpha = 2 ** (-1 / 6)
+    fit = int((1 - alpha**6) / (1 - alpha) + 1e-6)
+    assert summary.published == {"mean": fit}
+    assert summary.waiting == 6 - fit > 0
+    with SqliteLedger(policy.ledger_path, read_only=True) as book:
+        late = [(e.step, e.release_step, e.releases[0].age) for e in book.entries(first=13, stream="mean")]
+    assert late == [(k, 18, 18 - k) for k in range(13, 13 + fit)]
+    assert hl.publish(policy, clock=at("2026-01-01T19:05")).published == {"mean": 1}, "one step's room has come back"
+    assert hl.verify(policy.ledger_path).problems == ()
+
+
+def test_the_past_can_be_replayed_as_planned(tmp_path):
+    write_readings(tmp_path)
+    assert hl.publish(forgetting(tmp_path, "now")).waiting == STEPS - 1
+    policy = forgetting(tmp_path, "as-planned")
+    with pytest.raises(LedgerError, match=r'clock\.late was "now" and is now "as-planned"'):
+        hl.publish(policy)
+    policy.ledger_path.unlink()
+    policy.path("mean.csv").unlink()
+    summary = hl.publish(policy)
+    assert (summary.published, summary.waiting) == ({"mean": STEPS}, 0)
 
 
 # What is refused ----------------------------------------------------------------------------------------------------

@@ -78,6 +78,8 @@ class Notion(ABC, Generic[S]):
     """Whether one draw of noise may serve several releases. Where it may not, doing so has infinite loss."""
     by_data_time: ClassVar[bool] = False
     """Whether a loss counts at the step that the data is about, rather than at the step of its release."""
+    forgets: ClassVar[bool] = False
+    """Whether a loss counts less as time passes since its release: then it matters when a value was really published."""
     mechanism: ClassVar[str] = "planned"
     """The registered mechanism that keeps this promise."""
     not_protected: ClassVar[tuple[str, ...]]

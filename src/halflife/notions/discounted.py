@@ -191,6 +191,7 @@ class ExponentialDiscount(_Discounted):
     half_life: float = field(default=None, compare=False)  # type: ignore[assignment]
 
     name: ClassVar[str] = "exponential"
+    forgets: ClassVar[bool] = True
     summary: ClassVar[str] = (
         "What was published counts less with every step: a fixed share less, so half after each half-life."
     )
@@ -231,6 +232,7 @@ class HyperbolicDiscount(_Discounted):
     beta: float
 
     name: ClassVar[str] = "hyperbolic"
+    forgets: ClassVar[bool] = True
     summary: ClassVar[str] = (
         "What was published counts less with time, but ever more slowly: half after 1/β steps, a third after 2/β."
     )
@@ -271,6 +273,7 @@ class GaussianDiscount(_Discounted):
     beta: float | None = None
 
     name: ClassVar[str] = "gaussian-discount"
+    forgets: ClassVar[bool] = True
     power: ClassVar[int] = 2
     noises: ClassVar[tuple[Noise, ...]] = ("gaussian",)
     summary: ClassVar[str] = (

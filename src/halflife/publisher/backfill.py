@@ -42,12 +42,14 @@ class Summary:
     published, emitted_again  steps by stream: published now; committed before, and written to the output only now
     last                      each stream's newest step, with the time that it ended
     stopped                   whether it was asked to stop before it was done
+    waiting                   late steps that the promise has no room for yet: they count from now on, and so must wait
     """
 
     published: Mapping[str, int]
     emitted_again: Mapping[str, int]
     last: Mapping[str, tuple[int, str]]
     stopped: bool
+    waiting: int
     risk: float
     limit: float
     used: float
@@ -89,9 +91,11 @@ class _Run:
         self.published = dict.fromkeys((c.name for c in session.channels), 0)
 
     def run(self) -> Summary:
-        dues = self._due()
+        wanted = self._due()
+        dues = [d for d in self.session.fitting(wanted) if len(d.steps)]
+        self.waiting = sum(len(d.steps) for d in wanted) - sum(len(d.steps) for d in dues)
         total = sum(len(d.steps) for d in dues)
-        log.info("due", extra={"fields": {"steps": total, "streams": len(dues)}})
+        log.info("due", extra={"fields": {"steps": total, "streams": len(dues), "waiting": self.waiting}})
         if not total:
             return self._summary(stopped=False)
         self.progress("checking the promise", 0, total)
@@ -172,7 +176,8 @@ class _Run:
             c.name: (k, from_us(c.steps.end(k), c.steps.zone).isoformat(sep=" ", timespec="minutes")) if k else (0, "-")
             for c, k in ((c, session.done[c.name]) for c in session.channels)
         }
-        return Summary(self.published, session.emitted_again, last, stopped, risk, limit, session.account.used())
+        used = session.account.used()
+        return Summary(self.published, session.emitted_again, last, stopped, self.waiting, risk, limit, used)
 
 
 def _cut(dues: Sequence[Due], most_steps: int, most_cells: int) -> Iterator[list[Due]]:

@@ -1,8 +1,8 @@
 """From exact totals to entries: which steps are due with which noise, and drawing it.
 
 Planned noise is drawn for a whole batch in one call of the sampler. Any other mechanism runs step by step, with the noise it
-keeps. Where a public table fixes everybody's group, each group has a draw of its own and a person is in one of them, so the
-account is charged once (parallel composition); else the numbers of all groups are one vector with one L1 sensitivity.
+keeps. The numbers of a step are one vector: where a public table fixes everybody's group a person moves the numbers of that
+group alone (parallel composition), else as many as the policy declares; the L1 (or L2) sensitivity is charged once.
 """
 
 from __future__ import annotations
@@ -42,7 +42,13 @@ class Due:
 
     def between(self, first: int, last: int) -> Due:
         """Return what is due at the account's steps first … last."""
-        low, high = np.searchsorted(self.release_steps, [first, last + 1]).tolist()
+        return self._part(*np.searchsorted(self.release_steps, [first, last + 1]).tolist())
+
+    def first(self, count: int) -> Due:
+        """Return the first so many steps."""
+        return self._part(0, count)
+
+    def _part(self, low: int, high: int) -> Due:
         return Due(
             self.channel, self.steps[low:high], self.release_steps[low:high], self.calibrations[low:high],
             self.releases[low:high],
@@ -69,9 +75,9 @@ def due(channel: Channel, first: int, last: int, not_before: int) -> Due:
 
 
 def _calibrate(channel: Channel, loss: float) -> grade.Calibration:
-    """The noise of this loss for one draw: the numbers of one group if groups are fixed, of all of them if not."""
-    plan, size = channel.plan, max(1, len(channel.bins)) if channel.fixed else channel.cells
-    return grade.by_loss(loss, plan.sensitivity, plan.noise, size, touched=channel.sensitivity.touched)
+    """The noise of this loss for all numbers of a step, of which one person changes a few."""
+    plan = channel.plan
+    return grade.by_loss(loss, plan.sensitivity, plan.noise, channel.cells, touched=channel.sensitivity.touched)
 
 
 class Stepwise:
@@ -94,10 +100,8 @@ def stepwise(channel: Channel) -> Stepwise | None:
 
 def draw_planned(due: Due, totals: Totals, smoothers: Sequence[Smoother]) -> list[Entry]:
     """Add planned noise to the exact totals (steps × cells, in units)."""
-    copies = max(1, len(due.channel.groups)) if due.channel.fixed else 1
-    drawn = grade.draw_many([c for c in due.calibrations for _ in range(copies)])
-    pieces = totals.reshape(len(drawn), -1).tolist()
-    noisy = np.array([noise.add(piece) for noise, piece in zip(drawn, pieces, strict=True)]).reshape(totals.shape)
+    drawn = grade.draw_many(due.calibrations)
+    noisy = np.array([noise.add(row) for noise, row in zip(drawn, totals.tolist(), strict=True)])
     return _entries(due, noisy, [(r,) for r in due.releases], [c.scale for c in due.calibrations], smoothers)
 
 

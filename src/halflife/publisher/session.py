@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from halflife.accountant import Accountant
-from halflife.errors import LedgerError
+from halflife.errors import BudgetExceeded, LedgerError
 from halflife.ledger import Entry, SqliteLedger
 from halflife.outputs import Output, Published, open_output
 from halflife.policy import Channel, Policy, channels, ledger_facts, promised
@@ -147,8 +147,38 @@ class Session:
     # Publishing -----------------------------------------------------------------------------------------------------
 
     def due(self, channel: Channel, first: int, last: int) -> Due:
-        """Work out the releases of steps first … last of a stream. Nothing is read or drawn."""
-        return due(channel, first, last, self.account.step)
+        """Work out the releases of steps first … last of a stream. Nothing is read or drawn.
+
+        Under a promise that forgets, what is published late is charged when it is really published: counting it from its
+        planned step would discount a loss that nobody could have begun to forget. `late: as-planned` replays the past.
+        """
+        earliest = self.account.step
+        if self._late_counts_now:
+            earliest = max(earliest, channel.account.last_over(self.now_us()))
+        return due(channel, first, last, earliest)
+
+    @property
+    def _late_counts_now(self) -> bool:
+        return self.notion.forgets and self.policy.clock.late == "now"
+
+    def fitting(self, dues: Sequence[Due]) -> list[Due]:
+        """Return the first steps of each stream that the promise has room for now: the others wait.
+
+        Only late steps under a promise that forgets wait; any other lack of room is an error, which `foresee` raises.
+        """
+        if not self._late_counts_now or any(self.makers.values()):
+            return list(dues)
+        trial, kept, full = self.account.copy(), dict.fromkeys(range(len(dues)), 0), set()
+        queue = sorted((int(at), i, k) for i, d in enumerate(dues) for k, at in enumerate(d.release_steps))
+        for _, i, k in queue:
+            if i in full:
+                continue
+            try:
+                trial.admit(dues[i].releases[k])
+                kept[i] += 1
+            except BudgetExceeded:
+                full.add(i)
+        return [d.first(kept[i]) for i, d in enumerate(dues)]
 
     def foresee(self, batches: Sequence[Sequence[Due]]) -> list[Accountant | None]:
         """Return the account after each batch: what the promise has no room for is refused before any data is read.

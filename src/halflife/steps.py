@@ -58,9 +58,9 @@ def parse_width(text: str) -> datetime.timedelta:
     match = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{0,9})?|\.\d{1,9})\s*([a-z]+)\s*", str(text).lower())
     if match is None or match[2] not in _SECONDS:
         near = difflib.get_close_matches(match[2], _SECONDS, n=1) if match else []
-        hint = f" did you mean {near[0]!r}?" if near else ""
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
         raise InvalidInput(
-            f"{text!r} is no width of time:{hint} Write a number and s, min, h, day or week, such as '30 min'"
+            f"{text!r} is no width of time{hint}: write a number and s, min, h, day or week, such as '30 min'"
         )
     us = Fraction(match[1]) * _SECONDS[match[2]] * SECOND
     if us.denominator != 1 or not 0 < us <= LONGEST:

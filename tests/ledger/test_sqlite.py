@@ -21,7 +21,9 @@ FACTS = {"format": "halflife.ledger", "policy": '{"promise": {"epsilon": "1"}}'}
 
 
 def entry(step, *, stream="s", loss=0.1, values=(1.5,), **release):
-    return Entry(stream, step, step, 10 * step, 10 * step + 10, (Release(step, loss, **release),), np.array(values), None, 2.0)
+    return Entry(
+        stream, step, step, 10 * step, 10 * step + 10, (Release(step, loss, **release),), np.array(values), None, 2.0
+    )
 
 
 @pytest.fixture
@@ -187,7 +189,7 @@ def test_a_read_only_ledger_spends_nothing(ledger):
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(LedgerError, match="file/x.ledger: cannot be opened"):
+    with pytest.raises(LedgerError, match=r"file/x\.ledger: cannot be opened"):
         SqliteLedger(tmp_path / "file" / "x.ledger")
 
 
@@ -204,7 +206,9 @@ with SqliteLedger(Path(sys.argv[1])) as book, book.hold():
 
 
 def holder(path, seconds):
-    process = subprocess.Popen([sys.executable, "-c", HOLDER, str(path), str(seconds)], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(path), str(seconds)], stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout.readline() == "held\n"
     return process
 
@@ -212,9 +216,9 @@ def holder(path, seconds):
 def test_a_second_process_is_refused_with_the_first_ones_number(tmp_path):
     process = holder(tmp_path / "a", 60)
     try:
-        with SqliteLedger(tmp_path / "a") as book, pytest.raises(LedgerError, match=f"process {process.pid} since"):
-            with book.hold(wait=0.05):
-                pass
+        said = pytest.raises(LedgerError, match=f"process {process.pid} since")
+        with SqliteLedger(tmp_path / "a") as book, said, book.hold(wait=0.05):
+            pass
     finally:
         process.kill()
         process.wait()

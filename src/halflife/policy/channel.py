@@ -1,0 +1,392 @@
+"""A stream worked out: its steps, what is asked of an engine, how far one person can move it, and its plan.
+
+Everything here follows from the policy and its public tables; no reading has been looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from halflife import registry
+from halflife.engines.base import Question
+from halflife.errors import HalflifeError, InvalidInput, unknown
+from halflife.noise import SMALLEST_LOSS
+from halflife.notions.base import Notion
+from halflife.numerics import down
+from halflife.outputs import ENDINGS, Layout
+from halflife.plans import Plan
+from halflife.policy.groups import read_groups
+from halflife.policy.measure import read_measure
+from halflife.policy.quantity import parse_quantity
+from halflife.policy.text import Where
+from halflife.sensitivity import Sensitivity
+from halflife.smoothing import MovingAverage, Smoother, Truncate
+from halflife.steps import (
+    DAY,
+    MOST_STEPS,
+    Integers,
+    Steps,
+    find_zone,
+    microseconds,
+    naive_to_utc,
+    parse_time,
+    parse_width,
+    to_us,
+)
+
+if TYPE_CHECKING:
+    from halflife.policy.model import Policy, StreamPart
+
+SHORTER = DAY // 8
+"""By how much a local day may be shorter than 24 hours, at most: three hours."""
+MOST_CELLS = 10_000_000
+IN_STEPS = ("w", "half_life", "period")
+"""Parameters of a notion that count steps, so that they may be written as a time."""
+
+
+@dataclass(frozen=True)
+class Channel:
+    """One stream, worked out.
+
+    steps, last      its own steps, and the last of them (None: for ever)
+    account, age     the account's steps, and how many of them lie between a step and its publication
+    sensitivity      of the numbers of one step, in whole units
+    plan, every      the losses of its releases, `every` account steps apart at the least
+    groups, bins     what a step's numbers stand for; `fixed` if a person's group never changes
+    offsets          what all who are missing count as, by group, in units
+    factors          what a unit is worth in the output, by group: the resolution, over the number of people for a mean
+    """
+
+    name: str
+    part: StreamPart
+    person: str
+    steps: Steps
+    last: int | None
+    account: Steps
+    age: int
+    sensitivity: Sensitivity
+    plan: Plan
+    every: int
+    groups: tuple[str, ...]
+    bins: tuple[tuple[float, float], ...]
+    fixed: bool
+    offsets: tuple[int, ...]
+    factors: tuple[Fraction, ...]
+    units: Mapping[str, Any] = field(repr=False)
+    table: Mapping[str, int] | None = field(default=None, repr=False)
+    weights: Mapping[str, int] | None = field(default=None, repr=False)
+
+    @property
+    def cells(self) -> int:
+        """How many numbers a step has."""
+        return max(1, len(self.groups)) * max(1, len(self.bins))
+
+    @property
+    def touched(self) -> int:
+        """How many numbers of one draw a person can change: with fixed groups, of their own group alone."""
+        return self.sensitivity.touched
+
+    @property
+    def layout(self) -> Layout:
+        """What the output looks like."""
+        unit = self.part.statistic.unit
+        return Layout(self.name, self.steps.zone, self.groups, self.bins, unit)
+
+    @property
+    def factor_of_cells(self) -> tuple[Fraction, ...]:
+        """What a unit is worth, number by number."""
+        return tuple(f for f in self.factors for _ in range(max(1, len(self.bins))))
+
+    def release_steps(self, first: int, last: int) -> Integers:
+        """Return the account's steps at which steps first … last are published."""
+        ends = self.steps.edges(first, last)[1:]
+        if not self.account.days:
+            return -(-(ends - self.account.start_us) // self.account.width) + self.age
+        return np.array([self.account.step(int(e) - 1) for e in ends], dtype=np.int64) + self.age
+
+    def published_at(self, step: int) -> int:
+        """Return when a step may be published, in µs: once it is over, and its delay too."""
+        return self.account.end(int(self.release_steps(step, step)[0]))
+
+    def newest(self, now_us: int) -> int:
+        """Return the newest step that may be published now, 0 if none may."""
+        over = max(0, self.steps.last_over(now_us))
+        most = over if self.last is None else min(over, self.last)
+        return bisect_right(range(1, most + 1), now_us, key=self.published_at)
+
+    def losses(self, first: int, last: int) -> list[float]:
+        """Return what the plan gives to steps first … last."""
+        return self.plan.losses_of_releases(first, last).tolist()  # type: ignore[no-any-return]
+
+    def question(self, first: int, last: int) -> Question:
+        """Return what to ask an engine for these steps."""
+        source = self.part.source
+        assert source is not None
+        begin, end = self.steps.start(first), self.steps.end(last)
+        return Question(
+            person=source.person or self.person,
+            time=source.time,
+            value=source.value,
+            group=source.group if self.table is None and self.groups else None,
+            epoch=source.epoch,
+            local=naive_to_utc(source.zone, begin, end),
+            buckets=self.steps.buckets(begin, end),
+            first=first,
+            last=last,
+            groups=self.groups,
+            table=self.table,
+            weights=self.weights,
+            **self.units,
+        )
+
+    def smoothers(self) -> list[Smoother]:
+        """Return the post-processing, fresh."""
+        return [_smoother(self.part, j) for j in range(len(self.part.post))]
+
+
+def channels(policy: Policy) -> tuple[Channel, ...]:
+    """Work out every stream of a policy, or refuse it with the line that is wrong. It is done once: tables are read once."""
+    if policy._channels is None:
+        policy._channels = _work_out(policy)
+    return policy._channels
+
+
+def _work_out(policy: Policy) -> tuple[Channel, ...]:
+    clock = policy.clock
+    with policy.about("clock", "zone"):
+        find_zone(clock.zone)
+    with policy.about("clock", "start"):
+        start = parse_time(clock.start, clock.zone)
+    with policy.about("clock", "step"):
+        account = Steps.of(clock.step, start, clock.zone)
+    notion = promised(policy, account)
+    _check_names(policy)
+    return tuple(_channel(policy, i, account, notion, share) for i, share in enumerate(_shares(policy)))
+
+
+def _check_names(policy: Policy) -> None:
+    """Refuse two streams of one name, and two files that are one."""
+    names: set[str] = set()
+    with policy.about("ledger"):
+        taken = {os.path.realpath(policy.ledger_path): "the ledger"}
+    for i, stream in enumerate(policy.streams):
+        if stream.name in names:
+            raise policy.error((("streams", i, "name"), f"{stream.name!r} stands twice: give each stream its own name"))
+        names.add(stream.name)
+        if stream.output == "-":
+            continue
+        with policy.about("streams", i, "output"):
+            ending = "/" if stream.output.endswith("/") else Path(stream.output).suffix.lower()
+            if ending not in ENDINGS:
+                raise unknown(f"ending of the output {stream.output!r},", ending, (*ENDINGS, "-"))
+            file = os.path.realpath(policy.path(stream.output))
+            if file in taken:
+                raise InvalidInput(f"{stream.output!r} is {taken[file]} already: give each stream its own output")
+            taken[file] = f"the output of {stream.name!r}"
+
+
+def promised(policy: Policy, account: Steps) -> Notion[Any]:
+    """Return the notion that the policy promises; its times become steps of the account.
+
+    A parameter that counts steps may be written as a time: `half_life: 1 day`.
+    """
+    promise = policy.promise
+    with policy.about("promise", "notion"):
+        cls = registry.find_notion(promise.notion)
+    known = {f.name: f for f in fields(cls) if f.init}
+    given: dict[str, Any] = {}
+    for key, value in (promise.model_extra or {}).items():
+        with policy.about("promise", key):
+            if key not in known:
+                raise unknown(f"parameter of {cls.name}", key, [*known, "plan", "noise", "cap"])
+            if value is not None:
+                given[key] = _parameter(key, value, account)
+    for name, f in known.items():
+        if name not in given and f.default is MISSING and f.default_factory is MISSING:
+            raise policy.error((("promise", name), f"missing: {cls.name} needs it"))
+    try:
+        made: Notion[Any] = cls(**given)
+    except HalflifeError as error:  # a message begins with the parameter that it is about
+        first = str(error).split(" ")[0]
+        raise policy.error((("promise", first) if first in given else ("promise",), str(error))) from error
+    return made
+
+
+def _parameter(name: str, value: Any, account: Steps) -> Any:
+    """A notion's parameter: a number, or a time in steps of the account where it counts steps."""
+    if not isinstance(value, str):
+        return value
+    try:
+        exact = parse_quantity(value, None)
+    except InvalidInput:
+        if name not in IN_STEPS:
+            raise InvalidInput(f"{name} must be a number, not {value!r}") from None
+        exact = Fraction(microseconds(parse_width(value)), account.width)
+    return int(exact) if exact.denominator == 1 else float(exact)
+
+
+def _shares(policy: Policy) -> list[float]:
+    """Each stream's share of the promise: as given, read as decimals, or equal ones rounded down. They never exceed the whole."""
+    given = [s.share for s in policy.streams]
+    if all(s is None for s in given):
+        return [1.0] if len(given) == 1 else [down(1 / len(given))] * len(given)
+    for i, share in enumerate(given):
+        if share is None:
+            raise policy.error((("streams", i, "share"), "missing: some streams have a share, so each needs one"))
+    total = sum(Fraction(str(s)) for s in given)
+    if total > 1:
+        raise policy.error(
+            (("streams", 0, "share"), f"the shares add up to {float(total):g}, more than the whole promise")
+        )
+    return [float(s) for s in given if s is not None]
+
+
+def _channel(policy: Policy, i: int, account: Steps, notion: Notion[Any], share: float) -> Channel:
+    """Work out one stream."""
+    part, at, size = policy.streams[i], ("streams", i), policy.population.size
+    steps, last = _times(policy, i, account)
+    with policy.about(*at, "step"):
+        _check_data_time(steps, account, notion)
+    age = _age(policy, i, account)
+    if part.source is not None:
+        with policy.about(*at, "source", "zone"):
+            find_zone(part.source.zone)
+    groups, measure = read_groups(policy, i), read_measure(policy, i)
+    with policy.about(*at, "groups"):
+        sensitivity = measure.sensitivity(policy, groups)
+        factors = measure.factors(groups, size)
+    with policy.about(*at, "statistic", "resolution"):
+        offsets = measure.offsets(groups, size)
+    every = max(1, (steps.width - (SHORTER if steps.days and not account.days else 0)) // account.width)
+    with policy.about("promise", "noise"):
+        if policy.promise.noise not in (None, *notion.noises):
+            raise unknown(f"noise for {notion.name}", policy.promise.noise, notion.noises)
+    with policy.about("promise", "plan"):
+        plan = _plan(policy, notion.share(share), sensitivity, last, every, age)
+    for j in range(len(part.post)):
+        with policy.about(*at, "post", j):
+            _smoother(part, j)
+    made = Channel(
+        part.name, part, policy.population.person, steps, last, account, age, sensitivity, plan, every, groups.names,
+        measure.bins, groups.fixed, offsets, factors, measure.asked(part.statistic, groups), groups.table, measure.weights,
+    )  # fmt: skip
+    if made.cells > MOST_CELLS:
+        raise policy.error((at, f"a step has {made.cells:,} numbers (groups × bins): the most is {MOST_CELLS:,}"))
+    return made
+
+
+def _times(policy: Policy, i: int, account: Steps) -> tuple[Steps, int | None]:
+    """The steps of a stream, and the last of them."""
+    part, clock = policy.streams[i], policy.clock
+    with policy.about(*_given(policy, i, "start")):
+        start = parse_time(part.start or clock.start, clock.zone)
+        if to_us(start) < account.start_us:
+            raise InvalidInput("a stream cannot start before the clock does")
+    with policy.about(*_given(policy, i, "step")):
+        steps = Steps.of(part.step or clock.step, start, clock.zone)
+        if steps.width % account.width or (account.days and not steps.days):
+            raise InvalidInput(f"a stream's steps must be whole multiples of the clock's step, {clock.step}")
+    with policy.about(*_given(policy, i, "start")):
+        _check_start(steps, account)
+    end = part.end or clock.end
+    if end is None:
+        return steps, None
+    with policy.about(*_given(policy, i, "end")):
+        end_us = to_us(parse_time(end, clock.zone))
+        last = steps.last_over(end_us)
+        if last < 1 or steps.end(last) != end_us:
+            raise InvalidInput(f"the end must be whole steps of {part.step or clock.step} after the start")
+        if last > MOST_STEPS:
+            raise InvalidInput(f"the end is {last:,} steps after the start: the most is {MOST_STEPS:,}")
+        if clock.end is not None and end_us > to_us(parse_time(clock.end, clock.zone)):
+            raise InvalidInput(f"a stream cannot end after the clock does ({clock.end})")
+    return steps, last
+
+
+def _given(policy: Policy, i: int, key: str) -> Where:
+    """Where a stream's time is written: with the stream, or else with the clock."""
+    return ("clock", key) if getattr(policy.streams[i], key) is None else ("streams", i, key)
+
+
+def _check_start(steps: Steps, account: Steps) -> None:
+    """Refuse a stream that begins in the middle of one of the account's steps: its steps would lie across two of them.
+
+    Local days on an account of hours begin anywhere; they are charged at the account's step in which they are over.
+    """
+    free = steps.days and not account.days
+    if not free and account.start(account.step(steps.start_us)) != steps.start_us:
+        raise InvalidInput("a stream starts where one of the clock's steps does")
+
+
+def _check_data_time(steps: Steps, account: Steps, notion: Notion[Any]) -> None:
+    """Refuse wide steps where a loss counts at the time that the data is about: they are about several of the account's."""
+    if notion.by_data_time and (steps.width, steps.days) != (account.width, account.days):
+        raise InvalidInput(
+            f"{notion.name} counts by the time that data is about, and a wider step is about several steps of the clock: "
+            "set clock.step to this width"
+        )
+
+
+def _age(policy: Policy, i: int, account: Steps) -> int:
+    """How many of the account's steps a stream waits before it publishes a step that is over."""
+    delay = policy.streams[i].delay
+    if delay is None or re.fullmatch(r"\s*(none|0+(\.0*)?\s*[a-z]*)\s*", delay):
+        return 0
+    with policy.about("streams", i, "delay"):
+        age, rest = divmod(microseconds(parse_width(delay)), account.width)
+        if rest:
+            raise InvalidInput(f"a delay must be whole steps of the clock ({policy.clock.step}), not {delay!r}")
+    return age
+
+
+def _smoother(part: StreamPart, j: int) -> Smoother:
+    """A step of post-processing, fresh. What another step has changed is no longer independent noise."""
+    post = part.post[j]
+    if (post.truncate is None) == (post.moving_average is None):
+        raise InvalidInput("one step is either truncate or moving_average: write a list of such steps")
+    if post.moving_average is not None:
+        return MovingAverage(post.moving_average, independent=j == 0)
+    low, high = (float(parse_quantity(x, part.statistic.unit)) for x in post.truncate or ())
+    return Truncate(low, high)
+
+
+def _plan(policy: Policy, notion: Notion[Any], s: Sensitivity, last: int | None, every: int, age: int) -> Plan:
+    """The plan of a stream: losses do not depend on the sensitivity, so the noise's family is found first."""
+    promise = policy.promise
+    request: dict[str, Any] = {"method": promise.plan, "age": age, "every": every, "noise": promise.noise}
+    if last is not None:
+        request["horizon"] = (last - 1) * every + 1
+    if promise.cap is not None:
+        request["cap"] = promise.cap
+    plan: Plan = notion.plan(sensitivity=s.of("laplace"), **request)
+    if plan.noise != "laplace":
+        plan = notion.plan(sensitivity=s.of(plan.noise), **request)
+    if plan.loss(1) < SMALLEST_LOSS * s.touched:
+        raise InvalidInput(
+            f"the {promise.plan} plan gives the first step next to no budget: nothing could be published"
+        )
+    return plan
+
+
+def explain(channel: Channel) -> Iterator[str]:
+    """Say how far one person can move a stream's numbers, and why, from the policy alone."""
+    s, statistic = channel.sensitivity, channel.part.statistic
+    people = statistic.kind in ("count", "histogram")
+    unit = "people" if people else statistic.unit or ""
+    size = "1 unit = 1 person" if people else f"1 unit = {statistic.resolution}"
+    yield f"{s.reason} ({size})"
+    worst = max(channel.factors)
+    yield f"published as a {statistic.kind}: at most {float(s.l1 * worst):.6g} {unit}".rstrip()
+    if channel.groups and channel.fixed:
+        yield f"{len(channel.groups)} groups, fixed for ever by a public table: a person moves their own group alone"
+    if statistic.kind in ("sum", "mean", "weighted sum"):
+        yield f"a person without a good reading counts as {statistic.missing or 0} {unit}".rstrip()

@@ -1,0 +1,211 @@
+"""A statistic worked out: how readings become whole units, how far one person can move it, and what a unit is worth.
+
+All of it in whole numbers and fractions, so that nothing is rounded between the policy and the sums.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from halflife.engines.base import LARGEST_UNITS
+from halflife.errors import InvalidInput
+from halflife.policy.groups import GroupList
+from halflife.policy.quantity import parse_quantity
+from halflife.policy.tables import read_public_table
+from halflife.sensitivity import Sensitivity, bounded_sensitivity, histogram_sensitivity
+
+if TYPE_CHECKING:
+    from halflife.policy.model import Policy, Statistic
+
+LARGEST_TOTAL = 2**62
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What one person counts as, in whole units.
+
+    low, high   the bounds of what one person counts as in a step
+    missing     what a person without a good reading counts as
+    resolution  what a unit is worth, in the statistic's unit
+    edges       of a histogram's bins
+    weights     each person's public weight, in whole multiples of `weight_unit`, none beyond `heaviest`
+    """
+
+    kind: str
+    low: int = 1
+    high: int = 1
+    missing: int = 0
+    resolution: Fraction = Fraction(1)
+    edges: tuple[int, ...] = ()
+    weights: Mapping[str, int] | None = field(default=None, repr=False)
+    weight_unit: Fraction = Fraction(1)
+    heaviest: int = 1
+
+    @property
+    def bins(self) -> tuple[tuple[float, float], ...]:
+        """The bins of a histogram, in the statistic's unit."""
+        edges = [float(self.resolution * e) for e in self.edges]
+        return tuple(pairwise(edges))
+
+    def asked(self, statistic: Statistic, groups: GroupList) -> dict[str, Any]:
+        """Return what an engine's question says about values."""
+        if self.kind == "count":
+            return {"kind": "count", "low": 1, "high": 1, "most_groups": groups.most}
+        return {
+            "kind": "histogram" if self.edges else "sum",
+            "multiply": self.resolution.denominator,
+            "divide": self.resolution.numerator,
+            "low": self.low,
+            "high": self.high,
+            "fold": statistic.fold,
+            "once": statistic.duplicates == "once",
+            "baseline": self.missing,
+            "edges": self.edges,
+            "most_groups": groups.most,
+        }
+
+    def sensitivity(self, policy: Policy, groups: GroupList) -> Sensitivity:
+        """Return how far one person can move the numbers of one step."""
+        neighbours, count = policy.population.neighbours, max(1, len(groups.names))
+        if self.edges:
+            return histogram_sensitivity(
+                len(self.edges) - 1, neighbours=neighbours, groups=count, most_groups=groups.most, fixed=groups.fixed
+            )
+        return bounded_sensitivity(
+            self.low, self.high, self.missing, neighbours=neighbours, weight=self.heaviest,
+            groups=count, most_groups=groups.most, fixed=groups.fixed,
+        )  # fmt: skip
+
+    def factors(self, groups: GroupList, population: int) -> tuple[Fraction, ...]:
+        """What a unit is worth in the output, by group: the resolution, over the number of people for a mean.
+
+        A histogram counts people: its resolution is that of its edges.
+        """
+        people = groups.people(population)
+        worth = Fraction(1) if self.edges else self.resolution * self.weight_unit
+        if self.kind != "mean":
+            return (worth,) * len(people)
+        if groups.names and len(groups.sizes) < len(groups.names):
+            raise InvalidInput("the mean of a group needs its public size: give `sizes`, or a table of groups")
+        return tuple(worth / max(1, n) for n in people)
+
+    def offsets(self, groups: GroupList, population: int) -> tuple[int, ...]:
+        """What all people come to if every one of them is missing, by group, in units."""
+        people = groups.people(population)
+        reach = self.heaviest * max(abs(self.low), abs(self.high), abs(self.missing))
+        if reach * max(population, *people) >= LARGEST_TOTAL:
+            raise InvalidInput("totals would not fit 64 bits: choose a coarser resolution")
+        if self.weights is None:
+            return tuple(self.missing * n for n in people)
+        totals = [0] * len(people)
+        for person, weight in self.weights.items():
+            if groups.table is None:
+                totals[0] += weight
+            elif person in groups.table:
+                totals[groups.table[person]] += weight
+        return tuple(self.missing * total for total in totals)
+
+
+def read_measure(policy: Policy, i: int) -> Measure:
+    """Work out the statistic of a stream."""
+    part, s = policy.streams[i], policy.streams[i].statistic
+    at = ("streams", i, "statistic")
+    if s.kind == "count":
+        _refuse(policy, i, "a count of people", "clip", "resolution", "missing", "edges", "weights", "fold")
+        return Measure("count")
+    with policy.about("streams", i, "source", "value"):
+        if part.source is not None and part.source.value is None:
+            raise InvalidInput(f"missing: a {s.kind} needs the column of the readings")
+    with policy.about(*at, "fold"):
+        if s.fold is None:
+            raise InvalidInput("missing: how several readings of one person in a step become one (sum, mean, last, …)")
+    with policy.about(*at, "resolution"):
+        resolution = _resolution(s)
+    if s.kind == "histogram":
+        _refuse(policy, i, "a histogram", "clip", "missing", "weights")
+        with policy.about(*at, "edges"):
+            edges = _edges(s, resolution)
+        return Measure("histogram", edges[0], edges[-1], resolution=resolution, edges=edges)
+    _refuse(policy, i, f"a {s.kind}", "edges", *([] if s.kind == "weighted sum" else ["weights"]))
+    with policy.about(*at, "clip"):
+        low, high = _clip(s, resolution)
+    with policy.about(*at, "missing"):
+        missing = _multiple(s.missing or "0", s.unit, resolution)
+        if missing and part.groups is not None and part.groups.table is None:
+            raise InvalidInput("must be 0 where a person's group may change: nobody knows the group of who is missing")
+    with policy.about(*at, "weights"):
+        weights, unit, heaviest = _weights(policy, s)
+    return Measure(s.kind, low, high, missing, resolution, (), weights, unit, heaviest)
+
+
+def _refuse(policy: Policy, i: int, what: str, *names: str) -> None:
+    for name in names:
+        if getattr(policy.streams[i].statistic, name) is not None:
+            raise policy.error((("streams", i, "statistic", name), f"{what} has no `{name}`: leave it out"))
+
+
+def _resolution(s: Statistic) -> Fraction:
+    if s.resolution is None:
+        raise InvalidInput("missing: readings become whole multiples of it, such as 1 Wh, so that sums are exact")
+    resolution = parse_quantity(s.resolution, s.unit)
+    if resolution <= 0:
+        raise InvalidInput(f"the resolution must be above 0, not {s.resolution!r}")
+    return resolution
+
+
+def _edges(s: Statistic, resolution: Fraction) -> tuple[int, ...]:
+    if s.edges is None:
+        raise InvalidInput("missing: a histogram needs the bounds of its bins")
+    edges = tuple(_multiple(e, s.unit, resolution) for e in s.edges)
+    for below, above, text in zip(edges, edges[1:], s.edges[1:], strict=False):
+        if above <= below:
+            raise InvalidInput(f"the edges of a histogram must increase: {text!r} does not")
+    return edges
+
+
+def _clip(s: Statistic, resolution: Fraction) -> tuple[int, int]:
+    if s.clip is None:
+        raise InvalidInput("missing: the least and the largest that one person counts as: public bounds")
+    low, high = (_multiple(x, s.unit, resolution) for x in s.clip)
+    if low >= high:
+        raise InvalidInput(f"must go from low to high, not from {s.clip[0]} to {s.clip[1]}")
+    return low, high
+
+
+def _multiple(text: str, unit: str | None, resolution: Fraction) -> int:
+    units = parse_quantity(text, unit) / resolution
+    if units.denominator != 1:
+        raise InvalidInput(f"{text!r} is no whole multiple of the resolution ({resolution} {unit or ''}".rstrip() + ")")
+    if abs(units) > LARGEST_UNITS:
+        raise InvalidInput(f"{text!r} is more than {LARGEST_UNITS:,} resolutions from 0: choose a coarser resolution")
+    return int(units)
+
+
+def _weights(policy: Policy, s: Statistic) -> tuple[Mapping[str, int] | None, Fraction, int]:
+    """Each person's public weight in whole multiples of its resolution, clipped at the largest that counts; that one too."""
+    w = s.weights
+    if w is None:
+        if s.kind == "weighted sum":
+            raise InvalidInput("missing: a weighted sum needs a public table of weights")
+        return None, Fraction(1), 1
+    unit, largest = parse_quantity(w.resolution, None), parse_quantity(w.largest, None)
+    if not 0 < unit <= largest:
+        raise InvalidInput("the largest weight must be at least the resolution, and both above 0")
+    heaviest = int(largest / unit)
+    if heaviest > LARGEST_UNITS:
+        raise InvalidInput(
+            f"the largest weight is more than {LARGEST_UNITS:,} resolutions: choose a coarser resolution"
+        )
+    rows = read_public_table(policy.path(w.file), w.person, w.weight)
+    if len(rows) > policy.population.size:
+        raise InvalidInput(f"{w.file} has {len(rows)} people, more than the population ({policy.population.size})")
+    weights = {}
+    for person, text in rows.items():
+        nearest = math.floor(parse_quantity(text, None) / unit + Fraction(1, 2))
+        weights[person] = max(-heaviest, min(heaviest, nearest))
+    return weights, unit, heaviest

@@ -1,0 +1,366 @@
+"""The shape of a policy: one population, one promise over it, and the streams of statistics that share it."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError
+
+from halflife.errors import HalflifeError, InvalidInput, unknown
+from halflife.policy.quantity import parse_quantity
+from halflife.policy.text import Document, PolicyError, Problem, Where, parse_document, read_document
+
+if TYPE_CHECKING:
+    from halflife.policy.channel import Channel
+
+
+def _one_or_many(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+def _number(value: Any) -> Any:
+    """A number as people write it: 1e6 is a million; yes and no are none."""
+    if isinstance(value, bool):
+        raise ValueError("must be a number")
+    try:
+        exact = parse_quantity(value, None) if isinstance(value, str) else None
+    except ValueError:
+        return value
+    return value if exact is None else int(exact) if exact.denominator == 1 else float(exact)
+
+
+def _moment(value: Any) -> Any:
+    """A date or time that a program has, as text."""
+    return value.isoformat() if isinstance(value, datetime.date) else value
+
+
+def _sayable(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("must not hold a null character")
+    return text
+
+
+Text = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_sayable)]
+Texts = Annotated[list[Text], Field(min_length=1, max_length=10_000), BeforeValidator(_one_or_many)]
+Moment = Annotated[Text, BeforeValidator(_moment)]
+Positive = Annotated[int, Field(ge=1, le=10**12), BeforeValidator(_number)]
+Share = Annotated[float, Field(gt=0, le=1), BeforeValidator(_number)]
+
+
+class Part(BaseModel):
+    """What all parts of a policy share: unknown keys are refused, and nothing changes once it is read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True, allow_inf_nan=False)
+
+
+class Population(Part):
+    """The people whom the promise is about."""
+
+    id: Text = Field(description="A name for the population: its account is kept under it.")
+    size: Positive = Field(description="How many people there are. Public knowledge, never counted from the data.")
+    person: Text = Field(description="The column that identifies a person.")
+    neighbours: Literal["replace-one", "add-remove"] = Field(
+        "replace-one", description="What is hidden: which data a person has, or whether they have any."
+    )
+
+
+class Promise(Part):
+    """What is promised: a notion with its parameters, and the plan that keeps it."""
+
+    model_config = ConfigDict(extra="allow")
+
+    notion: Text = Field(description="classical, w-event, exponential, hyperbolic, …")
+    plan: Text = Field("tight", description="How the budget is spread over time: tight, paper, constant, optimal.")
+    noise: Literal["laplace", "gaussian"] | None = Field(None, description="Force a family of noise.")
+    cap: Annotated[float, Field(gt=0), BeforeValidator(_number)] | None = Field(
+        None, description="The most that one release may cost (some plans)."
+    )
+
+
+class Clock(Part):
+    """Steps in wall-clock terms."""
+
+    step: Text = Field(description="The account's step: 30 min, 1 h, 1 day.")
+    start: Moment = Field(description="When step 1 begins, as 2026-01-31 or 2026-01-31T13:30.")
+    end: Moment | None = Field(None, description="When the last step is over; without it the stream is for ever.")
+    zone: Text = Field("UTC", description="Whose clock people read, and whose midnight begins a day.")
+    late: Literal["now", "as-planned"] = Field(
+        "now",
+        description="From when on a late step counts, if the promise forgets: from now, or as if it had been on time, which "
+        "replays the past.",
+    )
+
+
+class Source(Part):
+    """Where readings come from. Paths are relative to the policy file."""
+
+    files: Texts = Field(description="A file, a pattern such as meters-*.csv.gz, or a list of them.")
+    format: Literal["parquet", "csv", "duckdb", "sqlite"] | None = Field(
+        None, description="If the ending does not say."
+    )
+    table: Text | None = Field(None, description="The table of a DuckDB or SQLite file.")
+    time: Text = Field(description="The column with the time of a reading.")
+    value: Text | None = Field(None, description="The column with the reading; not needed to count people.")
+    group: Text | None = Field(None, description="The column with the group, where a person's group may change.")
+    person: Text | None = Field(None, description="The column that identifies a person, if it differs here.")
+    zone: Text = Field("UTC", description="The zone of times that carry none.")
+    epoch: Literal["s", "ms", "us"] | None = Field(None, description="If times are numbers since 1970.")
+
+
+class Weights(Part):
+    """A public table of each person's weight in a weighted sum."""
+
+    file: Text = Field(description="CSV or Parquet.")
+    person: Text = Field(description="The column that identifies a person.")
+    weight: Text = Field(description="The column with the weight.")
+    resolution: Text = Field("1", description="Weights are rounded to whole multiples of this.")
+    largest: Text = Field(description="The largest weight that counts; larger ones are clipped.")
+
+
+class Statistic(Part):
+    """What is computed at each step."""
+
+    kind: Literal["count", "sum", "mean", "histogram", "weighted sum"] = Field(
+        description="count (of people with a reading), sum, mean, histogram or weighted sum."
+    )
+    unit: Text | None = Field(None, description="What the values are in, such as kWh.")
+    resolution: Text | None = Field(None, description="Readings become whole multiples of this, such as 1 Wh.")
+    clip: Annotated[list[Text], Field(min_length=2, max_length=2)] | None = Field(
+        None, description="The least and the largest that one person counts as in a step. Public, not from the data."
+    )
+    fold: Literal["sum", "mean", "first", "last", "min", "max"] | None = Field(
+        None, description="How several readings of one person in a step become one."
+    )
+    duplicates: Literal["once", "each"] = Field(
+        "once", description="Whether readings of one person at one moment count once (the largest does) or each."
+    )
+    missing: Text | None = Field(None, description="What a person without a good reading counts as; 0 if not given.")
+    edges: Annotated[list[Text], Field(min_length=2, max_length=10_001)] | None = Field(
+        None, description="The edges of a histogram's bins; the first and last bin take what lies beyond."
+    )
+    weights: Weights | None = None
+
+
+class GroupTable(Part):
+    """A public table that fixes each person's group for ever."""
+
+    file: Text = Field(description="CSV or Parquet.")
+    person: Text = Field(description="The column that identifies a person.")
+    group: Text = Field(description="The column with the person's group.")
+
+
+class Groups(Part):
+    """A public list of groups: all are published, empty ones too."""
+
+    names: Annotated[list[Text], Field(min_length=1, max_length=100_000)] | None = Field(
+        None, description="The list; from the table if there is one."
+    )
+    table: GroupTable | None = Field(None, description="Fixes each person's group for ever.")
+    most_per_person: Positive | None = Field(
+        None, description="Without a table: in how many groups a person may count within one step."
+    )
+    sizes: dict[str, Positive] | None = Field(None, description="Public sizes, for means of groups without a table.")
+
+
+class PostProcessing(Part):
+    """One step of post-processing, truncate or moving_average; it costs no privacy."""
+
+    truncate: Annotated[list[Text], Field(min_length=2, max_length=2)] | None = Field(
+        None, description="Keep values within these bounds."
+    )
+    moving_average: Annotated[int, Field(ge=2, le=10_000), BeforeValidator(_number)] | None = Field(
+        None, description="The mean of the last so many published values."
+    )
+
+
+class StreamPart(Part):
+    """One stream of statistics."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")] = Field(
+        description="A name of letters, digits, dot, dash and underscore."
+    )
+    share: Share | None = Field(None, description="Its share of the promise; equal shares if none is given.")
+    source: Source | None = Field(None, description="Leave it out if a program pushes the aggregate.")
+    statistic: Statistic
+    step: Text | None = Field(None, description="A whole multiple of the clock's step, if it differs.")
+    delay: Text | None = Field(None, description="How long after a step it is published: the age of the data.")
+    start: Moment | None = Field(None, description="When its step 1 begins, if not with the clock's.")
+    end: Moment | None = Field(None, description="When its last step is over, if not with the clock's.")
+    groups: Groups | None = None
+    post: list[PostProcessing] = Field(default_factory=list)
+    output: Text = Field(
+        description="….parquet, ….csv, ….jsonl, a folder ending in / for Parquet parts, or - for stdout."
+    )
+
+
+class Policy(Part):
+    """What is published, and under which promise.
+
+    >>> Policy.parse("population: {id: town, size: 3, persn: id}")
+    Traceback (most recent call last):
+    ...
+    halflife.policy.text.PolicyError: policy.yaml:1:1: population.person: missing: The column that identifies a person.
+    policy.yaml:1:33: population.persn: unknown key 'persn': did you mean 'person'? Known: id, neighbours, person, size
+    policy.yaml:1:1: promise: missing: What is promised: a notion with its parameters, and the plan that keeps it.
+    policy.yaml:1:1: clock: missing: Steps in wall-clock terms.
+    policy.yaml:1:1: streams: missing: What is published: one or more streams of statistics.
+    """
+
+    halflife: Annotated[Literal[1], BeforeValidator(_number)] = Field(1, description="The version of this format.")
+    population: Population
+    promise: Promise
+    clock: Clock
+    streams: Annotated[list[StreamPart], Field(min_length=1, max_length=1000)] = Field(
+        description="What is published: one or more streams of statistics."
+    )
+    ledger: Text | None = Field(None, description="The file that remembers; beside the policy if not given.")
+
+    _document: Document = PrivateAttr(default_factory=lambda: Document("policy", None, {}))
+    _folder: Path = PrivateAttr(default_factory=lambda: Path().resolve())
+    _channels: tuple[Channel, ...] | None = PrivateAttr(None)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a policy file; what is wrong with it is named with line and column."""
+        file = Path(path)
+        return cls._from(read_document(file), file.resolve().parent)
+
+    @classmethod
+    def parse(cls, text: str, folder: str | Path = ".", name: str = "policy.yaml") -> Self:
+        """Read a policy from its text; paths in it are relative to `folder`."""
+        return cls._from(parse_document(text, name), Path(folder).resolve())
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any], folder: str | Path = ".") -> Self:
+        """Read a policy from plain data, as a program has it."""
+        return cls._from(Document("policy", data, {}), Path(folder).resolve())
+
+    @classmethod
+    def _from(cls, document: Document, folder: Path) -> Self:
+        if not isinstance(document.data, dict):
+            raise document.error(
+                [((), "a policy is a mapping with population, promise, clock and streams: see `halflife init`")]
+            )
+        problems: dict[Where, str] = {where: f"is blank: {_about(cls, where)}" for where in document.blanks}
+        try:
+            policy = cls.model_validate(document.data)
+        except ValidationError as error:
+            for where, message in (_in_words(cls, e) for e in error.errors()):
+                problems.setdefault(where, message)
+        if problems:
+            raise document.error(list(problems.items()))
+        policy._document, policy._folder = document, folder
+        policy.check()
+        return policy
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy, changed if asked; it is worked out afresh."""
+        copy = super().model_copy(update=update, deep=deep)
+        copy._channels = None
+        return copy
+
+    def check(self) -> None:
+        """Work the policy out, so that what cannot be kept is refused before any data is read."""
+        from halflife.policy.channel import channels
+
+        channels(self)
+
+    def error(self, *problems: Problem) -> PolicyError:
+        """Return the error that names these problems, with line and column."""
+        return self._document.error(list(problems))
+
+    @contextmanager
+    def about(self, *where: str | int) -> Iterator[None]:
+        """Errors inside this block are about this key of the policy."""
+        try:
+            yield
+        except PolicyError:
+            raise
+        except HalflifeError as error:
+            raise self.error((where, str(error))) from error
+
+    def path(self, name: str) -> Path:
+        """Return a path of the policy, which is relative to its file."""
+        try:
+            return self._folder / Path(name).expanduser()
+        except RuntimeError as error:
+            raise InvalidInput(f"{name!r}: {str(error).rstrip('.').lower()}: write the folder out") from None
+
+    @property
+    def ledger_path(self) -> Path:
+        """Where the ledger is."""
+        stem = Path(self._document.name).stem
+        return self.path(self.ledger or f"{stem}.ledger")
+
+
+SAID = {
+    "model_type": "must be a mapping of keys",
+    "dict_type": "must be a mapping of keys",
+    "list_type": "must be a list",
+    "too_long": "must have at most {max_length} items",
+    "too_short": "must have at least {min_length} items",
+    "string_type": "must be text",
+    "string_unicode": "must be text",
+    "string_too_short": "must not be empty",
+    "string_too_long": "must have at most {max_length} characters",
+    "string_pattern_mismatch": "must have letters, digits, dots, dashes and underscores alone, at most 64",
+    "int_parsing": "must be a whole number",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_parsing": "must be a number",
+    "float_type": "must be a number",
+    "finite_number": "must be a finite number",
+    "greater_than": "must be above {gt:g}",
+    "greater_than_equal": "must be at least {ge:,}",
+    "less_than_equal": "must be at most {le:,}",
+}
+"""What pydantic finds, as a person would say it."""
+
+
+def _in_words(model: type[BaseModel], error: Any) -> Problem:
+    """One of pydantic's errors as a person would say it, with the nearest valid name."""
+    where: Where = tuple(part for part in error["loc"] if part != "[key]")
+    if error["type"] == "extra_forbidden":
+        return where, str(unknown("key", where[-1], _part(model, where[:-1]).model_fields))
+    if error["type"] == "missing":
+        return where, f"missing: {_about(model, where)}"
+    if error["input"] is None:
+        return where, f"is blank: {_about(model, where)}"
+    if error["type"] == "literal_error":
+        expected = str(error["ctx"]["expected"])
+        known = re.findall(r"'([^']*)'", expected) or [expected]
+        return where, str(unknown("value", error["input"], known))
+    kind, context = error["type"], error.get("ctx", {})
+    said = SAID[kind].format(**context) if kind in SAID else str(context.get("error", error["msg"]))
+    return where, f"{said}, not {context.get('actual_length', _short(error['input']))}"
+
+
+def _short(value: Any) -> str:
+    return repr(value if isinstance(value, int | float) else str(value)[:80])
+
+
+def _about(model: type[BaseModel], where: Where) -> str:
+    """What a key is for."""
+    names = tuple(key for key in where if isinstance(key, str))
+    known = _part(model, names[:-1]).model_fields.get(names[-1])
+    if known is None:
+        return "fill it in, or delete the line"
+    return known.description or (_part(model, names).__doc__ or "").split("\n")[0]
+
+
+def _part(model: type[BaseModel], where: Where) -> type[BaseModel]:
+    """The model that a path leads to; the last one on the way, where it leaves the known keys."""
+    for key in where:
+        waiting: list[Any] = [model.model_fields[key].annotation] if key in model.model_fields else []
+        while waiting:
+            kind = waiting.pop()
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                model = kind
+                break
+            waiting.extend(get_args(kind))
+    return model

@@ -1,0 +1,49 @@
+"""Quantities with a unit, exactly: 5 kWh is 5000 times 1 Wh, in whole numbers."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from halflife.errors import InvalidInput
+
+PREFIXES = {"": 0, "n": -9, "µ": -6, "u": -6, "m": -3, "c": -2, "d": -1, "h": 2, "k": 3, "M": 6, "G": 9, "T": 12}
+_NUMBER = r"[+-]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][+-]?\d{1,2})?"
+
+
+def parse_quantity(text: object, unit: str | None) -> Fraction:
+    """Return a quantity in `unit`, exactly; a bare number is in that unit already.
+
+    >>> parse_quantity("1 Wh", "kWh"), parse_quantity("2.5", "kWh"), parse_quantity("1e-6", None)
+    (Fraction(1, 1000), Fraction(5, 2), Fraction(1, 1000000))
+    >>> parse_quantity("5 kW", "kWh")
+    Traceback (most recent call last):
+    ...
+    halflife.errors.InvalidInput: '5 kW' is not in kWh: give a number of kWh, or of the same unit with another prefix (mWh, MWh)
+    """
+    match = re.fullmatch(rf"\s*({_NUMBER})\s*(\S{{0,20}})\s*", str(text))
+    if match is None:
+        example = f"5 {unit}" if unit else "5"
+        raise InvalidInput(
+            f"a quantity must be a number{' with a unit' if unit else ''}, such as {example!r}, not {text!r}"
+        )
+    number, given = Fraction(match[1]), match[2]
+    if not given or given == unit:
+        return number
+    if unit is None:
+        raise InvalidInput(
+            f"{text!r} has a unit, and the statistic names none: add `unit:` with what the values are in"
+        )
+    return number * _ratio(given, unit, str(text))
+
+
+def _ratio(given: str, unit: str, text: str) -> Fraction:
+    """How much of `unit` one `given` is: the same base with another prefix."""
+    for base in sorted({given[1:], given}, key=len):
+        for prefix, power in PREFIXES.items():
+            if base and unit == prefix + base and given.endswith(base) and given[: len(given) - len(base)] in PREFIXES:
+                return Fraction(10) ** (PREFIXES[given[: len(given) - len(base)]] - power)
+    bare = unit[1:] if len(unit) > 1 and unit[0] in PREFIXES else unit
+    raise InvalidInput(
+        f"{text!r} is not in {unit}: give a number of {unit}, or of the same unit with another prefix (m{bare}, M{bare})"
+    )

@@ -1,0 +1,56 @@
+"""Public tables beside a policy: each person's group, or weight."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Any
+
+from halflife.engines.grammar import as_text
+from halflife.errors import InvalidInput
+
+
+def read_public_table(path: Path, key: str, value: str) -> dict[str, str]:
+    """Return the `value` column by the `key` column of a CSV or Parquet file, as text.
+
+    A public table is part of the promise, so it is held to its word: a key that stands twice or is empty is refused. Cells
+    become text as the engines read them, so that 7, 7.0 and "7" are one person here as there.
+    """
+    table = _read(path, key, value)
+    keys, values = ([as_text(cell) for cell in table.column(name).to_pylist()] for name in (key, value))
+    result: dict[str, str] = {}
+    for row, (k, v) in enumerate(zip(keys, values, strict=True), start=1):
+        if not k or not v:
+            raise InvalidInput(f"{path.name}, row {row}: {key} or {value} is empty: a public table must be complete")
+        if k in result:
+            raise InvalidInput(f"{path.name}, row {row}: {key} {k!r} stands twice: a person has one {value}")
+        result[k] = v
+    if not result:
+        raise InvalidInput(f"{path.name} has no rows: a public table must be complete")
+    return result
+
+
+def _read(path: Path, *names: str) -> Any:
+    """The file as Arrow columns; CSV columns stay text."""
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    try:
+        if path.suffix == ".parquet":
+            columns = pa.parquet.read_schema(path).names
+        else:
+            with path.open(encoding="utf-8-sig") as file:
+                columns = pa.csv.read_csv(pa.BufferReader(file.readline().encode())).column_names
+        for name in names:
+            if name not in columns:
+                near = difflib.get_close_matches(name, columns, n=1)
+                hint = f" did you mean {near[0]!r}?" if near else ""
+                raise InvalidInput(f"{path.name} has no column {name!r}:{hint} It has: {', '.join(columns)}")
+        if path.suffix == ".parquet":
+            return pa.parquet.read_table(path, columns=list(names))
+        options = pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), include_columns=list(names))
+        return pa.csv.read_csv(path, convert_options=options)
+    except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
+        why = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        raise InvalidInput(f"{path.name} cannot be read as a public table: {why}") from None

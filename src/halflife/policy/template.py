@@ -1,0 +1,161 @@
+"""`halflife init`: a commented policy from a file's schema, and the JSON Schema for editors.
+
+Only column names and types are looked at, never a value; what must be public knowledge is left blank, so that nobody
+takes it from the data.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from halflife import registry
+from halflife.policy.model import Policy
+
+_PERSON = ("person", "household", "home", "meter", "user", "customer", "patient", "device", "lclid", "id")
+_TIME = ("timestamp", "datetime", "time", "ts", "date", "hour", "interval_start", "start")
+_VALUE = ("kwh", "wh", "kw", "value", "reading", "load", "amount", "power", "energy", "usage")
+
+TEMPLATE = """\
+# What is published, and under which promise. Nothing here may come from the data itself: fill in the blanks from what is
+# publicly known (delete the lines that you do not need), then run:  halflife publish {name}
+# yaml-language-server: $schema=policy.schema.json
+halflife: 1
+
+population:
+  id: {population}  # a name for the people whom this is about
+  size:                       # how many people there are: public knowledge, never counted from the data
+  person: {person}  # the column that identifies a person
+  neighbours: replace-one     # what is hidden: which data a person has; or add-remove: whether they have any
+
+promise:
+  notion: w-event             # {notions}
+  epsilon:                    # how much a person's risk may be: 1 is usual, smaller is safer
+  w: 1 day                    # w-event: whatever happened within any such stretch is hidden
+  # half_life: 1 week         # exponential: when a loss counts half
+  # delta: 1e-6               # above 0: less noise, for a promise that may fail with this probability
+  plan: tight
+
+clock:
+  step: 30 min                # or 1 h, 1 day; the account counts these
+  start:                      # when step 1 begins, such as 2026-01-01
+  # end: 2027-01-01           # without an end the stream is for ever
+  zone: UTC                   # whose clock people read, such as Europe/London
+
+streams:
+  - name: {stream}
+    source:
+      files: {files}
+{table}      time: {time}
+      value: {value}
+      zone: UTC               # the zone of times that carry none
+    statistic:
+      kind: mean              # count, sum, mean, histogram, weighted sum
+      unit:                   # what the values are in, such as kWh
+      resolution:             # readings become whole multiples of this, such as 1 Wh
+      clip:                   # the least and the largest that one person counts as in a step, such as [0, 5 kWh]
+      fold: sum               # several readings of one person in a step: sum, mean, first, last, min, max
+      missing: 0              # what a person without a good reading counts as
+    # groups:                 # a public list; all are published, empty ones too
+    #   table: {{file: homes.csv, person: id, group: zone}}   # fixes each person's group for ever
+    # delay: 1 h              # how long after a step it is published
+    # post: [{{truncate: [0, 10]}}, {{moving_average: 4}}]    # costs no privacy
+    output: {stream}.csv  # or .parquet, .jsonl, a folder ending in /, or - for stdout
+
+ledger: {ledger}  # remembers what was published and spent; keep it, and keep it private
+"""
+
+
+def write_template(columns: Mapping[str, str], files: Sequence[str], table: str | None, name: str) -> str:
+    """Return a policy for a source with these columns (name → type).
+
+    >>> text = write_template({"lclid": "VARCHAR", "ts": "TIMESTAMP", "kwh": "DOUBLE"}, ["a.parquet"], None, "policy.yaml")
+    >>> [line.split("#")[0].strip() for line in text.splitlines() if "time:" in line or "person:" in line][:2]
+    ['person: lclid', 'time: ts']
+    """
+    time = _guess(columns, _TIME, ("TIMESTAMP", "DATE"), ())
+    value = _guess(columns, _VALUE, ("DOUBLE", "FLOAT", "DECIMAL", "INT"), (time,))
+    person = _guess(columns, _PERSON, ("VARCHAR", "UUID", "INT"), (time, value))
+    stem = name.rsplit(".", 1)[0] or "policy"
+    return TEMPLATE.format(
+        name=" ".join(name.split()),
+        ledger=_text(f"{stem.lstrip('~') or 'policy'}.ledger"),
+        stream=_stream_name(value),
+        population=_text(stem),
+        person=_text(person),
+        time=_text(time),
+        value=_text(value),
+        files=_text(files[0]) if len(files) == 1 else "[" + ", ".join(map(_text, files)) + "]",
+        table=f"      table: {_text(table)}\n" if table else "",
+        notions=", ".join(sorted(registry.NOTIONS)),
+    )
+
+
+def _guess(
+    columns: Mapping[str, str], names: Sequence[str], types: Sequence[str], taken: Sequence[str | None]
+) -> str | None:
+    """The column that is called so, else the only kind of column that it can be; None leaves it blank."""
+    free = {c: t.upper() for c, t in columns.items() if c not in taken}
+    for name in names:
+        for column in free:
+            if column.lower() == name or name in column.lower().split("_"):
+                return column
+    fitting = [c for c, t in free.items() if any(t.startswith(kind) for kind in types)]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _text(value: str | None) -> str:
+    """A text as YAML writes it without surprises."""
+    if value is None:
+        return ""
+    plain = re.fullmatch(r"[\w./][\w./*-]*", value) and value.lower() not in ("null", "...")
+    return value if plain else '"' + "".join(map(_escaped, value)) + '"'
+
+
+def _escaped(ch: str) -> str:
+    """A character within double quotes; what cannot be seen as YAML's \\U and its eight digits."""
+    return f"\\{ch}" if ch in '"\\' else ch if ch.isprintable() else f"\\U{ord(ch):08x}"
+
+
+def _stream_name(value: str | None) -> str:
+    """A name for the stream, after its column: letters, digits, dot, dash and underscore."""
+    name = re.sub(r"[^a-z0-9._-]+", "-", (value or "").lower()).strip("-._")
+    return name[:64] if name not in ("", "null") else "readings"
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the policy's JSON Schema, with the parameters of every registered notion."""
+    schema = Policy.model_json_schema()
+    promise = schema["$defs"]["Promise"]
+    for cls in registry.NOTIONS.values():
+        for f in fields(cls):
+            if f.init and f.name not in promise["properties"]:
+                promise["properties"][f.name] = {"type": ["number", "string", "null"], "description": f"of {cls.name}"}
+            elif f.init and str(promise["properties"][f.name].get("description", "")).startswith("of "):
+                promise["properties"][f.name]["description"] += f", {cls.name}"
+    promise["additionalProperties"] = False
+    _loosen(schema)
+    promise["properties"]["notion"]["enum"] = sorted(registry.NOTIONS)
+    promise["properties"]["plan"]["enum"] = sorted({method for _, method in registry.PLANS})
+    files = schema["$defs"]["Source"]["properties"]["files"]
+    schema["$defs"]["Source"]["properties"]["files"] = {
+        "description": files.pop("description"), "anyOf": [files.pop("items"), {**files, "items": {"type": "string"}}],
+    }  # fmt: skip
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "halflife policy"}
+
+
+def _loosen(schema: Any) -> None:
+    """An editor reads 007 and 1e-6 as numbers, true as a truth value; a policy takes them as text, and "5" as a number."""
+    if isinstance(schema, list):
+        for part in schema:
+            _loosen(part)
+    if not isinstance(schema, dict):
+        return
+    if schema.get("type") == "string" and not {"enum", "pattern"} & set(schema):
+        schema["type"] = ["string", "number", "boolean"]
+    elif schema.get("type") in ("integer", "number"):
+        schema["type"] = [schema["type"], "string"]
+    for part in schema.values():
+        _loosen(part)

@@ -1,0 +1,226 @@
+"""`halflife init` and the JSON Schema: blanks that are named, columns that survive, and an editor that agrees."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from halflife import registry
+from halflife.policy import Policy, PolicyError
+from halflife.policy.template import json_schema, write_template
+from halflife.policy.text import parse_document
+from policy.towns import GOOD, moving
+
+METERS = {"lclid": "VARCHAR", "tstp": "TIMESTAMP", "kWh/hh": "DOUBLE"}
+FILLED = {
+    "size": "5000",
+    "epsilon": "1",
+    "start": "2026-01-01",
+    "unit": "kWh",
+    "resolution": "1 Wh",
+    "clip": "[0, 5 kWh]",
+}
+BLANKS = ["population.size", "promise.epsilon", "clock.start", "streams.0.statistic.unit",
+          "streams.0.statistic.resolution", "streams.0.statistic.clip"]  # fmt: skip
+
+
+def fill(text, **more):
+    """Fill in the blanks, as a person would."""
+    for key, value in (FILLED | more).items():
+        text, count = re.subn(rf"(?m)^(\s*{key}:)(?= *(#|$))", rf"\1 {value}", text)
+        assert count == 1, key
+    return text
+
+
+SCHEMAS = [
+    (METERS, ("lclid", "tstp", "kWh/hh")),
+    ({"meter_id": "BIGINT", "time": "VARCHAR", "value": "INTEGER", "x": "DOUBLE"}, ("meter_id", "time", "value")),
+    ({"person": "UUID", "date": "DATE", "kwh": "DECIMAL(9,3)"}, ("person", "date", "kwh")),
+    (
+        {"household": "VARCHAR", "ts": "TIMESTAMP WITH TIME ZONE", "load": "FLOAT", "zone": "VARCHAR"},
+        ("household", "ts", "load"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("columns", "found"), SCHEMAS)
+def test_once_its_blanks_are_filled_it_loads(tmp_path, columns, found):
+    policy = Policy.parse(fill(write_template(columns, ["a.csv"], None, "policy.yaml")), tmp_path)
+    source = policy.streams[0].source
+    assert (policy.population.person, source.time, source.value) == found
+    assert source.files == ["a.csv"]
+    assert policy.ledger_path == tmp_path / "policy.ledger"
+
+
+@pytest.mark.parametrize(("columns", "found"), SCHEMAS)
+def test_each_blank_is_named_with_its_line(columns, found):
+    text = write_template(columns, ["a.csv"], None, "policy.yaml")
+    with pytest.raises(PolicyError) as error:
+        Policy.parse(text)
+    lines = str(error.value).splitlines()
+    assert [line.split(": ")[1] for line in lines] == BLANKS
+    for line, key in zip(lines, BLANKS, strict=True):
+        number, column = map(int, line.split(":")[1:3])
+        assert text.splitlines()[number - 1][column - 1 :].startswith(key.split(".")[-1] + ":")
+
+
+def test_a_column_that_cannot_be_told_is_left_blank():
+    text = write_template({"a": "VARCHAR", "b": "VARCHAR", "c": "DOUBLE", "d": "DOUBLE"}, ["x.parquet"], None, "p.yaml")
+    with pytest.raises(PolicyError) as error:
+        Policy.parse(text)
+    for key in ("population.person", "streams.0.source.time", "streams.0.source.value"):
+        assert f": {key}: is blank: The column" in str(error.value)
+
+
+NASTY = [
+    "no", "null", "~", "Null", "...", "---", "a b", "a: b", "a #b", "#a", "'", '"', "it's", 'say "hi"', "é", "电表", "1st",
+    "007", "-", "- a", "?", "*x", "&x", "!x", "%x", "@x", "`x", "[x]", "{x}", "a,b", "x\ty", "x\ny", " x ", "\\", "💡",
+    "true", "12:30", "|", ">", "x\u2028y", "\x85",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NASTY)
+def test_odd_names_survive(tmp_path, name):
+    text = write_template({name: "VARCHAR", "time": "TIMESTAMP", "kwh": "DOUBLE"}, [name, "b.csv"], name, "policy.yaml")
+    policy = Policy.parse(fill(text), tmp_path)
+    assert policy.population.person == name
+    assert policy.streams[0].source.files == [name, "b.csv"]
+    assert policy.streams[0].source.table == name
+    text = write_template({"id": "VARCHAR", "time": "TIMESTAMP", name: "DOUBLE"}, ["a.csv"], None, f"{name}.yaml")
+    policy = Policy.parse(fill(text), tmp_path)
+    assert policy.streams[0].source.value == name
+    assert policy.population.id == name
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20))
+def test_any_name_survives(name):
+    text = write_template({"id": "VARCHAR", "time": "TIMESTAMP", name: "DOUBLE"}, [name], None, "p.yaml")
+    data = parse_document(fill(text)).data
+    assert data["streams"][0]["source"]["files"] == name
+    assert name in (
+        data["streams"][0]["source"]["value"],
+        data["streams"][0]["source"]["time"],
+        data["population"]["person"],
+    )
+    Policy.parse(fill(text))
+
+
+def test_nothing_but_names_and_types_is_looked_at():
+    class Schema(dict):
+        """Columns that may be listed, and nothing else."""
+
+        def __getattr__(self, name):
+            raise AssertionError(name)
+
+    assert write_template(Schema(METERS), ["a.csv"], None, "p.yaml") == write_template(
+        METERS, ["a.csv"], None, "p.yaml"
+    )
+
+
+# The JSON Schema ------------------------------------------------------------------------------------------------------
+
+
+KINDS = {
+    "string": str, "integer": int, "number": (int, float), "boolean": bool, "null": type(None), "array": list, "object": dict,
+}  # fmt: skip
+
+
+def fits(schema, value, root):
+    """Whether a value fits a schema: as much of JSON Schema as ours uses."""
+    if "$ref" in schema:
+        return fits(root["$defs"][schema["$ref"].split("/")[-1]], value, root)
+    if "anyOf" in schema:
+        return any(fits(s, value, root) for s in schema["anyOf"])
+    wanted = schema.get("type", list(KINDS))
+    wanted = [wanted] if isinstance(wanted, str) else wanted
+    return (
+        value == schema.get("const", value)
+        and ("enum" not in schema or value in schema["enum"])
+        and any(isinstance(value, KINDS[k]) and (k == "boolean" or not isinstance(value, bool)) for k in wanted)
+        and (not isinstance(value, list) or _list_fits(schema, value, root))
+        and (not isinstance(value, dict) or _mapping_fits(schema, value, root))
+    )
+
+
+def _list_fits(schema, value, root):
+    long_enough = schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", 1e9)
+    return long_enough and all(fits(schema.get("items", {}), v, root) for v in value)
+
+
+def _mapping_fits(schema, value, root):
+    known, rest = schema.get("properties", {}), schema.get("additionalProperties", True)
+    if not set(schema.get("required", [])) <= set(value) or (rest is False and not set(value) <= set(known)):
+        return False
+    return all(fits(known.get(k, rest if isinstance(rest, dict) else {}), v, root) for k, v in value.items())
+
+
+def as_an_editor_reads(data):
+    """Plain data with the types that YAML 1.2 gives to plain words: numbers, true and false."""
+    if isinstance(data, dict):
+        return {k: as_an_editor_reads(v) for k, v in data.items()}
+    if isinstance(data, list):
+        return [as_an_editor_reads(v) for v in data]
+    for read in (int, float):
+        try:
+            return read(data)
+        except (TypeError, ValueError):
+            pass
+    return {"true": True, "false": False}.get(data, data)
+
+
+GOODS = [
+    GOOD,
+    moving(),
+    moving().replace("[north, south]", "[no, 007, 12:30, true]"),
+    GOOD.replace("files: readings.csv", "files: [a.csv, b.csv]").replace("size: 4", "size: '4'"),
+    GOOD.replace("half_life: 1 day", "half_life: 48\n  plan: tight\n  cap: 0.5"),
+    fill(write_template(METERS, ["a.csv"], None, "p.yaml")),
+]
+
+
+@pytest.mark.parametrize("text", GOODS)
+def test_the_schema_takes_what_the_policy_takes(text):
+    schema = json_schema()
+    data = parse_document(text).data
+    assert fits(schema, as_an_editor_reads(data), schema)
+
+
+MISSPELT = [
+    ("halflife: 1\n", "halfife: 1\n"),
+    ("  size: 4", "  sise: 4"),
+    ("half_life", "halflife"),
+    ("exponential", "exponental"),
+    ("zone: Europe/L", "zon: E"),
+    ("      time: ts", "      tiem: ts"),
+    ("kind: sum", "kind: summ"),
+    ("fold: sum", "fould: sum"),
+    ("        group: w", "        grup: w"),
+    ("moving_average", "moving_avrage"),
+    ("    delay", "    delai"),
+    ("[0, 5 kWh]", "[1, 2, 3]"),
+    ("  size: 4\n", ""),
+    ("epsilon: 1", "epsilon: [1]"),
+]
+
+
+@pytest.mark.parametrize(("old", "new"), MISSPELT)
+def test_the_schema_refuses_what_is_misspelt(old, new):
+    schema = json_schema()
+    assert GOOD.count(old) == 1
+    assert not fits(schema, as_an_editor_reads(parse_document(GOOD.replace(old, new)).data), schema)
+
+
+def test_the_schema_knows_every_notion_plan_and_parameter():
+    schema = json_schema()
+    promise = schema["$defs"]["Promise"]["properties"]
+    assert promise["notion"]["enum"] == sorted(registry.NOTIONS)
+    assert {method for _, method in registry.PLANS} == set(promise["plan"]["enum"])
+    assert {"epsilon", "delta", "w", "alpha", "beta", "half_life"} <= set(promise)
+    assert schema["title"] == "halflife policy"
+    for part in schema["$defs"].values():
+        for name, key in part["properties"].items():
+            assert key.get("description") or "$ref" in str(key), name

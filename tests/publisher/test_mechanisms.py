@@ -52,7 +52,7 @@ def periodic(monkeypatch):
 
 def at(hour):
     moment = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(hours=hour)
-    return lambda: moment.timestamp()
+    return moment.timestamp
 
 
 def promise(folder, **changes):

@@ -2,6 +2,6 @@
 
 from halflife.publisher.backfill import Summary, describe, publish
 from halflife.publisher.stream import Pushed, Stream
-from halflife.publisher.verify import Verdict, verify
+from halflife.publisher.verification import Verdict, verify
 
 __all__ = ["Pushed", "Stream", "Summary", "Verdict", "describe", "publish", "verify"]

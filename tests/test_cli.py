@@ -70,8 +70,12 @@ def test_demo_as_its_users_run_it(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     assert "12 generated homes" in done.stdout
     lines = done.stdout.splitlines()
-    assert lines[-2].split() == ["Report:", "town/report.html"]
-    assert lines[-1].split() == ["Releases:", "town/releases.parquet"]
+    assert lines[-4].split() == ["Report:", "town/report.html"]
+    assert lines[-3].split() == ["Releases:", "town/releases.parquet"]
+    assert lines[-2].startswith("Policies: town/…/policy.yaml")
+    verify = lines[-1].split(maxsplit=2)
+    assert verify[:2] == ["Check:", "halflife"]
+    assert run(*verify[2].replace("town", str(tmp_path / "town")).split()).exit_code == 0
     table = pq.read_table(tmp_path / "town" / "releases.parquet")
     names = set(table["notion"].to_pylist())
     assert names == set(registry.NOTIONS)
@@ -83,7 +87,8 @@ def test_demo_as_its_users_run_it(tmp_path):
 def test_demo_writes_to_its_own_folder_by_default(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert run("demo", "--households", 2, "--days", 1).exit_code == 0
-    assert {p.name for p in (tmp_path / "halflife-demo").iterdir()} == {"report.html", "releases.parquet"}
+    made = {p.name for p in (tmp_path / "halflife-demo").iterdir()}
+    assert made == {"report.html", "releases.parquet", "homes", *registry.NOTIONS}
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import datetime
+import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from halflife import InvalidInput
 from halflife.lab import households
-from halflife.lab.households import MAX_KWH, SLOTS_PER_DAY, Appliance, simulate
+from halflife.lab.households import MAX_KWH, SLOTS_PER_DAY, Appliance, mean_per_home, simulate
 
 MONDAY = datetime.datetime(2024, 1, 8)
 SEEDS = (1, 2, 3)
@@ -133,3 +135,22 @@ def test_the_town_lives_on_utc():
 def test_bad_values_are_refused(bad, says):
     with pytest.raises(InvalidInput, match=says):
         simulate(**{"households": 3, "days": 4, "start": MONDAY, "seed": 1, **bad})
+
+
+def test_the_mean_is_exact_and_knows_no_order():
+    rng = np.random.default_rng(3)
+    kwh = rng.gamma(0.5, 1.5, (37, 50))
+    expected = [
+        float(Fraction(sum(min(5000, max(0, round(float(x) * 1000))) for x in column), 37_000)) for column in kwh.T
+    ]
+    means = mean_per_home(kwh)
+    assert means.tolist() == expected
+    assert (kwh > MAX_KWH).any(), "the clip was put to use"
+    for _ in range(5):
+        assert np.array_equal(mean_per_home(rng.permutation(kwh)), means)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 1e300])
+def test_a_bad_reading_is_refused(bad):
+    with pytest.raises(InvalidInput, match="bad readings"):
+        mean_per_home(np.array([[0.1], [bad]]))

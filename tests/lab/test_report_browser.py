@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from halflife import registry
-from halflife.lab.demo import run_demo
+from halflife.demo import run_demo
 
 CHROMIUM = Path("/usr/bin/chromium")
 ARGUMENTS = [

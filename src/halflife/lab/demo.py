@@ -1,14 +1,13 @@
-"""The demo: one town's mean electricity use per home, published every half hour under every registered notion.
+"""What a demonstration compares: the exact series, and what was published of it under one promise after another.
 
-The homes are generated (`halflife.lab.households`); everything after that is what a real publication does: readings become
-whole Wh, are clipped at a public bound and added up exactly, and each step gets release-grade noise, charged to an account.
+Only data and tables are here: `halflife.demo` publishes, `halflife.lab.report` draws. Exact values can be shown where nobody's
+privacy is at stake, such as generated homes or data that is public already; a real publication never shows them.
 """
 
 from __future__ import annotations
 
-import datetime
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,39 +15,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from halflife import registry
-from halflife.accountant import Accountant
-from halflife.errors import HalflifeError, InvalidInput
-from halflife.lab.households import MAX_KWH, simulate
-from halflife.mechanisms import publish_series
 from halflife.notions import Notion
 from halflife.notions.base import Floats
-from halflife.numerics import divide_up, up, whole
 from halflife.plans import Plan
 from halflife.release import Release
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-START = datetime.datetime(2024, 1, 8, tzinfo=datetime.UTC)
-"""A Monday in winter."""
-
-WH_PER_KWH = 1000
-MAX_WH = round(MAX_KWH * WH_PER_KWH)
-
-BAND_OF_UNIT_SCALE = {"laplace": math.log(20), "gaussian": 1.959963984540054}
-"""95 % of the noise of scale 1 lies within ± this: P(|X| > x) = exp(−x) = 1/20 for Laplace noise."""
-
-Progress = Callable[[str, int, int], None]
-"""What is being done now, how many pieces of work are done, how many there are."""
-
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What one notion made of the series.
+    """What one policy's stream has published, as its ledger has it.
 
-    published, scales, error_band, risks   one number a step; `error_band` is the half-width of the 95 % band
+    releases                               what the account was charged with, in the policy's whole units
+    published, scales, error_band, risks   one number a step, in the output's unit (risks in the promise's); `scales` is
+                                           the noise's, `error_band` the half-width of the band that holds 95 % of it
     limit                                  what the risk is promised to stay under
+    policy, ledger, head                   where both files are, and the newest hash of the ledger's chain
     """
 
     notion: Notion[Any]
@@ -59,6 +43,9 @@ class Outcome:
     error_band: Floats
     risks: Floats
     limit: float
+    policy: Path
+    ledger: Path
+    head: str
 
     @property
     def label(self) -> str:
@@ -67,22 +54,40 @@ class Outcome:
 
 
 @dataclass(frozen=True, eq=False)
-class DemoResult:
-    """Everything the demo made: the exact series, one outcome for each notion, and where the files are."""
+class Comparison:
+    """An exact series and what was published of it, once for each outcome.
+
+    times, width   when each step begins (UTC), and how long it is
+    unit           of the values, such as "kWh per home and day"; its first word is what short texts use
+    sensitivity    how far one home can move a value, in the same unit
+    """
 
     households: int
-    days: int
-    seed: int
     sensitivity: float
     times: NDArray[np.datetime64]
+    width: np.timedelta64
+    unit: str
     exact: Floats
     outcomes: tuple[Outcome, ...]
+
+    @property
+    def short_unit(self) -> str:
+        """The unit without what it is counted by."""
+        return self.unit.split()[0]
+
+
+@dataclass(frozen=True, eq=False)
+class DemoResult(Comparison):
+    """Everything the demo made, and where the files are."""
+
+    days: int
+    seed: int
     parquet: Path
     report: Path
 
 
 class ErrorRow(NamedTuple):
-    """One line of the table of errors. Errors and scales in kWh, risks in nats, shares as parts of 1."""
+    """One line of the table of errors. Errors and scales in the unit of the values, risks in nats, shares as parts of 1."""
 
     label: str
     mean_scale: float
@@ -92,96 +97,6 @@ class ErrorRow(NamedTuple):
     last_risk: float
     limit: float
     largest_share: float
-
-
-def run_demo(
-    folder: Path,
-    households: int = 300,
-    days: int = 60,
-    seed: int = 1,
-    progress: Progress = lambda what, done, total: None,
-) -> DemoResult:
-    """Publish the town's mean use under every registered notion; write `releases.parquet` and `report.html`.
-
-    The seed makes the homes, never the noise: two runs have the same exact series and different published ones. A notion
-    that cannot publish this series stops the demo with an error that names it.
-    """
-    from halflife.lab.page import load_plotly
-    from halflife.lab.report import write_report
-
-    load_plotly()  # a missing extra is reported before any work is done
-    homes = whole("households", households, least=1)
-    notions = [cls.examples()[0] for cls in registry.NOTIONS.values()]
-    total = len(notions) + 2
-    progress("simulating the homes", 0, total)
-    readings = simulate(homes, days, START, seed)
-    exact, sensitivity = mean_per_home(readings.kwh), mean_sensitivity(homes)
-    outcomes = []
-    for done, notion in enumerate(notions, start=1):
-        progress(f"publishing under {notion.name}", done, total)
-        outcomes.append(publish_under(notion, exact, sensitivity))
-    progress("writing the report", total - 1, total)
-    result = DemoResult(
-        homes, days, seed, sensitivity, readings.times, exact, tuple(outcomes),
-        folder / "releases.parquet", folder / "report.html",
-    )  # fmt: skip
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_releases(result, result.parquet)
-        write_report(result, result.report)
-    except OSError as error:
-        raise InvalidInput(f"cannot write to {folder}: {error.strerror or error}: choose another folder") from error
-    progress("done", total, total)
-    return result
-
-
-def mean_per_home(kwh: Floats) -> Floats:
-    """Return the mean of each half hour over the homes, in kWh: whole Wh, clipped, added up exactly, divided once.
-
-    Whole numbers add up to the same total in any order; sums of floats do not, and would void the sensitivity.
-
-    >>> mean_per_home(np.array([[0.2, 7.0], [0.1004, -1.0]]))
-    array([0.15, 2.5 ])
-    """
-    if not (np.abs(kwh) < 1e12).all():
-        raise InvalidInput(
-            "a reading is NaN, infinite or absurdly large: leave bad readings out before the mean is taken"
-        )
-    watt_hours = np.rint(kwh * WH_PER_KWH).astype(np.int64)
-    totals = np.clip(watt_hours, 0, MAX_WH).sum(axis=0)
-    means: Floats = totals / (WH_PER_KWH * len(kwh))
-    return means
-
-
-def mean_sensitivity(households: int) -> float:
-    """Return how far one home's reading can move `mean_per_home`, in kWh: MAX_KWH / households, rounded up.
-
-    The number of homes is public. The division rounds each mean by up to half a unit in the last place, so two of them can
-    lie one unit further apart than the exact quotients: that unit is added.
-
-    >>> round(mean_sensitivity(300), 9)
-    0.016666667
-    """
-    return up(divide_up(MAX_KWH, float(households)) + math.ulp(MAX_KWH))
-
-
-def publish_under(notion: Notion[Any], exact: Floats, sensitivity: float) -> Outcome:
-    """Publish every step with the notion's default plan and release-grade noise, and collect what came of it."""
-    steps, account = len(exact), Accountant(notion)
-    try:
-        plan = notion.plan(sensitivity=sensitivity)
-        published, releases = publish_series(plan, exact, account)
-        risks = plan.risks(steps)
-    except HalflifeError as error:
-        raise HalflifeError(f"the demo cannot publish under {notion.name}: {error}") from error
-    if len(releases) != steps:
-        raise HalflifeError(
-            f"the demo publishes every step, but the plan for {notion.name} has a release in only {len(releases)} of "
-            f"{steps}: its first example needs another plan"
-        )
-    scales = np.array([r.scale for r in releases], dtype=np.float64)
-    band = np.array([BAND_OF_UNIT_SCALE[r.noise] for r in releases]) * scales
-    return Outcome(notion, plan, tuple(releases), published, scales, band, risks, account.exposure(steps).limit)
 
 
 # What is written and shown ------------------------------------------------------------------------------------------
@@ -222,7 +137,7 @@ def three_figures(x: float) -> str:
     return f"{rounded:,.{places}f}"
 
 
-def error_data(result: DemoResult) -> list[ErrorRow]:
+def error_data(result: Comparison) -> list[ErrorRow]:
     """Return the table of errors: one row for each notion."""
     mean = float(result.exact.mean())
     rows = []
@@ -243,7 +158,7 @@ def risk_share(outcome: Outcome) -> Floats:
     return share
 
 
-def series_data(result: DemoResult, outcome: Outcome) -> dict[str, Floats]:
+def series_data(result: Comparison, outcome: Outcome) -> dict[str, Floats]:
     """Return the exact and the published series, and the band around the exact one that holds 95 % of the published."""
     return {
         "exact": result.exact,
@@ -253,12 +168,12 @@ def series_data(result: DemoResult, outcome: Outcome) -> dict[str, Floats]:
     }
 
 
-def scale_data(result: DemoResult) -> dict[str, Floats]:
+def scale_data(result: Comparison) -> dict[str, Floats]:
     """Return the noise scale of each step, by notion."""
     return {o.label: o.scales for o in result.outcomes}
 
 
-def risk_data(result: DemoResult) -> dict[str, Floats]:
+def risk_data(result: Comparison) -> dict[str, Floats]:
     """Return the share of the promise that is in use after each step, by notion."""
     return {o.label: risk_share(o) for o in result.outcomes}
 
@@ -278,9 +193,9 @@ def releases_table(result: DemoResult) -> pa.Table:
         "step": pa.array([r.step for r in releases], pa.int64()),
         "step_start": starts.cast(pa.timestamp("us", tz="UTC")),
         "value": np.concatenate([o.published for o in result.outcomes]),
-        "scale": pa.array([r.scale for r in releases], pa.float64()),
+        "scale": np.concatenate([o.scales for o in result.outcomes]),
         "loss": pa.array([r.loss for r in releases], pa.float64()),
-        "sensitivity": pa.array([r.sensitivity for r in releases], pa.float64()),
+        "sensitivity": np.full(len(releases), result.sensitivity),
         "noise": pa.array([r.noise for r in releases], pa.string()),
         "error_band": np.concatenate([o.error_band for o in result.outcomes]),
     }

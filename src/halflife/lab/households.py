@@ -23,7 +23,7 @@ from halflife.numerics import whole
 MAX_KWH = 5.0
 """No reading is above this, in kWh per half hour: a public bound, chosen before any data is seen."""
 
-SLOTS_PER_DAY = 48
+SLOTS_PER_DAY, WH_PER_KWH = 48, 1000
 MAX_READINGS = 20_000_000
 """More readings than this would need gigabytes of memory."""
 
@@ -97,6 +97,22 @@ def simulate(households: int, days: int, start: datetime.datetime, seed: int) ->
         _add_uses(kwh, appliance, activity, times, rng)
     kwh += _heating(homes, times, cold, rng)
     return Readings(times, np.clip(kwh, 0.0, MAX_KWH, out=kwh), cold)
+
+
+def mean_per_home(kwh: Floats) -> Floats:
+    """Return the mean of each half hour over the homes, in kWh: whole Wh, clipped, added up exactly, divided once.
+
+    >>> mean_per_home(np.array([[0.2, 7.0], [0.1004, -1.0]]))
+    array([0.15, 2.5 ])
+    """
+    if not (np.abs(kwh) < 1e12).all():
+        raise InvalidInput(
+            "a reading is NaN, infinite or absurdly large: leave bad readings out before the mean is taken"
+        )
+    watt_hours = np.floor(kwh * WH_PER_KWH + 0.5).astype(np.int64)
+    totals = np.clip(watt_hours, 0, round(MAX_KWH * WH_PER_KWH)).sum(axis=0)
+    means: Floats = totals / (WH_PER_KWH * len(kwh))
+    return means
 
 
 def _half_hours(start: datetime.datetime, count: int) -> NDArray[np.datetime64]:

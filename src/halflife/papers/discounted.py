@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from halflife.errors import InvalidInput
-from halflife.lab.demo import mean_per_home, three_figures
-from halflife.lab.households import MAX_KWH, SLOTS_PER_DAY, simulate
+from halflife.lab.demo import three_figures
+from halflife.lab.households import MAX_KWH, SLOTS_PER_DAY, mean_per_home, simulate
 from halflife.notions import Classical, ExponentialDiscount, GaussianDiscount, HyperbolicDiscount
 from halflife.notions.base import Floats
 from halflife.plans import Plan
@@ -108,11 +108,11 @@ class Reproduction:
 # The data -----------------------------------------------------------------------------------------------------------
 
 
-def find_data(folder: Path | None) -> Path | None:
+def find_data(folder: Path | None, needed: Sequence[str] = (AUSGRID, LONDON)) -> Path | None:
     """Return the folder with the real data: the one given, else $HALFLIFE_DATA, else ../shared/data if it is there."""
     named = folder or (Path(os.environ["HALFLIFE_DATA"]) if os.environ.get("HALFLIFE_DATA") else None)
     chosen = named or Path("..") / "shared" / "data"
-    missing = [name for name in (AUSGRID, LONDON) if not (chosen / name).is_file()]
+    missing = [name for name in needed if not (chosen / name).is_file()]
     if not missing:
         return chosen
     if named is not None:

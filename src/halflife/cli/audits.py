@@ -1,0 +1,89 @@
+"""`audit`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from halflife.cli.group import main
+from halflife.cli.terminal import progress_bar
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from halflife.lab.audit import Verdict
+
+
+@main.command()
+@click.argument("policy", required=False, type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--faults", is_flag=True, help="Audit planted faults instead: every one of them must be accused.")
+@click.option("--seconds", type=float, default=60.0, show_default=True, help="Time for the black-box part.")
+@click.option("--runs", type=int, default=20_000, show_default=True, help="The most runs of each stream of a pair.")
+@click.option("--processes", type=int, metavar="N", help="Run in so many processes.  [default: one for each core]")
+@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write a report.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+def audit(policy: Path | None, faults: bool, seconds: float, runs: int, processes: int | None, html: Path | None,
+          as_json: bool) -> None:  # fmt: skip
+    """Attack what a policy promises: does what is really published keep it?
+
+    Runs the policy's own publisher on neighbouring populations that are made for it, and works its losses out again by other
+    means. None of its data is read. Ends with status 1 if anything is accused (with --faults: if a fault is not).
+
+    \b
+    Example:
+      halflife audit policy.yaml --html audit.html
+      halflife audit --faults
+    """
+    import os
+
+    from rich.console import Console
+
+    if (policy is None) == (not faults):
+        raise click.UsageError("give a policy to audit, or --faults")
+    with progress_bar() as show:
+        if policy is None:
+            from halflife.lab.audit.faults import audit_faults
+
+            verdict = audit_faults(seconds, runs, show)
+        else:
+            from halflife.policy import Policy
+            from halflife.policy_audit import audit_policy
+
+            many = processes or os.cpu_count() or 1
+            verdict = audit_policy(Policy.load(policy), seconds=seconds, runs=runs, processes=many, progress=show)
+    if html is not None:
+        from halflife.lab.audit.report import write_audit
+
+        write_audit(verdict, html)
+    if as_json:
+        click.echo(json.dumps(verdict.to_dict(), indent=2, ensure_ascii=False))
+    else:
+        Console().print(_findings(verdict))
+        click.echo("Nothing is accused." if verdict.good else "Accused: the promise is not kept.")
+    if html is not None:
+        click.echo(f"Report: {html}", err=as_json)
+    missed = [f.name for f in verdict.findings if not f.accused and not f.name.startswith("honest")]
+    wrongly = [f.name for f in verdict.findings if f.accused and f.name.startswith("honest")]
+    if (missed or wrongly) if faults else not verdict.good:
+        raise SystemExit(1)
+
+
+def _findings(verdict: Verdict) -> Table:
+    """An audit's findings in a few columns."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from halflife.lab.audit.report import number
+
+    table = Table(title=f"Audit of {verdict.subject}", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("what was tried")
+    table.add_column("how")
+    for name in ("claimed", "found", "verdict", "seconds"):
+        table.add_column(name, justify="right")
+    for f in verdict.findings:
+        mark = "accused" if f.accused else "" if f.how == "observer" else "kept"
+        table.add_row(f.name, f.how, number(f.claimed), number(f.found), mark, f"{f.seconds:.1f}")
+    return table

@@ -1,0 +1,192 @@
+"""`demo`, `plan` and `reproduce`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from halflife.cli.group import main
+from halflife.cli.terminal import progress_bar
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from halflife.lab.demo import DemoResult
+    from halflife.papers.discounted import Reproduction
+
+
+@main.command()
+@click.option(
+    "--out", type=click.Path(file_okay=False, writable=True, path_type=Path), default=Path("halflife-demo"),
+    show_default=True, metavar="DIR", help="Folder for all that it writes; made if it is not there.",
+)  # fmt: skip
+@click.option("--households", type=int, default=300, show_default=True, help="How many homes to generate.")
+@click.option("--days", type=int, default=60, show_default=True, help="How many days of half hours to publish.")
+@click.option(
+    "--seed", type=int, default=1, show_default=True, help="Makes the homes repeatable. The noise has no seed."
+)
+def demo(out: Path, households: int, days: int, seed: int) -> None:
+    """Publish a generated town's electricity use under every privacy promise, and compare.
+
+    Writes a report to open in a browser (it needs no network), the releases as a Parquet file, and for each promise a
+    folder with its policy, output and ledger, which the next demo replaces.
+
+    \b
+    Example:
+      halflife demo
+      halflife demo --out big-town --households 3000 --days 30
+    """
+    from rich.console import Console
+
+    with progress_bar() as show:
+        from halflife.demo import run_demo
+
+        result = run_demo(out, households, days, seed, show)
+    Console().print(_summary(result))
+    click.echo(f"Report:   {result.report}")
+    click.echo(f"Releases: {result.parquet}")
+    names = ", ".join(outcome.policy.parent.name for outcome in result.outcomes)
+    click.echo(f"Policies: {out}/…/policy.yaml, with output and ledger beside each: {names}")
+    click.echo(f"Check:    halflife verify {result.outcomes[-1].policy}")
+
+
+@main.command()
+@click.option("--notion", required=True, metavar="NAME", help="classical, w-event, exponential, hyperbolic, …")
+@click.option("--epsilon", type=float, required=True, help="What is promised, in nats.")
+@click.option("--delta", type=float, help="The notion's δ.")
+@click.option("--alpha", type=float, help="Exponential discount a step.")
+@click.option("--half-life", type=float, metavar="STEPS", help="Instead of alpha: when a loss counts half.")
+@click.option("--beta", type=float, help="Hyperbolic discount a step.")
+@click.option("--w", type=int, metavar="STEPS", help="Width of a w-event window.")
+@click.option("--sensitivity", type=float, default=1.0, show_default=True, help="How far one person can move a value.")
+@click.option("--horizon", type=int, metavar="STEPS", help="The last step; without it the plan is for ever.")
+@click.option("--method", default="tight", show_default=True, help="tight, paper; with a horizon constant, optimal.")
+@click.option("--every", type=int, default=1, show_default=True, metavar="STEPS", help="Publish every so many steps.")
+@click.option("--age", type=int, default=0, show_default=True, metavar="STEPS", help="How old the data is.")
+@click.option("--cap", type=float, help="The most that one release may cost (discounted notions, tight).")
+@click.option("--step", default="30 min", show_default=True, metavar="WIDTH", help='Such as "30 min", "1 h", "1 day".')
+@click.option(
+    "--start", metavar="TIME", help="When step 1 begins, as 2026-01-31 or 2026-01-31T13:30.  [default: today]"
+)
+@click.option("--error", type=float, help="Ask when the expected error passes this, and when the budget would run out.")
+@click.option(
+    "--html", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write interactive plots."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+def plan(notion: str, step: str, start: str | None, error: float | None, html: Path | None, as_json: bool,
+         **options: Any) -> None:  # fmt: skip
+    """Show noise, error and risk of a plan over time, before anything is spent.
+
+    \b
+    Example:
+      halflife plan --notion hyperbolic --epsilon 1 --beta 0.1 --sensitivity 0.667 --horizon 365 --step "1 day"
+      halflife plan --notion exponential --epsilon 1 --half-life 48 --error 20 --html plan.html
+    """
+    from rich.console import Console
+
+    from halflife.lab import plan_view as lab
+
+    promise = ("epsilon", "delta", "alpha", "half_life", "beta", "w")
+    given = {k: v for k, v in options.items() if v is not None}
+    request = {k: v for k, v in given.items() if k not in promise}
+    with Console(stderr=True).status("planning"):
+        chosen = lab.make_notion(notion, {k: v for k, v in given.items() if k in promise})
+        view = lab.plan_view(chosen, width=step, start=start, error=error, **request)
+        if html is not None:
+            lab.write_plan_page(view, html)
+    if as_json:
+        click.echo(json.dumps(lab.plan_json(view), indent=2, ensure_ascii=False))
+    else:
+        lab.print_view(view, Console(markup=False, highlight=False))
+    if html is not None:
+        click.echo(f"Plots: {html}", err=as_json)
+
+
+@main.group()
+def reproduce() -> None:
+    """Recompute a paper's figures and tables, with ours beside them.
+
+    \b
+    Example:
+      halflife reproduce discounted --out discounted
+    """
+
+
+@reproduce.command()
+@click.option(
+    "--data", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR",
+    help="Folder with the real data.  [default: $HALFLIFE_DATA, else ../shared/data, else generated homes]",
+)  # fmt: skip
+@click.option(
+    "--out", type=click.Path(file_okay=False, writable=True, path_type=Path), default=Path("halflife-discounted"),
+    show_default=True, metavar="DIR", help="Folder for report.html, tables.md and the numbers; made if it is not there.",
+)  # fmt: skip
+@click.option("--seed", type=int, default=1, show_default=True, help="Of the generated homes; real data needs none.")
+def discounted(data: Path | None, out: Path, seed: int) -> None:
+    """Temporally discounted differential privacy (Farokhi): Figures 1 to 3, and tables of noise scales.
+
+    \b
+    Example:
+      halflife reproduce discounted --data ../shared/data --out discounted
+    """
+    from rich.console import Console
+
+    from halflife.lab.page import load_plotly
+    from halflife.papers import discounted as paper
+    from halflife.papers.discounted_report import write_all
+
+    load_plotly()  # a missing extra is reported before any work is done
+    folder = paper.find_data(data)
+    if folder is None:
+        click.echo(paper.WHERE_TO_GET, err=True)
+    with progress_bar() as show:
+        show("reading" if folder else "simulating the homes", 0, 1)
+        source = paper.generated_source(seed) if folder is None else paper.real_source(folder)
+        found = paper.reproduce(source, progress=show)
+        show("writing the report", 0, 1)
+        written = write_all(found, out)
+    Console().print(_scales(found))
+    click.echo(f"Data:    {source.name}")
+    click.echo(f"Report:  {written[0]}")
+    click.echo(f"Tables:  {written[1]}")
+    click.echo(f"Numbers: {', '.join(path.name for path in written[2:])}")
+
+
+def _scales(found: Reproduction) -> Table:
+    """The table of noise scales."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from halflife.papers.discounted import TABLE_HEADS, table_cells
+
+    title = f"Noise scales over {found.steps:,} steps, hyperbolic, Δf = ε = 1"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    for name in TABLE_HEADS:
+        table.add_column(name.replace(" ", "\n", 1), justify="left" if name == "plan" else "right")
+    for row in (*found.rows, *found.small):
+        table.add_row(*table_cells(row))
+    return table
+
+
+def _summary(result: DemoResult) -> Table:
+    """The errors in a few columns."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from halflife.lab.demo import error_data, three_figures
+
+    mean = three_figures(float(result.exact.mean()))
+    title = f"Mean use of {result.households:,} generated homes: {mean} kWh per half hour. Errors in kWh."
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("promise")
+    for name in ("last noise\nscale", "mean\nerror", "relative\nerror", "promise\nused"):
+        table.add_column(name, justify="right")
+    for row in error_data(result):
+        table.add_row(
+            row.label, three_figures(row.last_scale), three_figures(row.mean_absolute_error),
+            f"{three_figures(100 * row.relative_error)} %", f"{100 * row.largest_share:.1f} %",
+        )  # fmt: skip
+    return table

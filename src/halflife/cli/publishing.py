@@ -1,0 +1,150 @@
+"""`init`, `publish` and `verify`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from halflife.cli.group import main
+from halflife.cli.terminal import event_log, progress_bar, stopping
+
+
+@main.command()
+@click.argument("data", nargs=-1, metavar="FILE...")
+@click.option("--format", "form", metavar="NAME", help="parquet, csv, duckdb or sqlite, if the ending does not say.")
+@click.option("--table", metavar="NAME", help="The table of a DuckDB or SQLite file.")
+@click.option(
+    "--out", type=click.Path(dir_okay=False, path_type=Path), default=Path("policy.yaml"), show_default=True,
+    metavar="FILE", help="The policy to write; one that is there is left alone.",
+)  # fmt: skip
+@click.option("--schema", is_flag=True, help="Print the JSON Schema of policies for your editor, and write nothing.")
+def init(data: tuple[str, ...], form: str | None, table: str | None, out: Path, schema: bool) -> None:
+    """Write a commented policy for a data file. It looks at the file's columns, never at its values.
+
+    What must be public knowledge is left blank for you to fill in: nothing about the data may decide it.
+
+    \b
+    Example:
+      halflife init readings.parquet
+      halflife init meters-2026-*.csv.gz --out meters.yaml
+      halflife init --schema > policy.schema.json
+    """
+    from halflife.policy.template import json_schema, write_template
+
+    if schema:
+        click.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+        return
+    if not data:
+        raise click.UsageError("give the data file that the policy is for, such as readings.parquet")
+    if out.exists():
+        raise click.ClickException(f"{out} is there already: give another --out, or move it away")
+    from halflife.engines import open_source
+
+    engine = open_source(list(data), form, table)
+    try:
+        text = write_template(engine.columns(), data, table, out.name)
+    finally:
+        engine.close()
+    out.write_text(text, encoding="utf-8")
+    click.echo(f"Wrote {out}. Fill in the blanks, then: halflife publish {out}")
+
+
+@main.command()
+@click.argument("policy", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--wait", type=float, default=10.0, show_default=True, metavar="SECONDS",
+              help="How long to wait for another process that holds the ledger.")  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Say what would be published, with which noise and why; read nothing.")
+def publish(policy: Path, wait: float, dry_run: bool) -> None:
+    """Publish every step that is due, exactly once; run it again to go on.
+
+    Prints how far one person can move each stream and why. SIGTERM and Ctrl-C end it after the batch in hand. Without a
+    terminal it writes one JSON line for each event to stderr.
+
+    \b
+    Example:
+      halflife publish policy.yaml
+      halflife publish policy.yaml --dry-run
+    """
+    from halflife.policy import Policy
+    from halflife.publisher import describe
+    from halflife.publisher import publish as run
+
+    loaded = Policy.load(policy)
+    for line in describe(loaded):
+        click.echo(line, err=True)
+    if dry_run:
+        return
+    with stopping() as stop, event_log(), progress_bar(rate="steps") as show:
+        summary = run(loaded, wait=wait, progress=show, stop=stop)
+    for name, count in summary.published.items():
+        step, when = summary.last[name]
+        again = summary.emitted_again[name]
+        wrote = f", {again:,} that were committed before written again" if again else ""
+        click.echo(f"{name}: {count:,} steps published{wrote}; newest is step {step:,}, up to {when}", err=True)
+    click.echo(f"Promise: {100 * summary.used:.4g} % in use (risk {summary.risk:.6g} of {summary.limit:g})", err=True)
+    if summary.waiting:
+        click.echo(
+            f"{summary.waiting:,} late steps wait: this promise forgets with time, so what is published late counts from now on, "
+            "and there is no room for more now. Run it again later; to replay the past as if it had been published on time, "
+            "write `late: as-planned` under `clock`, in a new ledger.",
+            err=True,
+        )
+    if summary.stopped:
+        click.echo("Stopped as asked, with everything written. Run it again to go on.", err=True)
+
+
+@main.command()
+@click.argument("path", type=click.Path(dir_okay=False, path_type=Path), metavar="POLICY_OR_LEDGER")
+@click.option("--output", "outputs", multiple=True, metavar="STREAM=FILE", help="Compare this file with a stream.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def verify(path: Path, outputs: tuple[str, ...], as_json: bool) -> None:
+    """Work out every risk again from the ledger alone, check its chain, and compare outputs with it.
+
+    With a policy its ledger and its outputs are checked; with a ledger the outputs that you name. Ends with status 1 if
+    anything is wrong.
+
+    \b
+    Example:
+      halflife verify policy.yaml
+      halflife verify policy.ledger --output mean-use=mean-use.csv
+    """
+    import dataclasses
+
+    from halflife.publisher import verify as check
+
+    ledger, files = _what_to_verify(path, outputs)
+    with progress_bar() as show:
+        verdict = check(ledger, files, show)
+    if as_json:
+        click.echo(json.dumps({"good": verdict.good, **dataclasses.asdict(verdict)}, indent=2))
+    else:
+        for problem in verdict.problems:
+            click.echo(f"WRONG  {problem}")
+        for name, step in verdict.steps.items():
+            click.echo(f"{name}: up to step {step:,}" + (f", compared with {files[name]}" if name in files else ""))
+        risk = f"risk {verdict.risk:.12g} of {verdict.limit:g} at step {verdict.step:,}"
+        click.echo(f"{risk}, worst from now on {verdict.peak:.12g}")
+        click.echo(f"newest hash {verdict.head}")
+        click.echo("Everything agrees." if verdict.good else f"{len(verdict.problems)} problems.")
+    if not verdict.good:
+        raise SystemExit(1)
+
+
+def _what_to_verify(path: Path, named: tuple[str, ...]) -> tuple[Path, dict[str, str]]:
+    """The ledger, and the outputs by stream."""
+    files = dict(pair.split("=", 1) for pair in named if "=" in pair)
+    if len(files) != len(named):
+        raise click.UsageError("write --output as STREAM=FILE, such as --output mean-use=mean-use.csv")
+    if path.suffix not in (".yaml", ".yml"):
+        return path, files
+    from halflife.policy import Policy
+
+    policy = Policy.load(path)
+    known = {
+        s.name: f"{policy.path(s.output)}{'/' if s.output.endswith('/') else ''}"
+        for s in policy.streams
+        if s.output != "-"
+    }
+    return policy.ledger_path, {**known, **files}

@@ -1,0 +1,17 @@
+"""Attack the promise before anyone else does: exact audits, black-box audits, and planted faults to test them with."""
+
+from halflife.lab.audit.black_box import FAMILY_ERROR, Pair, attack
+from halflife.lab.audit.exact import pair_loss, worst_loss
+from halflife.lab.audit.verdict import Finding, Verdict, audit_history, audit_paths
+
+__all__ = [
+    "FAMILY_ERROR",
+    "Finding",
+    "Pair",
+    "Verdict",
+    "attack",
+    "audit_history",
+    "audit_paths",
+    "pair_loss",
+    "worst_loss",
+]

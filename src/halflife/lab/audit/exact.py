@@ -1,0 +1,134 @@
+"""Exact audits: what releases really come to, worked out by other means than the account's.
+
+Two questions. *Does a history keep its notion?* The worst loss over the neighbouring streams that the notion defines is computed
+again from its definition, release by release, without any of the account's shortcuts. *What does one pair of streams lose?* With
+additive noise that is |f − f′|/b for each Laplace release, and (f − f′)/σ for each Gaussian one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from halflife.errors import InvalidInput, missing_extra
+from halflife.notions.base import Notion
+from halflife.notions.gaussian_dp import gaussian_epsilon
+from halflife.release import Release
+
+Derivation = Callable[[Any, Sequence[Release]], float]
+DERIVATIONS: dict[str, Derivation] = {}
+
+
+def derives(*notions: str) -> Callable[[Derivation], Derivation]:
+    """Make a second derivation known for these notions."""
+
+    def remember(function: Derivation) -> Derivation:
+        for name in notions:
+            DERIVATIONS[name] = function
+        return function
+
+    return remember
+
+
+def worst_loss(notion: Notion[Any], releases: Sequence[Release]) -> float:
+    """Return the worst loss of a history over the notion's neighbouring streams, in nats.
+
+    >>> from halflife import WEvent, Release
+    >>> worst_loss(WEvent(1.0, w=2), [Release(k, 0.5) for k in (1, 2, 4)])
+    1.0
+    """
+    if notion.name not in DERIVATIONS:
+        raise InvalidInput(
+            f"no second derivation of {notion.name} is known: register one with @derives({notion.name!r})"
+        )
+    if any(r.loss == math.inf for r in releases):
+        return math.inf
+    return DERIVATIONS[notion.name](notion, releases) if releases else 0.0
+
+
+@derives("classical")
+def one_row_for_ever(notion: Any, releases: Sequence[Release]) -> float:
+    """Classical: one person's whole series is another, so every release may move by its sensitivity."""
+    return composed(releases, notion.delta)
+
+
+@derives("w-event")
+def one_window(notion: Any, releases: Sequence[Release]) -> float:
+    """w-event: one person's data within w consecutive steps is another. Every window that begins with a release is tried."""
+    ordered = sorted(releases, key=lambda r: r.data_time)
+    times = np.array([r.data_time for r in ordered])
+    ends = np.searchsorted(times, times + notion.w)
+    known: dict[tuple[tuple[str, float], ...], float] = {}
+    for first, last in zip(range(len(ordered)), ends.tolist(), strict=True):
+        window = tuple(sorted((r.noise, r.loss) for r in ordered[first:last]))
+        if window not in known:
+            known[window] = composed(ordered[first:last], notion.delta)
+    return max(known.values())
+
+
+@derives("exponential", "hyperbolic")
+def discounted_sum(notion: Any, releases: Sequence[Release]) -> float:
+    """Discounted: the largest Σ_{S_k ≤ t} d(t − S_k) ρ_k. It can only be largest at a release, as d falls."""
+    return _largest_faded(notion, releases, power=1)
+
+
+@derives("gaussian-discount")
+def discounted_squares(notion: Any, releases: Sequence[Release]) -> float:
+    """Gaussian discounting: ε(δ) of μ² = Σ_{S_k ≤ t} (d(t − S_k) μ_k)², largest at a release."""
+    return gaussian_epsilon(math.sqrt(_largest_faded(notion, releases, power=2)), notion.delta)
+
+
+def _largest_faded(notion: Any, releases: Sequence[Release], power: int) -> float:
+    """The largest of Σ (d(t − S_k) x_k)^power over t: every term of every sum, nothing carried over from step to step."""
+    steps = np.array([r.step for r in releases], dtype=np.float64)
+    losses = np.array([r.loss for r in releases])
+    alpha = getattr(notion, "alpha", None)
+    worst = 0.0
+    for t in np.unique(steps):
+        gaps = t - steps[steps <= t]
+        fading = alpha**gaps if alpha is not None else 1 / (1 + notion.beta * gaps)
+        worst = max(worst, float(((fading * losses[steps <= t]) ** power).sum()))
+    return worst
+
+
+def composed(releases: Sequence[Release], delta: float) -> float:
+    """Return ε of these releases together at δ: their sum if δ = 0, else dp-accounting's own loss distribution."""
+    if delta == 0:
+        if any(r.noise == "gaussian" and r.loss > 0 for r in releases):
+            return math.inf
+        return math.fsum(r.loss for r in releases)
+    try:
+        import dp_accounting
+        from dp_accounting.pld import PLDAccountant
+    except ImportError:
+        raise missing_extra("dp-accounting", "exact", "an exact audit with delta above 0") from None
+    account = PLDAccountant(value_discretization_interval=1e-4)
+    kinds: dict[tuple[str, float], int] = {}
+    for r in releases:
+        if r.loss > 0:
+            kinds[r.noise, r.loss] = kinds.get((r.noise, r.loss), 0) + 1
+    for (noise, loss), count in kinds.items():
+        event = dp_accounting.LaplaceDpEvent if noise == "laplace" else dp_accounting.GaussianDpEvent
+        account.compose(event(1 / loss), count)
+    return float(account.get_epsilon(delta))
+
+
+def pair_loss(releases: Sequence[Release], moves: Sequence[float], delta: float = 0.0) -> float:
+    """Return what one pair of streams loses: `moves` says how far apart the exact values of each release are.
+
+    A move of m costs m/Δf of the release's loss. Numbers of several dimensions: give the L1 (Laplace) or L2 distance.
+
+    >>> from halflife import Release
+    >>> pair_loss([Release(1, 0.5), Release(2, 0.5)], [1.0, -0.5])
+    0.75
+    """
+    if len(moves) != len(releases):
+        raise InvalidInput(f"{len(releases)} releases need as many moves, not {len(moves)}")
+    scaled = [
+        Release(r.step, r.loss * abs(float(m)) / r.sensitivity if m else 0.0, r.age, noise=r.noise)
+        for r, m in zip(releases, np.asarray(moves, dtype=np.float64), strict=True)
+    ]
+    return composed(scaled, delta)

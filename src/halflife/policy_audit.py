@@ -1,0 +1,354 @@
+"""The audit of a policy: its own publisher, ledger and all, run on neighbouring populations that are made for it.
+
+    sensitivity   how far the engine's exact totals of neighbours are apart, hostile readings included, against what is charged
+    exact         what the planned losses (and those of a ledger, if there is one) come to, from the notion's definition
+    black box     the real path, run again and again on two neighbours: what do its outputs tell?
+    silence       everything but the values must be the same for both: steps, times, losses, logs
+
+No reading of the policy's own data is looked at.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from halflife.engines import open_source
+from halflife.lab.audit.attacks import averaging_success, filtered_share
+from halflife.lab.audit.black_box import Floats, Pair
+from halflife.lab.audit.exact import pair_loss
+from halflife.lab.audit.verdict import Finding, Progress, Verdict, audit_history, audit_paths
+from halflife.ledger import SqliteLedger
+from halflife.policy import Channel, Policy, channels, promised
+from halflife.publisher.readable import in_output_units
+from halflife.publisher.session import Session
+from halflife.release import Release
+
+Totals = dict[str, NDArray[np.int64]]
+FAR = 9e9
+MOST_STEPS, MOST_NUMBERS, PLANNED = 48, 480, 2_000
+VARIANTS = ("most", "least", "none", "hostile")
+
+
+@dataclass(frozen=True, eq=False)
+class PublishingPath:
+    """The real publisher on exact totals of one of two neighbours, with a new ledger for each run; values as they are written."""
+
+    policy: dict[str, Any]
+    folder: str
+    totals: tuple[Totals, Totals]
+    steps: int
+
+    def __call__(self, which: int, runs: int) -> Floats:
+        """Return the values that so many runs publish."""
+        with tempfile.TemporaryDirectory(prefix="halflife-audit-", dir=_fast_folder()) as place:
+            policy = quiet_policy(self.policy, self.folder, Path(place))
+            return np.array([self._run(policy, which, Path(place)) for _ in range(runs)])
+
+    def _run(self, policy: Policy, which: int, place: Path) -> Floats:
+        publish_totals(policy, self.totals[which], self.steps)
+        numbers = [_read_values(policy.path(s.output)) for s in policy.streams]
+        for file in place.iterdir():
+            file.unlink()
+        return np.concatenate(numbers)
+
+
+def publish_totals(policy: Policy, totals: Totals, steps: int) -> None:
+    """Publish the first steps of every stream with these exact totals, as `publish` does after reading."""
+    session = Session(policy, clock=lambda: FAR)
+    try:
+        with session.held(10.0):
+            dues = [session.due(c, 1, steps) for c in session.channels]
+            session.publish([(d, totals[d.channel.name]) for d in dues])
+    finally:
+        session.close()
+
+
+def _read_values(path: Path) -> Floats:
+    with path.open(encoding="utf-8") as lines:
+        return np.array([json.loads(line)["value"] for line in lines])
+
+
+def _fast_folder() -> str | None:
+    """Memory, where there is a file system for it: a run's ledger is thrown away at once."""
+    return "/dev/shm" if Path("/dev/shm").is_dir() and shutil.disk_usage("/dev/shm").free > 2**28 else None
+
+
+def quiet_policy(data: Mapping[str, Any], folder: str, place: Path) -> Policy:
+    """The same policy with ledger and outputs elsewhere, without post-processing (which only hides), its steps as planned."""
+    changed = json.loads(json.dumps(data))
+    changed["ledger"] = str(place / "audit.ledger")
+    changed["clock"]["late"] = "as-planned"
+    for i, stream in enumerate(changed["streams"]):
+        stream |= {"output": str(place / f"{i}.jsonl"), "post": []}
+    return Policy.from_dict(changed, folder)
+
+
+# Neighbours ---------------------------------------------------------------------------------------------------------
+
+
+def neighbour_totals(channel: Channel, variant: str, steps: int) -> NDArray[np.int64]:
+    """Exact totals (steps × cells) of a small population whose audited person has these readings, by the real engine."""
+    if channel.part.source is None:
+        return _pushed_totals(channel, variant, steps)
+    engine = open_source(readings(channel, variant, steps))
+    try:
+        answer = engine.aggregate(channel.question(1, steps))
+    finally:
+        engine.close()
+    totals = answer.sums + np.array(channel.offsets, dtype=np.int64)[None, :, None]
+    return np.asarray(totals.reshape(steps, -1), dtype=np.int64)
+
+
+def _pushed_totals(channel: Channel, variant: str, steps: int) -> NDArray[np.int64]:
+    """A program pushes these: its first number moves by as much as the policy allows."""
+    totals = np.zeros((steps, channel.cells), dtype=np.int64)
+    totals[:, 0] = channel.sensitivity.l1 if variant == "most" else 0
+    return totals
+
+
+def readings(channel: Channel, variant: str, steps: int) -> Any:
+    """Readings of three ordinary people and the audited one, as an Arrow table with the policy's columns."""
+    import pyarrow as pa
+
+    source = channel.part.source
+    assert source is not None
+    people = _people(channel)
+    rows: list[tuple[str | None, int, Any, str | None]] = []
+    groups = channel.groups or ("",)
+    for k in range(1, steps + 1):
+        middle = (channel.steps.start(k) + channel.steps.end(k)) // 2
+        rows += [(p, middle, _value(channel, 0.5), groups[0]) for p in people[1:]]
+        rows += [(people[0], at, x, g) for at, x, g in _audited(channel, variant, middle)]
+    person, us, values, group = zip(*rows, strict=True) if rows else ((), (), (), ())
+    scale = {"s": 10**6, "ms": 10**3, "us": 1}
+    times = (
+        pa.array(us, pa.timestamp("us", tz="UTC")) if source.epoch is None else [t // scale[source.epoch] for t in us]
+    )
+    columns: dict[str, Any] = {source.person or channel.person: pa.array(person, pa.string()), source.time: times}
+    if source.value is not None:
+        columns[source.value] = pa.array(values, pa.float64())
+    if source.group is not None:
+        columns[source.group] = pa.array(group, pa.string())
+    return pa.table(columns)
+
+
+def _people(channel: Channel) -> list[str]:
+    """The audited person first: the one of largest weight, where weights are public."""
+    known = list(channel.weights or channel.table or {})
+    if channel.table is not None and channel.weights is not None:
+        known = [p for p in known if p in channel.table]
+    if channel.weights is not None:
+        known.sort(key=lambda p: -abs((channel.weights or {})[p]))
+    return known[:4] if known else ["audited", "one", "two", "three"]
+
+
+def _value(channel: Channel, part: float) -> float:
+    """A reading that lies this part of the way from the least to the largest that counts."""
+    u = channel.units
+    units = u["low"] + part * (u["high"] - u["low"])
+    return float(units) * float(u.get("divide", 1)) / float(u.get("multiply", 1))
+
+
+def _audited(channel: Channel, variant: str, us: int) -> Iterator[tuple[int, Any, str]]:
+    """The audited person's readings in one step; "most" and "least" are in different groups where groups may change."""
+    groups, most = channel.groups or ("",), int(channel.units.get("most_groups", 1))
+    if variant == "most":
+        yield from ((us, _value(channel, 1.0), g) for g in groups[:most])
+    elif variant == "least":
+        yield from ((us, _value(channel, 0.0 if channel.fixed else 1.0), g) for g in groups[::-1][:most])
+    elif variant == "hostile":
+        for x in (math.nan, math.inf, -math.inf, None, 1e300, -1e300, _value(channel, 1.0), _value(channel, 1.0)):
+            yield from ((us, x, g) for g in (*groups[:3], "no such group"))
+        yield from ((at, 1e9, groups[0]) for at in (-(2**60), 2**60, us + 1, us + 1))
+
+
+# The audit ----------------------------------------------------------------------------------------------------------
+
+
+def audit_policy(
+    policy: Policy,
+    *,
+    seconds: float = 60.0,
+    runs: int = 20_000,
+    processes: int = 1,
+    progress: Progress = lambda what, done, total: None,
+) -> Verdict:
+    """Audit a policy with neighbours that are made for it; see the module's text for what is tried."""
+    made = channels(policy)
+    steps = _steps(policy, made)
+    progress("neighbours", 0, 1)
+    totals = {v: {c.name: neighbour_totals(c, v, steps) for c in made} for v in VARIANTS}
+    pairs = [("least", "most"), ("none", "most"), ("hostile", "most"), ("hostile", "least")]
+    if policy.population.neighbours == "add-remove":
+        pairs = [("none", "most"), ("none", "least"), ("none", "hostile")]
+    findings = [_sensitivity(c, a, b, totals) for c in made for a, b in pairs if c.part.source is not None]
+    findings += list(_exact(policy, made))
+    findings += _silence(policy, totals, steps)
+    worst = max(
+        pairs, key=lambda p: sum(_distance(c, totals[p[0]], totals[p[1]]).sum() / c.sensitivity.l1 for c in made)
+    )
+    data = policy.model_dump(mode="json")
+    cases = []
+    folder = str(policy.path("."))
+    totals["once"] = {c.name: _only_at_first(totals[worst[0]][c.name], totals[worst[1]][c.name]) for c in made}
+    for a, b in dict.fromkeys((worst, (worst[0], "once"), pairs[-1])):
+        path = PublishingPath(data, folder, (totals[a], totals[b]), steps)
+        cases.append((_pair(policy, a, b, totals, steps), path))
+    loud = _loud(policy)
+    one = {v: {name: t[:1] for name, t in totals[v].items()} for v in worst}
+    pair = replace(_pair(loud, *worst, one, 1), name=f"one step, with epsilon {promised_epsilon(loud):.4g}")
+    cases.append((pair, PublishingPath(loud.model_dump(mode="json"), folder, (one[worst[0]], one[worst[1]]), 1)))
+    findings += audit_paths(cases, seconds=seconds, runs=runs, chunk=100, processes=processes, progress=progress)
+    return Verdict(policy.population.id, (*findings, *_observers(policy, made)))
+
+
+def _only_at_first(most: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The first population, but for its first step, which is the other's: noise that steps share shows here."""
+    once = most.copy()
+    once[0] = other[0]
+    return once
+
+
+def promised_epsilon(policy: Policy) -> float:
+    """Return the ε that a policy promises."""
+    return float(promised(policy, channels(policy)[0].account).epsilon)  # type: ignore[attr-defined]
+
+
+def _loud(policy: Policy) -> Policy:
+    """The same policy with so large an ε that one step of its first stream loses about 1: then a black box sees something."""
+    data = policy.model_dump(mode="json")
+    first = channels(policy)[0].losses(1, 1)[0]
+    data["promise"]["epsilon"] = max(1.0, promised_epsilon(policy) / first)
+    return Policy.from_dict(data, str(policy.path(".")))
+
+
+def _observers(policy: Policy, made: Sequence[Channel]) -> Iterator[Finding]:
+    """What an observer can do that the promise does not forbid: average for a long time, and filter."""
+    for c in made:
+        for what, seconds in (("a day", 86_400), ("a week", 604_800), ("a year", 31_536_000)):
+            steps = max(1, round(seconds * 1e6 / c.steps.width))
+            if (c.last is None or steps <= c.last) and steps <= 200_000:
+                scales = c.plan.sensitivity / np.array(c.losses(1, steps))
+                moves = np.full(steps, c.plan.sensitivity)
+                found = averaging_success(moves, scales, c.plan.noise)
+                detail = f"right guesses of who averages {what} of steps and knows all but whether a person is always at a bound"
+                yield Finding(f"{c.name}: averaging {what}", "observer", math.nan, found, False, detail, 0.0)
+        scales = c.plan.sensitivity / np.array(c.losses(1, min(500, c.last or 500)))
+        left = filtered_share(scales, c.plan.noise, c.plan.sensitivity / 10)
+        detail = "of the noise is left after a Kalman filter, if the total drifts by a tenth of one person a step"
+        yield Finding(f"{c.name}: a Kalman filter", "observer", math.nan, left, False, detail, 0.0)
+
+
+def _steps(policy: Policy, made: Sequence[Channel]) -> int:
+    """How many steps to run: a whole window where the promise is about one, and not too many numbers in all."""
+    wanted = getattr(promised(policy, made[0].account), "w", 12)
+    room = MOST_NUMBERS // sum(c.cells for c in made)
+    return max(1, min(wanted, MOST_STEPS, room, *(c.last for c in made if c.last is not None), MOST_STEPS))
+
+
+def _distance(channel: Channel, a: Totals, b: Totals) -> NDArray[np.float64]:
+    """How far apart the totals of two populations are at each step, in the norm that the noise needs."""
+    moved = (a[channel.name] - b[channel.name]).astype(np.float64)
+    norm: NDArray[np.float64] = (
+        np.abs(moved).sum(axis=1) if channel.plan.noise == "laplace" else np.sqrt((moved * moved).sum(axis=1))
+    )
+    return norm
+
+
+def _sensitivity(channel: Channel, a: str, b: str, totals: Mapping[str, Totals]) -> Finding:
+    start = time.perf_counter()
+    claimed = channel.sensitivity.of(channel.plan.noise)
+    found = float(_distance(channel, totals[a], totals[b]).max())
+    detail = f"largest distance of the engine's exact totals, in units; the policy derives {claimed:g}"
+    name = f"{channel.name}: {a} / {b} readings"
+    return Finding(name, "sensitivity", claimed, found, found > claimed, detail, time.perf_counter() - start)
+
+
+def _planned(made: Sequence[Channel], steps: int) -> list[Release]:
+    """What the plans charge, in the order of the account's steps."""
+    releases = []
+    for c in made:
+        last = steps if c.last is None else min(steps, c.last)
+        at = c.release_steps(1, last).tolist()
+        s = c.plan.sensitivity
+        losses = zip(at, c.losses(1, last), strict=True)
+        releases += [Release(k, loss, c.age, sensitivity=s, noise=c.plan.noise) for k, loss in losses]
+    return sorted(releases, key=lambda r: r.step)
+
+
+def _exact(policy: Policy, made: Sequence[Channel]) -> Iterator[Finding]:
+    notion, limit = promised(policy, made[0].account), promised_epsilon(policy)
+    yield audit_history("the plan's first steps", notion, _planned(made, PLANNED), limit)
+    if policy.ledger_path.is_file():
+        with SqliteLedger(policy.ledger_path, read_only=True) as book:
+            history = [r for e in book.entries() for r in e.releases]
+        yield audit_history(
+            f"what {policy.ledger_path.name} recorded", notion, sorted(history, key=lambda r: r.step), limit
+        )
+
+
+def _pair(policy: Policy, a: str, b: str, totals: Mapping[str, Totals], steps: int) -> Pair:
+    """Two populations as the black box sees them: all numbers of all streams, and what the account is charged for the pair."""
+    made = channels(policy)
+    notion = promised(policy, made[0].account)
+    delta = float(getattr(notion, "delta", 0.0))
+    releases: list[Release] = []
+    moves: list[float] = []
+    parts: list[tuple[Floats, Floats, Floats]] = []
+    for c in made:
+        losses = c.losses(1, steps)
+        releases += [Release(k, x, sensitivity=c.plan.sensitivity, noise=c.plan.noise) for k, x in enumerate(losses, 1)]
+        moves += _distance(c, totals[a], totals[b]).tolist()
+        scales = np.repeat(c.plan.sensitivity / np.array(losses)[:, None], c.cells, axis=1)
+        exact = (totals[a][c.name].astype(np.float64), totals[b][c.name].astype(np.float64), scales)
+        first, second, sizes = (in_output_units(x, c.factor_of_cells).ravel() for x in exact)
+        parts.append((first, second, sizes))
+    first, second, sizes = (np.concatenate(x) for x in zip(*parts, strict=True))
+    name = f"the publisher on {a} / {b} readings, {steps} steps"
+    return Pair(name, first, second, sizes, pair_loss(releases, moves, delta), made[0].plan.noise, delta)
+
+
+def _silence(policy: Policy, totals: Mapping[str, Totals], steps: int) -> list[Finding]:
+    """Publish each variant once, and compare all that can be seen but the values: it must not depend on the readings."""
+    start = time.perf_counter()
+    seen = {variant: _traces(policy, totals[variant], steps) for variant in VARIANTS}
+    differ = [v for v in VARIANTS if seen[v] != seen[VARIANTS[0]]]
+    detail = "rows, times, losses, noise scales and log lines are the same whatever the readings are"
+    if differ:
+        detail = f"what is published besides the values differs between {VARIANTS[0]} and {differ[0]} readings"
+    spent = time.perf_counter() - start
+    return [Finding("refusal, timing and form", "silence", 0.0, float(len(differ)), bool(differ), detail, spent)]
+
+
+def _traces(policy: Policy, totals: Totals, steps: int) -> list[Any]:
+    """Everything that a run leaves, without values, hashes and the clock's time."""
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(f"{record.getMessage()} {getattr(record, 'fields', '')}")  # type: ignore[method-assign]
+    logger = logging.getLogger("halflife")
+    logger.addHandler(handler)
+    try:
+        with tempfile.TemporaryDirectory(prefix="halflife-audit-") as place:
+            quiet = quiet_policy(policy.model_dump(mode="json"), str(policy.path(".")), Path(place))
+            publish_totals(quiet, totals, steps)
+            rows = [
+                [{k: v for k, v in json.loads(line).items() if k != "value"} for line in quiet.path(s.output).open()]
+                for s in quiet.streams
+            ]
+            with SqliteLedger(quiet.ledger_path, read_only=True) as book:
+                facts = [(e.stream, e.step, e.release_step, e.releases, e.spread, len(e.noisy)) for e in book.entries()]
+    finally:
+        logger.removeHandler(handler)
+    return [rows, facts, lines]

@@ -64,10 +64,10 @@ def publish_and_verify(file: Path, progress: Progress = _silent, clock: Callable
     policy = Policy.load(file)
     (channel,) = channels(policy)
     output = policy.path(channel.part.output)
-    waiting = publish(policy, progress=progress, clock=clock).waiting
-    if waiting:
+    missed = publish(policy, progress=progress, clock=clock).passed_over
+    if missed:
         raise HalflifeError(
-            f"{file}: {waiting:,} late steps wait for room: to replay the past write `late: as-planned` (clock)"
+            f"{file}: {missed:,} late steps had no room: to replay the past write `late: as-planned` (clock)"
         )
     verdict = verify(policy.ledger_path, {channel.name: str(output)}, progress)
     if not verdict.good:

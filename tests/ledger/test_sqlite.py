@@ -84,6 +84,25 @@ def test_a_newer_ledger_is_refused(ledger):
         ledger.begin(FACTS)
 
 
+def test_a_commit_is_on_disk_when_it_returns(ledger):
+    """Write-ahead log, synchronous FULL: a power cut cannot take back what readers have seen."""
+    assert ledger._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert ledger._db.execute("PRAGMA synchronous").fetchone() == (2,)
+
+
+def test_a_link_to_a_ledger_has_the_same_lock(tmp_path):
+    with SqliteLedger(tmp_path / "a") as book, book.hold():
+        (tmp_path / "link").symlink_to(tmp_path / "a")
+        with SqliteLedger(tmp_path / "link") as other, pytest.raises(LedgerError, match="held by"), other.hold(wait=0):
+            pass
+
+
+def test_waiting_can_be_stopped(tmp_path):
+    said = pytest.raises(LedgerError, match="stopped while waiting")
+    with SqliteLedger(tmp_path / "a") as book, book.hold(), SqliteLedger(tmp_path / "a") as other, said:
+        other.hold(wait=60, stop=lambda: True).__enter__()
+
+
 def test_only_its_owner_can_read_it(ledger):
     ledger.commit([entry(1)], {"account": "secret"}, 1)
     for name in os.listdir(ledger.path.parent):
@@ -159,6 +178,9 @@ def test_a_ledger_that_somebody_else_wrote_to_is_not_written_over(tmp_path):
 
 
 def test_another_policy_is_named(ledger):
+    ledger.begin({**FACTS, "policy": "a slip that was mended before anything was published"})
+    ledger.begin(FACTS)
+    ledger.commit([entry(1)], {}, 1)
     with pytest.raises(LedgerError, match=r'policy.promise.epsilon was "1" and is now "2"'):
         ledger.begin({**FACTS, "policy": '{"promise": {"epsilon": "2"}}'})
     assert "differs" in first_difference("a", "[1]", "[1]")

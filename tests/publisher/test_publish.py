@@ -2,7 +2,6 @@
 
 import datetime
 import json
-import os
 import signal
 import stat
 import subprocess
@@ -252,7 +251,8 @@ def forgetting(folder, late):
 def test_what_is_late_counts_from_now_on_if_the_promise_forgets(tmp_path):
     """On time, every step has room. After six steps of silence the account has forgotten a little, but not six losses:
 
-    the room is ε(1 − α^6) and a loss ε(1 − α), so ⌊(1 − α^6)/(1 − α)⌋ of them fit, the plan's margin of 1e-8 apart.
+    the room is ε(1 − α^6) and a loss ε(1 − α), so ⌊(1 − α^6)/(1 − α)⌋ of them fit, the plan's margin of 1e-8 apart. The newest
+    ones are published, the others never: every later step takes up the room that comes back.
     """
     write_readings(tmp_path)
     policy = forgetting(tmp_path, "now")
@@ -262,24 +262,38 @@ def test_what_is_late_counts_from_now_on_if_the_promise_forgets(tmp_path):
     alpha = 2 ** (-1 / 6)
     fit = int((1 - alpha**6) / (1 - alpha) + 1e-6)
     assert summary.published == {"mean": fit}
-    assert summary.waiting == 6 - fit > 0
+    assert summary.passed_over == 6 - fit > 0
     with SqliteLedger(policy.ledger_path, read_only=True) as book:
         late = [(e.step, e.release_step, e.releases[0].age) for e in book.entries(first=13, stream="mean")]
-    assert late == [(k, 18, 18 - k) for k in range(13, 13 + fit)]
-    assert hl.publish(policy, clock=at("2026-01-01T19:05")).published == {"mean": 1}, "one step's room has come back"
-    assert hl.verify(policy.ledger_path).problems == ()
+    assert late == [(k, 18, 18 - k) for k in range(19 - fit, 19)]
+    for hour in (19, 20, 21):
+        later = hl.publish(policy, clock=at(f"2026-01-01T{hour}:05"))
+        assert (later.published, later.passed_over) == ({"mean": 1}, 0), "on time again"
+    assert hl.verify(policy.ledger_path, {"mean": str(policy.path("mean.csv"))}).problems == ()
+
+
+def test_what_takes_long_to_read_counts_from_when_it_is_published(tmp_path, monkeypatch):
+    write_readings(tmp_path)
+    policy = forgetting(tmp_path, "now")
+    moment = [datetime.datetime(2026, 1, 1, 1, 5, tzinfo=datetime.UTC).timestamp()]
+    from halflife.publisher import points
+
+    monkeypatch.setattr(points, "passing", lambda p: moment.__setitem__(0, moment[0] + (36_000 if p == "read" else 0)))
+    hl.publish(policy, clock=lambda: moment[0])
+    with SqliteLedger(policy.ledger_path, read_only=True) as book:
+        assert [(e.step, e.release_step) for e in book.entries()] == [(1, 11)], "ten hours of reading later"
 
 
 def test_the_past_can_be_replayed_as_planned(tmp_path):
     write_readings(tmp_path)
-    assert hl.publish(forgetting(tmp_path, "now")).waiting == STEPS - 1
+    assert 0 < hl.publish(forgetting(tmp_path, "now")).passed_over < STEPS
     policy = forgetting(tmp_path, "as-planned")
     with pytest.raises(LedgerError, match=r'clock\.late was "now" and is now "as-planned"'):
         hl.publish(policy)
-    policy.ledger_path.unlink()
-    policy.path("mean.csv").unlink()
+    for name in ("town.ledger", "town.ledger.lock", "mean.csv"):
+        (tmp_path / name).unlink()
     summary = hl.publish(policy)
-    assert (summary.published, summary.waiting) == ({"mean": STEPS}, 0)
+    assert (summary.published, summary.passed_over) == ({"mean": STEPS}, 0)
 
 
 # What is refused ----------------------------------------------------------------------------------------------------
@@ -307,7 +321,7 @@ def test_a_broken_promise_is_refused_before_any_data_is_read(tmp_path, monkeypat
 def test_another_promise_on_the_same_ledger_is_refused(tmp_path):
     write_readings(tmp_path)
     hl.publish(make(tmp_path), clock=at("2026-01-01T05:00"))
-    with pytest.raises(LedgerError, match=r'promise\.epsilon was "1\.0" and is now "2\.0"'):
+    with pytest.raises(LedgerError, match=r"promise\.notion\.epsilon was 1\.0 and is now 2\.0"):
         hl.publish(make(tmp_path, epsilon=2.0))
     with pytest.raises(LedgerError, match="population"):
         hl.publish(make(tmp_path, population={"size": 6}))
@@ -319,25 +333,72 @@ def test_another_promise_on_the_same_ledger_is_refused(tmp_path):
     assert hl.publish(moved).published == {"mean": STEPS - 5}, "files may move"
 
 
+def restore(policy, backup):
+    for file in policy.ledger_path.parent.glob("town.ledger-*"):
+        file.unlink()
+    policy.ledger_path.write_bytes(backup)
+
+
+def test_a_restored_backup_is_refused(tmp_path):
+    """Its noise would be drawn again, whatever became of the output: renamed, or a pipe that nobody can read back."""
+    write_readings(tmp_path)
+    policy = make(tmp_path)
+    hl.publish(policy, clock=at("2026-01-01T05:00"))
+    backup = policy.ledger_path.read_bytes()
+    hl.publish(policy, clock=at("2026-01-01T09:00"))
+    restore(policy, backup)
+    for output in ("mean.csv", "other.csv", "-"):
+        with pytest.raises(LedgerError, match="holds 5 entries, but 9 were published"):
+            hl.publish(make(tmp_path, output=output), clock=at("2026-01-01T12:00"))
+
+
 def test_an_output_ahead_of_its_ledger_is_refused(tmp_path):
     write_readings(tmp_path)
     policy = make(tmp_path)
     hl.publish(policy, clock=at("2026-01-01T05:00"))
     backup = policy.ledger_path.read_bytes()
     hl.publish(policy, clock=at("2026-01-01T09:00"))
-    for name in os.listdir(tmp_path):
-        if name.startswith("town.ledger-"):
-            (tmp_path / name).unlink()
-    policy.ledger_path.write_bytes(backup)
+    restore(policy, backup)
     seen = policy.path("mean.csv").read_bytes()
-    with pytest.raises(InvalidInput, match="ahead"):
-        hl.publish(policy, clock=at("2026-01-01T12:00"))
-    policy.ledger_path.unlink()
-    with pytest.raises(InvalidInput, match="ahead"):
-        hl.publish(policy, clock=at("2026-01-01T12:00"))
+    for file in ("town.ledger.lock", "town.ledger"):  # as on another machine; then without any ledger
+        (tmp_path / file).unlink()
+        with pytest.raises(InvalidInput, match="ahead"):
+            hl.publish(policy, clock=at("2026-01-01T12:00"))
     assert policy.path("mean.csv").read_bytes() == seen
     with SqliteLedger(policy.ledger_path, read_only=True) as book:
         assert book.last_step("mean") == 0, "nothing was drawn"
+
+
+def test_a_slip_that_is_mended_before_anything_is_published(tmp_path):
+    write_readings(tmp_path)
+    wrong = make(tmp_path, stream={"source": {"files": "readings.csv", "time": "time", "value": "kWh"}})
+    with pytest.raises(InvalidInput, match="did you mean 'kwh'"):
+        hl.publish(wrong)
+    assert hl.publish(make(tmp_path)).published == {"mean": STEPS}
+
+
+def test_the_same_policy_in_other_words_is_the_same(tmp_path):
+    write_readings(tmp_path)
+    hl.publish(make(tmp_path), clock=at("2026-01-01T05:00"))
+    data = policy_dict(epsilon="1")
+    data["clock"]["step"] = "60 min"
+    data["streams"][0]["statistic"] |= {"clip": [0, 5.0], "resolution": "0.001 kWh", "missing": "0"}
+    assert hl.publish(hl.Policy.from_dict(data, tmp_path)).published == {"mean": STEPS - 5}
+
+
+def test_a_frame_for_a_stream_without_columns_is_refused_in_words(tmp_path):
+    with pytest.raises(InvalidInput, match="has no `source`"):
+        hl.publish(make(tmp_path, stream={"source": None}), {"mean": pa.table({"a": [1]})})
+
+
+def test_an_account_of_another_notion_is_refused(tmp_path, monkeypatch):
+    write_readings(tmp_path)
+    policy = make(tmp_path)
+    hl.publish(policy, clock=at("2026-01-01T05:00"))
+    other = hl.Accountant(hl.Classical(1.0)).to_json()
+    monkeypatch.setattr(SqliteLedger, "states", lambda self: {"account": other})
+    with pytest.raises(LedgerError, match="keeps Classical"):
+        hl.publish(policy)
 
 
 def test_a_truncated_output_is_completed(tmp_path):
@@ -474,6 +535,69 @@ def test_a_pushed_nan_counts_as_nobody_and_is_told_to_the_operator(tmp_path):
         assert abs(stream.publish(1e300, at=2).value) < 1e15
     (told,) = map(json.loads, (tmp_path / "town.ledger.operator.jsonl").read_text().splitlines())
     assert told["bad_value"] == 1
+
+
+def test_a_pushed_value_is_rounded_to_the_nearest_unit(tmp_path):
+    """A total of 2.6 Wh is 3 units, so a mean over 5 homes is 0.6 Wh; -2.6 Wh is -3 units."""
+    policy = make(tmp_path, epsilon=LOUD, stream={"source": None}, statistic={"clip": ["-5", "5"]})
+    with hl.Stream(policy) as stream:
+        assert stream.publish(0.00052, at=1).value == pytest.approx(0.0006, abs=1e-4)
+        assert stream.publish(-0.00052, at=np.int64(2)).value == pytest.approx(-0.0006, abs=1e-4)
+
+
+def test_threads_of_one_program_take_turns(tmp_path):
+    """Whoever comes second with a step gets the stored value; nobody is refused, and nothing is published twice."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    policy = make(tmp_path, stream={"source": None})
+    with hl.Stream(policy, wait=30) as stream, ThreadPoolExecutor(4) as pool:
+        for step in range(1, 6):
+            seen = list(pool.map(lambda v, k=step: stream.publish(float(v), at=k).value, range(4)))
+            assert len(set(seen)) == 1
+    assert hl.verify(policy.ledger_path, {"mean": str(policy.path("mean.csv"))}).problems == ()
+
+
+def test_a_ledger_that_was_replaced_under_a_stream_is_noticed(tmp_path):
+    policy = make(tmp_path, stream={"source": None})
+    with hl.Stream(policy) as stream:
+        stream.publish(1.0, at=1)
+        copy = policy.ledger_path.read_bytes()
+        policy.ledger_path.rename(tmp_path / "old")
+        with pytest.raises(LedgerError, match="is gone"):
+            stream.publish(1.0, at=2)
+        policy.ledger_path.write_bytes(copy)
+        with pytest.raises(LedgerError, match="put in its place"):
+            stream.publish(1.0, at=2)
+
+
+def test_stdout_is_marked_only_once_it_is_written(tmp_path, monkeypatch, capfd):
+    policy = make(tmp_path, stream={"source": None}, output="-")
+    from halflife.outputs.text import Stdout
+
+    def broken(self, items):
+        raise BrokenPipeError
+
+    with monkeypatch.context() as patch, hl.Stream(policy) as stream:
+        patch.setattr(Stdout, "write", broken)
+        with pytest.raises(BrokenPipeError):
+            stream.publish(1.0, at=1)
+    with hl.Stream(policy) as stream:
+        value = stream.publish(2.0, at=1).value
+    assert json.loads(capfd.readouterr().out)["value"] == value
+
+
+def test_noise_of_a_vector_allows_for_what_a_person_changes(tmp_path):
+    """Two numbers change, each rounded on its own: the noise must be calibrated for two, not one."""
+    from halflife import noise as grade
+    from halflife.policy import channels
+    from halflife.publisher.draws import due
+
+    source = {"files": "readings.csv", "time": "time", "value": "kwh", "group": "place"}
+    groups = {"names": ["a", "b", "c"], "most_per_person": 1}
+    (channel,) = channels(make(tmp_path, stream={"groups": groups, "source": source}, statistic={"kind": "sum"}))
+    (one,) = due(channel, 1, 1, 0).calibrations
+    assert one == grade.by_loss(1 / 6, 10_000.0, "laplace", 3, touched=2)
+    assert one != grade.by_loss(1 / 6, 10_000.0, "laplace", 3, touched=1)
 
 
 def test_groups_are_pushed_as_a_mapping(tmp_path):

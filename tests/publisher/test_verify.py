@@ -4,11 +4,12 @@ import random
 import shutil
 import sqlite3
 
+import numpy as np
 import pytest
 
 import halflife as hl
 from halflife import Accountant, Release
-from halflife.ledger import SqliteLedger
+from halflife.ledger import Entry, SqliteLedger
 from publisher.town import STEPS, make, write_readings
 
 
@@ -67,6 +68,8 @@ def test_risks_are_worked_out_from_the_losses_alone(town):
         ("DELETE FROM release WHERE step = 5", "was charged nothing"),
         ("DELETE FROM entry WHERE step = 5", "entry 6 (mean, step 6): was changed"),
         ("DELETE FROM entry WHERE step = 24", "entries are missing"),
+        ("UPDATE release SET step = step + 1000 WHERE step = 5", "one of its releases is of mean, step 1005"),
+        ("UPDATE release SET stream = 'x' WHERE step = 5", "one of its releases is of x, step 5"),
         ("UPDATE batch SET at_us = at_us + 1", "the batch that ends with entry 24 was changed"),
         ("UPDATE fact SET value = 'x' WHERE key = 'population'", "entry 1 (mean, step 1): was changed"),
         ("UPDATE state SET value = replace(value, '\"step\": 24', '\"step\": 23') WHERE name = 'account'", "account"),
@@ -146,6 +149,62 @@ def test_a_parquet_output_is_compared_to_the_byte(tmp_path):
         changed[at] ^= 4
         path.write_bytes(changed)
         assert not hl.verify(policy.ledger_path, {"mean": str(path)}).good, f"byte {at}"
+
+
+def test_an_emptied_ledger_is_found(copy):
+    with sqlite3.connect(copy) as db:
+        db.execute("DELETE FROM release")
+        db.execute("DELETE FROM entry")
+    assert "entries are missing" in hl.verify(copy).problems[0]
+    with sqlite3.connect(copy) as db:
+        db.execute("DELETE FROM batch")
+    assert "batches are missing" in hl.verify(copy).problems[0]
+
+
+def test_entries_out_of_order_or_of_an_unknown_stream_are_found(tmp_path):
+    """With a chain that is whole: whoever wrote them knew how."""
+    facts = {"format": "x", "stream:s": "{}"}
+
+    def entry(stream, step, at):
+        return Entry(stream, step, at, 0, 1, (Release(at, 0.01),), np.array([1.0]), None, 1.0)
+
+    with SqliteLedger(tmp_path / "a") as book, book.hold():
+        book.begin(facts)
+        account = Accountant(hl.WEvent(1.0, 6))
+        account.admit(*(Release(k, 0.01) for k in (1, 2, 3)))
+        book.commit([entry("s", 2, 1), entry("s", 1, 2), entry("t", 1, 3)], {"account": account.to_json()}, 1)
+    problems = hl.verify(tmp_path / "a").problems
+    assert len(problems) == 2
+    assert "comes after step 2" in problems[0]
+    assert "does not know" in problems[1]
+
+
+def test_a_ledger_of_another_policy_is_found(town, tmp_path):
+    other = hl.Policy.from_dict(
+        {**town.model_dump(mode="json"), "promise": {"notion": "w-event", "epsilon": 0.1, "w": 6}}, tmp_path
+    )
+    (problem,) = hl.verify(town.ledger_path, policy=other).problems
+    assert "promise.notion.epsilon was 1.0 and is now 0.1" in problem
+    assert hl.verify(town.ledger_path, policy=town).good
+
+
+def test_an_output_of_no_stream_is_refused(town):
+    with pytest.raises(hl.InvalidInput, match="did you mean 'mean'"):
+        hl.verify(town.ledger_path, {"maen": "x.csv"})
+
+
+def test_it_waits_for_a_writer(tmp_path):
+    """While programs push, ledger and output are compared as of one moment."""
+    import threading
+
+    policy = make(tmp_path, stream={"source": None})
+    with hl.Stream(policy, wait=30) as stream:
+        stream.publish(1.0, at=1)
+        pushing = threading.Thread(target=lambda: [stream.publish(1.0, at=k) for k in range(2, STEPS + 1)])
+        pushing.start()
+        verdicts = [hl.verify(policy.ledger_path, {"mean": str(policy.path("mean.csv"))}, wait=30) for _ in range(5)]
+        pushing.join()
+    assert all(v.good for v in verdicts), [v.problems for v in verdicts]
 
 
 def test_what_is_no_ledger_is_said_plainly(tmp_path):

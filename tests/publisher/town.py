@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import random
 import signal
 import subprocess
@@ -81,7 +80,7 @@ def run_and_die(folder: Path, point: str, number: int = 1, batch: int = 5) -> in
     """Publish in a process of its own that is killed at the n-th passing of a point; return how it ended."""
     script = str(Path(__file__).with_name("dying.py"))
     command = [sys.executable, script, str(folder / "policy.yaml"), point, str(number), str(batch)]
-    return subprocess.run(command, env={**os.environ, "PYTHONPATH": ""}, check=False, capture_output=True).returncode
+    return subprocess.run(command, check=False, capture_output=True).returncode
 
 
 KILLED = -signal.SIGKILL

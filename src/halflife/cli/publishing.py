@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from halflife.cli.group import main
 from halflife.cli.terminal import event_log, progress_bar, stopping
+
+if TYPE_CHECKING:
+    from halflife.policy import Policy
 
 
 @main.command()
@@ -84,11 +89,11 @@ def publish(policy: Path, wait: float, dry_run: bool) -> None:
         wrote = f", {again:,} that were committed before written again" if again else ""
         click.echo(f"{name}: {count:,} steps published{wrote}; newest is step {step:,}, up to {when}", err=True)
     click.echo(f"Promise: {100 * summary.used:.4g} % in use (risk {summary.risk:.6g} of {summary.limit:g})", err=True)
-    if summary.waiting:
+    if summary.passed_over:
         click.echo(
-            f"{summary.waiting:,} late steps wait: this promise forgets with time, so what is published late counts from now on, "
-            "and there is no room for more now. Run it again later; to replay the past as if it had been published on time, "
-            "write `late: as-planned` under `clock`, in a new ledger.",
+            f"{summary.passed_over:,} late steps were passed over: under this promise what is published late counts from now on, "
+            "and there was room for the newest ones alone. Run it on time, after every step; to replay the past as if it had "
+            "been published on time, write `late: as-planned` under `clock`, in a new ledger.",
             err=True,
         )
     if summary.stopped:
@@ -114,11 +119,14 @@ def verify(path: Path, outputs: tuple[str, ...], as_json: bool) -> None:
 
     from halflife.publisher import verify as check
 
-    ledger, files = _what_to_verify(path, outputs)
+    ledger, files, policy = _what_to_verify(path, outputs)
     with progress_bar() as show:
-        verdict = check(ledger, files, show)
+        verdict = check(ledger, files, show, policy=policy)
     if as_json:
-        click.echo(json.dumps({"good": verdict.good, **dataclasses.asdict(verdict)}, indent=2))
+        rows = {
+            k: None if isinstance(v, float) and math.isnan(v) else v for k, v in dataclasses.asdict(verdict).items()
+        }
+        click.echo(json.dumps({"good": verdict.good, **rows}, indent=2))
     else:
         for problem in verdict.problems:
             click.echo(f"WRONG  {problem}")
@@ -132,13 +140,13 @@ def verify(path: Path, outputs: tuple[str, ...], as_json: bool) -> None:
         raise SystemExit(1)
 
 
-def _what_to_verify(path: Path, named: tuple[str, ...]) -> tuple[Path, dict[str, str]]:
-    """The ledger, and the outputs by stream."""
+def _what_to_verify(path: Path, named: tuple[str, ...]) -> tuple[Path, dict[str, str], Policy | None]:
+    """The ledger, the outputs by stream, and the policy if that was given."""
     files = dict(pair.split("=", 1) for pair in named if "=" in pair)
     if len(files) != len(named):
         raise click.UsageError("write --output as STREAM=FILE, such as --output mean-use=mean-use.csv")
     if path.suffix not in (".yaml", ".yml"):
-        return path, files
+        return path, files, None
     from halflife.policy import Policy
 
     policy = Policy.load(path)
@@ -147,4 +155,4 @@ def _what_to_verify(path: Path, named: tuple[str, ...]) -> tuple[Path, dict[str,
         for s in policy.streams
         if s.output != "-"
     }
-    return policy.ledger_path, {**known, **files}
+    return policy.ledger_path, {**known, **files}, policy

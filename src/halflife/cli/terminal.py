@@ -16,7 +16,12 @@ def stopping() -> Iterator[Callable[[], bool]]:
     import signal
 
     asked: list[int] = []
-    known = {s: signal.signal(s, lambda number, frame: asked.append(number)) for s in (signal.SIGTERM, signal.SIGINT)}
+
+    def ask(number: int, frame: Any) -> None:
+        asked.append(number)
+        signal.signal(number, known[signal.Signals(number)])  # asked a second time, it ends at once
+
+    known = {s: signal.signal(s, ask) for s in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield lambda: bool(asked)
     finally:

@@ -12,9 +12,10 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -34,8 +35,10 @@ class SqliteLedger:
         self.path = path
         with self._telling("cannot be opened"):
             self._db = _connect(path, read_only)
+            self._identity = _identity(path)
         self._head: bytes | None = None
         self._lock: int | None = None
+        self._shown = 0
 
     def close(self) -> None:
         """Let go of the file."""
@@ -60,36 +63,78 @@ class SqliteLedger:
     # Holding --------------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def hold(self, wait: float = 10.0) -> Iterator[None]:
-        """Take the ledger's lock, waiting up to so many seconds for another process; a process that dies lets go of it."""
+    def hold(self, wait: float = 10.0, stop: Callable[[], bool] = lambda: False) -> Iterator[None]:
+        """Take the ledger's lock, waiting up to so many seconds for another process; a process that dies lets go of it.
+
+        The lock's file also remembers how many entries were shown to readers. A ledger that holds fewer is a restored
+        backup: its noise would be drawn again, so it is refused.
+        """
         if self._lock is not None:
             raise LedgerError(f"{self.path}: this process holds the ledger already")
-        name = f"{self.path}.lock"
+        with self._locked(fcntl.LOCK_EX, wait, stop) as lock:
+            self._check_place()
+            try:
+                self._lock = lock
+                self._shown = _read_shown(lock)
+                self._write_lock()
+                yield
+            finally:
+                self._lock = None
+
+    @contextmanager
+    def shared(self, wait: float = 10.0) -> Iterator[None]:
+        """Keep writers away while reading, so that ledger and outputs are of one moment."""
+        with self._locked(fcntl.LOCK_SH, wait, lambda: False):
+            yield
+
+    @contextmanager
+    def _locked(self, kind: int, wait: float, stop: Callable[[], bool]) -> Iterator[int]:
+        name = f"{os.path.realpath(self.path)}.lock"
         with self._telling("its lock cannot be opened"):
             lock = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            self._take(lock, wait)
-            self._lock = lock
-            yield
+            self._take(lock, kind, wait, stop)
+            yield lock
         finally:
-            self._lock = None
             os.close(lock)
 
-    def _take(self, lock: int, wait: float) -> None:
+    def _take(self, lock: int, kind: int, wait: float, stop: Callable[[], bool]) -> None:
         end = time.monotonic() + wait
         while True:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
+                return fcntl.flock(lock, kind | fcntl.LOCK_NB)
             except BlockingIOError:
+                if stop():
+                    raise LedgerError(f"{self.path}: stopped while waiting for another process") from None
                 if time.monotonic() >= end:
-                    holder = os.pread(lock, 100, 0).decode(errors="replace").strip() or "another process"
+                    holder = os.pread(lock, 200, 0).decode(errors="replace").split("\n")[0] or "another process"
                     raise LedgerError(
                         f"{self.path}: held by {holder} after waiting {wait:g} s: let it finish, stop it, or wait longer"
                     ) from None
                 time.sleep(PATIENCE)
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, f"process {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M:%S')}".encode(), 0)
+
+    def _check_place(self) -> None:
+        """The lock goes by the path, so the open file must still be the one that lies there."""
+        with self._telling("is gone"):
+            if _identity(self.path) != self._identity:
+                raise LedgerError(f"{self.path}: another file was put in its place since it was opened: open it again")
+
+    def _write_lock(self) -> None:
+        """Write who holds the ledger, and how much of it readers have seen."""
+        assert self._lock is not None
+        holder = f"process {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M:%S')}"
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, f"{holder}\nshown {self._shown}\n".encode(), 0)
+
+    def mark_shown(self) -> None:
+        """Remember, before readers see them, that all entries of now are about to be shown."""
+        self._shown = self._last_entry()
+        self._write_lock()
+        assert self._lock is not None
+        os.fsync(self._lock)
+
+    def _last_entry(self) -> int:
+        return int(self._db.execute("SELECT coalesce(max(id), 0) FROM entry").fetchone()[0])
 
     # Writing --------------------------------------------------------------------------------------------------------
 
@@ -97,10 +142,18 @@ class SqliteLedger:
         """Write a new ledger's facts, or compare them with what it holds: another policy is refused."""
         with self._telling("cannot be written"):
             prepare(self._db)
+            if self._last_entry() < self._shown:
+                raise LedgerError(
+                    f"{self.path}: holds {self._last_entry():,} entries, but {self._shown:,} were published from it: a restored "
+                    "backup would draw their noise again. Put the newest copy back"
+                )
             known = self.facts()
-            if not known:
+            if (
+                known != dict(facts) and not self._last_entry()
+            ):  # nothing was published yet: the policy may still change
                 with self._db:
                     self._db.execute("BEGIN IMMEDIATE")
+                    self._db.execute("DELETE FROM fact")
                     self._db.executemany("INSERT INTO fact VALUES (?, ?)", sorted(facts.items()))
                 known = dict(facts)
         for key in sorted(set(facts) | set(known)):
@@ -128,7 +181,7 @@ class SqliteLedger:
             self._db.execute("BEGIN IMMEDIATE")
             if self._read_head() != self._head:
                 raise LedgerError(f"{self.path}: another process has written to it: nothing was published; run again")
-            (last,) = self._db.execute("SELECT coalesce(max(id), 0) FROM entry").fetchone()
+            last = self._last_entry()
             chain = self._insert(entries, last + 1)
             self._db.executemany("INSERT OR REPLACE INTO state VALUES (?, ?)", sorted(states.items()))
             saved = digest(self._db.execute("SELECT name, value FROM state"))
@@ -191,6 +244,12 @@ class SqliteLedger:
         query = "SELECT coalesce(max(step), 0) FROM entry WHERE stream = ?"
         return int(self._db.execute(query, (stream,)).fetchone()[0])
 
+    def next_step(self, stream: str, after: int) -> int | None:
+        """Return a stream's first step after this one, None if there is none."""
+        query = "SELECT min(step) FROM entry WHERE stream = ? AND step > ?"
+        found = self._db.execute(query, (stream, after)).fetchone()[0]
+        return None if found is None else int(found)
+
     def last_commit(self) -> int:
         """Return when the newest batch was committed, in µs; 0 if there is none."""
         row = self._db.execute("SELECT at_us FROM batch ORDER BY last_entry DESC LIMIT 1").fetchone()
@@ -220,16 +279,23 @@ class SqliteLedger:
 
     def _entry(self, row: tuple[Any, ...]) -> Entry:
         number, stream, part, step, release_step, start, end, noisy, value, spread, _ = row
-        query = "SELECT draw, loss, age, sensitivity, scale, noise, atop FROM release WHERE entry = ? ORDER BY rowid"
-        releases = tuple(
-            Release(
-                release_step, loss, age, sensitivity=sensitivity, scale=scale, noise=noise,
-                draw=draw[1:] if draw.startswith("=") else None, atop=atop,
+        query = (
+            "SELECT draw, loss, age, sensitivity, scale, noise, atop, stream, part, step FROM release WHERE entry = ?"
+        )
+        releases = []
+        for draw, loss, age, sensitivity, scale, noise, atop, *of in self._db.execute(
+            f"{query} ORDER BY rowid", (number,)
+        ):
+            if of != [stream, part, step]:
+                raise InvalidInput(f"one of its releases is of {of[0]}, step {of[2]}")
+            name = draw[1:] if draw.startswith("=") else None
+            releases.append(
+                Release(
+                    release_step, loss, age, sensitivity=sensitivity, scale=scale, noise=noise, draw=name, atop=atop
+                )
             )
-            for draw, loss, age, sensitivity, scale, noise, atop in self._db.execute(query, (number,))
-        )  # fmt: skip
         values = None if value is None else from_bytes(value)
-        return Entry(stream, step, release_step, start, end, releases, from_bytes(noisy), values, spread, part)
+        return Entry(stream, step, release_step, start, end, tuple(releases), from_bytes(noisy), values, spread, part)
 
     def batches(self) -> Iterator[tuple[int, int, bytes, bytes]]:
         """Return (last entry, when, digest of the states, link) of each batch."""
@@ -262,6 +328,17 @@ def _connect(path: Path, read_only: bool) -> sqlite3.Connection:
     return db
 
 
+def _identity(path: Path) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_dev, found.st_ino
+
+
+def _read_shown(lock: int) -> int:
+    """How many entries readers have seen, by the lock's file; 0 if it does not say."""
+    match = re.search(r"^shown (\d{1,18})$", os.pread(lock, 200, 0).decode(errors="replace"), re.M)
+    return int(match[1]) if match else 0
+
+
 def _next_step(error: str) -> str:
     """SQLite's words, and what to do about them."""
     advice = {
@@ -271,6 +348,7 @@ def _next_step(error: str) -> str:
         "not a database": "it is no ledger: give another path",
         "malformed": "it is damaged: restore a copy, and see `halflife verify`",
         "locked": "another program holds it: let it finish",
+        "i/o": "look at the disk: is it full, or the file larger than allowed?",
         "unable to open": "look at the path and its permissions",
         "no such file": "publish first, or give the path of a ledger",
     }

@@ -8,44 +8,56 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from fractions import Fraction
 from typing import Any
 
 from halflife.outputs import Layout
-from halflife.policy.channel import Channel
+from halflife.policy.channel import Channel, promised
 from halflife.policy.model import Policy
 
 
 def ledger_facts(policy: Policy, channels: tuple[Channel, ...]) -> dict[str, str]:
-    """Return the facts that a ledger is begun with: the policy's contract, and what `verify` needs to read each stream."""
-    contract = policy.model_dump(mode="json", exclude={"ledger": True, "streams": {"__all__": {"output"}}})
-    for stream in contract["streams"]:
-        for part in (
-            stream["source"] or {},
-            (stream["groups"] or {}).get("table") or {},
-            stream["statistic"]["weights"] or {},
-        ):
-            for name in ("files", "file", "format"):
-                part.pop(name, None)
-    facts = {
+    """Return the facts that a ledger is begun with: the policy worked out, so that `1` and `1.0` or `1 h` and `60 min` are one.
+
+    `stream_layout` reads of them what `verify` needs to know about each stream.
+    """
+    first = channels[0]
+    promise = policy.promise
+    facts: dict[str, Any] = {
         "format": "halflife.ledger",
-        "population": policy.population.id,
-        "policy": json.dumps(contract, sort_keys=True),
-    }
+        "version": 1,
+        "population": policy.population.model_dump(),
+        "promise": {
+            "notion": promised(policy, first.account).to_dict(), "plan": promise.plan, "noise": promise.noise, "cap": promise.cap,
+        },
+        "clock": {**asdict(first.account), "late": policy.clock.late},
+    }  # fmt: skip
     for c in channels:
-        facts[f"stream:{c.name}"] = json.dumps(_stream_facts(c), sort_keys=True)
-    return facts
+        facts[f"stream:{c.name}"] = _stream_facts(c)
+    return {key: json.dumps(value, sort_keys=True, default=str) for key, value in facts.items()}
 
 
 def _stream_facts(c: Channel) -> dict[str, Any]:
+    source, share = c.part.source, c.plan.notion.to_dict()
     return {
+        "kind": c.part.statistic.kind,
+        "steps": asdict(c.steps),
+        "last": c.last,
+        "age": c.age,
+        "share": share,
+        "source": None if source is None else source.model_dump(exclude={"files", "format"}),
+        "person": c.person,
+        "units": dict(c.units),
         "zone": c.steps.zone,
         "unit": c.part.statistic.unit,
         "groups": list(c.groups),
+        "fixed": c.fixed,
         "bins": [list(b) for b in c.bins],
         "factors": [str(f) for f in c.factors],
         "sensitivity": [c.sensitivity.l1, c.sensitivity.l2],
         "offsets": list(c.offsets),
+        "post": [[s.name, {k: v for k, v in vars(s).items() if not k.startswith("_")}] for s in c.smoothers()],
         "tables": hashlib.sha256(json.dumps([c.table, c.weights], sort_keys=True).encode()).hexdigest(),
     }
 

@@ -20,7 +20,7 @@ import numpy as np
 from halflife.accountant import Accountant
 from halflife.engines import Engine, open_source
 from halflife.errors import InvalidInput, unknown
-from halflife.policy import Channel, Policy, explain
+from halflife.policy import Channel, Policy, channels, explain
 from halflife.publisher import points
 from halflife.publisher.draws import Due, Totals
 from halflife.publisher.session import Session
@@ -42,14 +42,14 @@ class Summary:
     published, emitted_again  steps by stream: published now; committed before, and written to the output only now
     last                      each stream's newest step, with the time that it ended
     stopped                   whether it was asked to stop before it was done
-    waiting                   late steps that the promise has no room for yet: they count from now on, and so must wait
+    passed_over               late steps that the promise has no room for: they would count from now on
     """
 
     published: Mapping[str, int]
     emitted_again: Mapping[str, int]
     last: Mapping[str, tuple[int, str]]
     stopped: bool
-    waiting: int
+    passed_over: int
     risk: float
     limit: float
     used: float
@@ -74,7 +74,7 @@ def publish(
     """
     session = Session(policy, clock)
     try:
-        with session.held(wait):
+        with session.held(wait, stop):
             return _Run(session, dict(sources or {}), progress, stop).run()
     finally:
         session.close()
@@ -89,13 +89,14 @@ class _Run:
             if name not in [c.name for c in session.channels]:
                 raise unknown("stream", name, [c.name for c in session.channels])
         self.published = dict.fromkeys((c.name for c in session.channels), 0)
+        self.passed_over = 0
 
     def run(self) -> Summary:
         wanted = self._due()
         dues = [d for d in self.session.fitting(wanted) if len(d.steps)]
-        self.waiting = sum(len(d.steps) for d in wanted) - sum(len(d.steps) for d in dues)
+        self.passed_over = sum(len(d.steps) for d in wanted) - sum(len(d.steps) for d in dues)
         total = sum(len(d.steps) for d in dues)
-        log.info("due", extra={"fields": {"steps": total, "streams": len(dues), "waiting": self.waiting}})
+        log.info("due", extra={"fields": {"steps": total, "streams": len(dues), "passed_over": self.passed_over}})
         if not total:
             return self._summary(stopped=False)
         self.progress("checking the promise", 0, total)
@@ -113,7 +114,12 @@ class _Run:
         """The steps of each stream that has a source and that the clock has closed."""
         now, dues = self.session.now_us(), []
         for c in self.session.channels:
-            if c.part.source is None and c.name not in self.sources:
+            if c.part.source is None:
+                if c.name in self.sources:
+                    raise InvalidInput(
+                        f"stream {c.name!r} has no `source`, so the policy does not say which columns hold person, time and "
+                        "value: add one"
+                    )
                 continue
             first, last = self.session.done[c.name] + 1, c.newest(now)
             if last >= first:
@@ -124,7 +130,7 @@ class _Run:
         if channel.name in self.sources:
             return open_source(self.sources[channel.name])
         source = channel.part.source
-        assert source is not None
+        assert source is not None  # `_due` leaves streams without a source alone
         files = [str(self.session.policy.path(f)) for f in source.files]
         return open_source(files, source.format, source.table)
 
@@ -142,13 +148,18 @@ class _Run:
                 if int(d.steps[-1]) >= first + len(totals):
                     exact[d.channel.name] = int(d.steps[0]), self._read(d.channel, batches[i:], engines[d.channel.name])
             points.passing("read")
-            self.session.publish([(d, _rows(d, *exact[d.channel.name])) for d in batch], account)
+            parts = [(self._dated_now(d), _rows(d, *exact[d.channel.name])) for d in batch]
+            self.session.publish(parts, None if self.session.late_counts_now else account)
             for d in batch:
                 self.published[d.channel.name] += len(d.steps)
                 done += len(d.steps)
             self._log(batch)
         self.progress("publishing", done, total)
         return False
+
+    def _dated_now(self, d: Due) -> Due:
+        """The same steps, charged when they are really published: reading took time, and only makes room."""
+        return self.session.due(d.channel, int(d.steps[0]), int(d.steps[-1])) if self.session.late_counts_now else d
 
     def _read(self, channel: Channel, batches: Sequence[Sequence[Due]], engine: Engine) -> Totals:
         """The exact totals of this batch and of those after it, up to some million numbers, in one pass over the source."""
@@ -177,7 +188,7 @@ class _Run:
             for c, k in ((c, session.done[c.name]) for c in session.channels)
         }
         used = session.account.used()
-        return Summary(self.published, session.emitted_again, last, stopped, self.waiting, risk, limit, used)
+        return Summary(self.published, session.emitted_again, last, stopped, self.passed_over, risk, limit, used)
 
 
 def _cut(dues: Sequence[Due], most_steps: int, most_cells: int) -> Iterator[list[Due]]:
@@ -216,8 +227,6 @@ def write_operator(ledger: Path, now_us: int, line: Mapping[str, Any]) -> None:
 
 def describe(policy: Policy) -> Iterator[str]:
     """Say what a policy publishes, how far one person can move it and why, and the noise of its first step."""
-    from halflife.policy import channels
-
     for c in channels(policy):
         yield f"{c.name}: {c.part.statistic.kind} every {c.part.step or policy.clock.step}"
         for line in explain(c):

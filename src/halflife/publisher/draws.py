@@ -44,9 +44,9 @@ class Due:
         """Return what is due at the account's steps first … last."""
         return self._part(*np.searchsorted(self.release_steps, [first, last + 1]).tolist())
 
-    def first(self, count: int) -> Due:
-        """Return the first so many steps."""
-        return self._part(0, count)
+    def last(self, count: int) -> Due:
+        """Return the newest so many steps."""
+        return self._part(len(self.steps) - count, len(self.steps))
 
     def _part(self, low: int, high: int) -> Due:
         return Due(

@@ -11,13 +11,13 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from halflife.accountant import Accountant
-from halflife.errors import BudgetExceeded, LedgerError
+from halflife.errors import BudgetExceeded, InvalidInput, LedgerError
 from halflife.ledger import Entry, SqliteLedger
 from halflife.outputs import Output, Published, open_output
 from halflife.policy import Channel, Policy, channels, ledger_facts, promised
@@ -39,6 +39,7 @@ class Session:
         self.channels = channels(policy)
         self.notion = promised(policy, self.channels[0].account)
         self.ledger = SqliteLedger(policy.ledger_path)
+        self._facts = ledger_facts(policy, self.channels)
         self.emitted_again = dict.fromkeys((c.name for c in self.channels), 0)
 
     def close(self) -> None:
@@ -50,11 +51,11 @@ class Session:
         return int(self.clock() * 1_000_000)
 
     @contextmanager
-    def held(self, wait: float) -> Iterator[None]:
+    def held(self, wait: float, stop: Callable[[], bool] = lambda: False) -> Iterator[None]:
         """Hold the ledger, with everything as it has it; outputs are complete when this ends."""
-        with self.ledger.hold(wait):
+        with self.ledger.hold(wait, stop):
             points.passing("held")
-            self.ledger.begin(ledger_facts(self.policy, self.channels))
+            self.ledger.begin(self._facts)
             self._load()
             self._check_clock()
             with ExitStack() as stack:
@@ -62,6 +63,7 @@ class Session:
                 for channel in self.channels:
                     self.outputs.append(self._open_output(channel))
                     stack.callback(self.outputs[-1].close)
+                self.ledger.mark_shown()
                 self._emit_rest()
                 points.passing("caught up")
                 yield
@@ -153,24 +155,29 @@ class Session:
         planned step would discount a loss that nobody could have begun to forget. `late: as-planned` replays the past.
         """
         earliest = self.account.step
-        if self._late_counts_now:
+        if self.late_counts_now:
             earliest = max(earliest, channel.account.last_over(self.now_us()))
         return due(channel, first, last, earliest)
 
     @property
-    def _late_counts_now(self) -> bool:
+    def late_counts_now(self) -> bool:
+        """Whether what is published late is charged when it is really published."""
         return self.notion.forgets and self.policy.clock.late == "now"
 
     def fitting(self, dues: Sequence[Due]) -> list[Due]:
-        """Return the first steps of each stream that the promise has room for now: the others wait.
+        """Return the newest steps of each stream that the promise has room for now; older ones are passed over for good.
 
-        Only late steps under a promise that forgets wait; any other lack of room is an error, which `foresee` raises.
+        Only late steps are ever passed over: under a promise that forgets they count from now on, and waiting would not help, as
+        every step takes up the room that comes back; under one that counts by data time the account may no longer
+        remember the time they are about. Which ones depends on the clock and the account alone.
         """
-        if not self._late_counts_now or any(self.makers.values()):
+        if not (self.late_counts_now or self.notion.by_data_time) or any(self.makers.values()):
             return list(dues)
-        trial, kept, full = self.account.copy(), dict.fromkeys(range(len(dues)), 0), set()
-        queue = sorted((int(at), i, k) for i, d in enumerate(dues) for k, at in enumerate(d.release_steps))
-        for _, i, k in queue:
+        if not self.late_counts_now:
+            return [d.last(self._within_memory(d)) for d in dues]
+        trial, kept, full = self.account.copy(), [0] * len(dues), set()
+        newest_first = sorted((len(d.steps) - k, i, k) for i, d in enumerate(dues) for k in range(len(d.steps)))
+        for _, i, k in newest_first:
             if i in full:
                 continue
             try:
@@ -178,7 +185,21 @@ class Session:
                 kept[i] += 1
             except BudgetExceeded:
                 full.add(i)
-        return [d.first(kept[i]) for i, d in enumerate(dues)]
+        return [d.last(count) for d, count in zip(dues, kept, strict=True)]
+
+    def _within_memory(self, late: Due) -> int:
+        """How many of the newest steps the account can still take: it forgets data times that lie too far back."""
+        trial = self.account.copy()
+        for k, (at, release) in enumerate(zip(late.release_steps.tolist(), late.releases, strict=True)):
+            if at > self.account.step:
+                return len(late.steps) - k
+            with suppress(BudgetExceeded):  # a lack of room is an error, which `foresee` raises
+                try:
+                    trial.admit(release)
+                except InvalidInput:
+                    continue
+            return len(late.steps) - k
+        return 0
 
     def foresee(self, batches: Sequence[Sequence[Due]]) -> list[Accountant | None]:
         """Return the account after each batch: what the promise has no room for is refused before any data is read.
@@ -212,6 +233,7 @@ class Session:
         points.passing("drawn")
         self.ledger.commit(entries, self._states(account), self.now_us())
         points.passing("committed")
+        self.ledger.mark_shown()
         self.account = account
         for channel, output in zip(self.channels, self.outputs, strict=True):
             mine = [e for e in entries if e.stream == channel.name]

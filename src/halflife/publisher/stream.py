@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -94,8 +95,8 @@ class Stream:
         newest = c.newest(now)
         if at is None:
             step = newest
-        elif isinstance(at, int) and not isinstance(at, bool):
-            step = at
+        elif isinstance(at, Integral) and not isinstance(at, bool):
+            step = int(at)
         else:
             moment = parse_time(at, c.steps.zone) if isinstance(at, str) else at
             if not isinstance(moment, datetime.datetime):

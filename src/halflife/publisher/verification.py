@@ -14,11 +14,12 @@ from itertools import islice
 from pathlib import Path
 
 from halflife.accountant import Accountant
-from halflife.errors import BudgetExceeded, HalflifeError, LedgerError
+from halflife.errors import BudgetExceeded, HalflifeError, LedgerError, unknown
 from halflife.ledger import Entry, SqliteLedger
 from halflife.ledger.entry import batch_link, digest, first_link
+from halflife.ledger.sqlite import first_difference
 from halflife.outputs import compare_output
-from halflife.policy import stream_layout
+from halflife.policy import Policy, channels, ledger_facts, stream_layout
 from halflife.publisher.readable import readable
 
 Progress = Callable[[str, int, int], None]
@@ -50,8 +51,13 @@ def verify(
     ledger: Path | str,
     outputs: dict[str, str] | None = None,
     progress: Progress = lambda what, done, total: None,
+    *,
+    policy: Policy | None = None,
+    wait: float = 10.0,
 ) -> Verdict:
-    """Check a ledger, and the outputs of its streams (stream → file).
+    """Check a ledger, the outputs of its streams (stream → file), and that it is this policy's.
+
+    Writers are kept away meanwhile, so that all of it is of one moment; one that is writing is waited for.
 
     >>> verify("nowhere.ledger")
     Traceback (most recent call last):
@@ -59,13 +65,14 @@ def verify(
     halflife.errors.LedgerError: nowhere.ledger: cannot be opened: no such file: publish first, or give the path of a ledger
     """
     path = Path(ledger)
-    with SqliteLedger(path, read_only=True) as book:
+    with SqliteLedger(path, read_only=True) as book, book.shared(wait):
         damage = book.damage()
         if damage is not None:
             return _nothing(f"{path}: the file is damaged: {damage}")
+        _check_names(book, outputs or {})
         try:
             walk = _Walk(book, progress)
-            problems = list(walk.problems())
+            problems = [*_other_policy(walk.facts, policy, path), *walk.problems()]
             for stream, target in (outputs or {}).items():
                 progress(f"comparing {target}", walk.count, walk.count)
                 problems += _compare(book, stream, target)
@@ -74,6 +81,26 @@ def verify(
         except (HalflifeError, sqlite3.DatabaseError, ValueError, KeyError, TypeError) as error:
             return _nothing(f"{path}: holds what no publisher wrote: {error}")
         return walk.verdict(tuple(problems))
+
+
+def _check_names(book: SqliteLedger, outputs: dict[str, str]) -> None:
+    """Refuse to compare an output with a stream that the ledger does not have."""
+    try:
+        known = [key.removeprefix("stream:") for key in book.facts() if key.startswith("stream:")]
+    except sqlite3.DatabaseError:
+        return  # no ledger at all, which is said later
+    for stream in outputs:
+        if stream not in known:
+            raise unknown("stream", stream, known)
+
+
+def _other_policy(facts: dict[str, str], policy: Policy | None, path: Path) -> Iterator[str]:
+    """Say where a policy differs from the one that the ledger was begun with."""
+    wanted = facts if policy is None else ledger_facts(policy, channels(policy))
+    for key in sorted(set(facts) | set(wanted)):
+        if facts.get(key) != wanted.get(key):
+            yield f"{path}: was begun under another policy: {first_difference(key, facts.get(key), wanted.get(key))}"
+            return
 
 
 def _nothing(problem: str) -> Verdict:
@@ -96,7 +123,7 @@ class _Walk:
     def problems(self) -> Iterator[str]:
         name = self.book.path
         batches = self.book.batches()
-        batch = next(batches, None)
+        batch, last = next(batches, None), None
         for number, entry, link in self.book.chained():
             where = f"{name}: entry {number} ({entry.stream}, step {entry.step})"
             self.head = entry.link(self.head)
@@ -114,8 +141,7 @@ class _Walk:
             self.count += 1
             if self.count % 1_000 == 0:
                 self.progress("replaying", self.count, 0)
-        if self.count:
-            yield from self._end(last if batch is None else batch, batch is None)
+        yield from self._end(last if batch is None else batch, batch is None)
 
     def _order(self, entry: Entry, where: str) -> Iterator[str]:
         before = self.steps.get(entry.stream, 0)
@@ -136,9 +162,13 @@ class _Walk:
             yield f"{where}: breaks the promise: {error}"
             self.account = None
 
-    def _end(self, last: tuple[int, int, bytes, bytes], complete: bool) -> Iterator[str]:
+    def _end(self, last: tuple[int, int, bytes, bytes] | None, complete: bool) -> Iterator[str]:
         """What must hold of the newest batch: it ends the ledger, and its states are the saved ones."""
         name = self.book.path
+        if last is None:
+            if self.count or self.states:
+                yield f"{name}: its batches are missing: entries or states are left that no batch holds"
+            return
         if not complete:
             yield f"{name}: entries are missing: the batch that ends with entry {last[0]} is not complete"
         elif digest(self.states.items()) != bytes(last[2]):

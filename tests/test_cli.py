@@ -17,13 +17,6 @@ from halflife.cli import main
 HEAVY = ("pandas", "opendp", "dp_accounting", "scipy.stats", "plotly", "matplotlib", "fastapi", "pyspark")
 
 
-@pytest.fixture(autouse=True)
-def _own_notions(monkeypatch):
-    """Other tests register fakes, which the demo would meet in this process."""
-    own = {name: cls for name, cls in registry.NOTIONS.items() if cls.__module__.startswith("halflife.")}
-    monkeypatch.setattr(registry, "NOTIONS", own)
-
-
 def run(*arguments):
     return CliRunner().invoke(main, [str(a) for a in arguments])
 

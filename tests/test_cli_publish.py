@@ -135,7 +135,7 @@ def test_stdout_holds_the_values_alone(tmp_path):
     )  # fmt: skip
     rows = [json.loads(line) for line in said.stdout.splitlines()]
     assert [row["step"] for row in rows] == list(range(1, STEPS + 1))
-    assert set(rows[0]) == {"step", "start", "end", "value", "error_band"}
+    assert list(rows[0]) == ["stream", "step", "start", "end", "value", "error_band"]
 
 
 @pytest.mark.parametrize("command", ["init", "publish", "verify"])

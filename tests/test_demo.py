@@ -30,9 +30,6 @@ from halflife.lab.households import SLOTS_PER_DAY, mean_per_home, simulate
 from halflife.ledger import SqliteLedger
 from halflife.numerics import TOLERANCE
 
-NOTIONS = {name: cls for name, cls in registry.NOTIONS.items() if cls.__module__.startswith("halflife.")}
-"""The package's own: other tests register fakes."""
-
 TOWN, DAYS = 20, 9
 STEPS = DAYS * SLOTS_PER_DAY
 
@@ -40,16 +37,14 @@ STEPS = DAYS * SLOTS_PER_DAY
 @pytest.fixture
 def notions(monkeypatch):
     """The registry that the demo sees, and that a test may add to."""
-    mine = dict(NOTIONS)
+    mine = dict(registry.NOTIONS)
     monkeypatch.setattr(registry, "NOTIONS", mine)
     return mine
 
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(registry, "NOTIONS", NOTIONS)
-        yield run_demo(tmp_path_factory.mktemp("demo") / "new" / "folder", TOWN, DAYS, seed=7)
+    return run_demo(tmp_path_factory.mktemp("demo") / "new" / "folder", TOWN, DAYS, seed=7)
 
 
 # What is published --------------------------------------------------------------------------------------------------
@@ -58,7 +53,9 @@ NOISE_STEPS = 16_000
 MEAN_OF_UNIT_SCALE = {"laplace": 1.0, "gaussian": math.sqrt(2 / math.pi)}
 
 
-@pytest.mark.parametrize("notion", [*(cls.examples()[0] for cls in NOTIONS.values()), Classical(1.0, 1e-6)], ids=repr)
+@pytest.mark.parametrize(
+    "notion", [*(cls.examples()[0] for cls in registry.NOTIONS.values()), Classical(1.0, 1e-6)], ids=repr
+)
 def test_the_noise_is_what_the_plan_says(notion, tmp_path):
     """Mean |noise| / scale of 16,000 steps is within 5 %: 6.3 standard errors (false alarms: 1e-9).
 
@@ -85,10 +82,10 @@ def test_the_noise_is_what_the_plan_says(notion, tmp_path):
 
 
 def test_every_registered_notion_is_there(result):
-    assert [o.notion.name for o in result.outcomes] == list(NOTIONS)
-    assert len(NOTIONS) >= 2
+    assert [o.notion.name for o in result.outcomes] == list(registry.NOTIONS)
+    assert len(registry.NOTIONS) >= 2
     for outcome in result.outcomes:
-        assert outcome.notion == NOTIONS[outcome.notion.name].examples()[0]
+        assert outcome.notion == registry.NOTIONS[outcome.notion.name].examples()[0]
         assert [r.step for r in outcome.releases] == list(range(1, STEPS + 1))
         assert {r.sensitivity for r in outcome.releases} == {5000.0}, "of the sum, in Wh"
     assert result.sensitivity == 5 / TOWN
@@ -143,9 +140,9 @@ def test_progress_goes_from_nothing_to_all(notions, tmp_path):
     seen = []
     run_demo(tmp_path, 2, 1, 1, lambda *call: seen.append(call))
     done = [d for _, d, _ in seen]
-    assert done == list(range(len(NOTIONS) + 3))
-    assert {total for *_, total in seen} == {len(NOTIONS) + 2}
-    assert all(any(name in what for what, *_ in seen) for name in NOTIONS)
+    assert done == list(range(len(registry.NOTIONS) + 3))
+    assert {total for *_, total in seen} == {len(registry.NOTIONS) + 2}
+    assert all(any(name in what for what, *_ in seen) for name in registry.NOTIONS)
 
 
 def test_the_parquet_file_holds_what_was_published_and_nothing_exact(result):
@@ -153,7 +150,7 @@ def test_the_parquet_file_holds_what_was_published_and_nothing_exact(result):
     assert table.column_names == [
         "notion", "step", "step_start", "value", "scale", "loss", "sensitivity", "noise", "error_band",
     ]  # fmt: skip
-    assert table.num_rows == STEPS * len(NOTIONS)
+    assert table.num_rows == STEPS * len(registry.NOTIONS)
     assert table.schema.field("step_start").type == pa.timestamp("us", tz="UTC")
     assert table["value"].null_count == 0
     for outcome in result.outcomes:
@@ -190,7 +187,7 @@ def test_a_second_run_replaces_what_the_first_made_and_nothing_else(notions, tmp
     after = files(tmp_path)
     assert set(before) == set(after), "nothing is left over"
     assert kept.items() <= after.items()
-    assert [len(o.published) for o in second.outcomes] == [96] * len(NOTIONS)
+    assert [len(o.published) for o in second.outcomes] == [96] * len(registry.NOTIONS)
     assert all(one.head != other.head for one, other in zip(first.outcomes, second.outcomes, strict=True))
     inside = {Path(name).name for name in after if "/" in name} - {"notes.txt", MARKER}
     assert inside <= set(MADE)

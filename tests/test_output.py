@@ -239,7 +239,7 @@ def test_parquet_gathers_steps_until_asked(tmp_path, monkeypatch):
     out = opened(target, ledger)
     out.write([ledger[1]])
     assert (content(target), out.last_step) == ([], 0)
-    out.flush()
+    out.close()
     assert (len(content(target)), out.last_step) == (4, 1)
     monkeypatch.setattr(parquet_output, "PENDING_ROWS", 12)
     for k in (2, 3, 4, 5):
@@ -305,7 +305,7 @@ def test_bytes_are_on_disk_before_anyone_relies_on_them(target, tmp_path, monkey
     assert target.endswith("/") or any(name == "fsync" and "out." in what for name, what in calls)
     calls.clear()
     out.write([ledger[1], ledger[2]])
-    out.flush()
+    out.close()
     if target.endswith(TEXT):
         assert calls == [("write", target), ("fsync", target)]
     else:
@@ -405,7 +405,7 @@ def run(target, held, r):
         out = opened(target, held)
         while todo := [held[k] for k in held if k > out.last_step]:
             out.write(todo[: r.randrange(1, 4)])
-            out.flush()
+            out.close()
     except InvalidInput as problem:
         raise FullDisk if "No space" in str(problem) else problem from None
 
@@ -453,7 +453,7 @@ def test_a_full_disk_is_named_and_the_next_opening_recovers(target, tmp_path, mo
         patch.setattr(os, "write" if target.endswith(TEXT) else "fsync", full)
         with pytest.raises(InvalidInput, match=r"No space left.*make room.*run again") as caught:
             out.write([ledger[2], ledger[3]])
-            out.flush()
+            out.close()
     assert str(tmp_path / "out") in str(caught.value)
     assert out.last_step == 1
     if target.endswith(TEXT):
@@ -486,7 +486,7 @@ def test_someone_elses_write_during_a_run_is_refused(tmp_path, name):
 
     def go_on():
         out.write([ledger[2]])
-        out.flush()
+        out.close()
 
     refused(tmp_path, go_on, name, "someone else", "open the output again")
 
@@ -684,7 +684,9 @@ def test_stdout_goes_on_where_the_ledger_says(capfdbinary, tmp_path):
     assert out.last_step == 2
     out.write([ledger[3]])
     fill(tmp_path / "out.jsonl", {3: ledger[3]})
-    assert capfdbinary.readouterr().out == (tmp_path / "out.jsonl").read_bytes()
+    rows = capfdbinary.readouterr().out
+    assert rows.replace(b'{"stream": "meters", "step"', b'{"step"') == (tmp_path / "out.jsonl").read_bytes()
+    assert {tuple(json.loads(row)) for row in rows.splitlines()} == {("stream", *LAYOUT.columns)}
     with pytest.raises(InvalidInput, match="in order"):
         out.write([ledger[3]])
     with pytest.raises(InvalidInput, match="ahead"):
@@ -702,9 +704,121 @@ def test_stdout_without_bytes_and_with_nobody_behind(monkeypatch):
     os.close(read)
     with open(write, "w") as closed:
         monkeypatch.setattr(sys, "stdout", closed)
-        with pytest.raises(BrokenPipeError):
-            opened("-", steps([1])).write([steps([1])[1]])
-        os.dup2(os.open(os.devnull, os.O_WRONLY), write)
+        out = opened("-", steps([1]))
+        with pytest.raises(InvalidInput, match=r"stdout cannot be written: Broken pipe.* again by the next run"):
+            out.write([steps([1])[1]])
+        assert out.last_step == 0
+
+
+@pytest.mark.parametrize("how", ["none", "closed"])
+def test_a_closed_stdout_is_refused_before_anything_is_committed(monkeypatch, how):
+    text = io.StringIO()
+    text.close()
+    monkeypatch.setattr(sys, "stdout", None if how == "none" else text)
+    with pytest.raises(InvalidInput, match="stdout is closed"):
+        opened("-", steps([1]))
+
+
+def test_a_stdout_that_closes_later_is_named(monkeypatch):
+    text = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", text)
+    out = opened("-", steps([1]))
+    text.close()
+    with pytest.raises(InvalidInput, match=r"stdout cannot be written: .*closed.* again by the next run"):
+        out.write([steps([1])[1]])
+
+
+def test_a_reader_that_goes_away_leaves_no_complaint_but_ours(tmp_path):
+    """What is left in Python's own buffer is not tried again when the program ends."""
+    code = (
+        "import sys, numpy as np, halflife.outputs as o; one = np.ones(1)\n"
+        "try: o.open_output('-', o.Layout('s', 'UTC'), 1, {}.get).write([o.Published(1, 0, 1, one, one)])\n"
+        "except Exception as problem: print(problem, file=sys.stderr)"
+    )
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run([sys.executable, "-c", code], stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert done.returncode == 0
+    assert len(done.stderr.splitlines()) == 1
+    assert "stdout cannot be written: Broken pipe" in done.stderr
+
+
+def test_rows_of_two_streams_on_stdout_are_told_apart(monkeypatch, tmp_path):
+    text = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", text)
+    one, two = Layout("one", "UTC"), Layout("t{w}o", "UTC")
+    stored = {layout: steps([1, 2], layout, seed) for seed, layout in enumerate((one, two))}
+    outs = {layout: opened("-", held, layout) for layout, held in stored.items()}
+    for k in (1, 2):
+        for layout, out in outs.items():
+            out.write([stored[layout][k]])
+    rows = [json.loads(line) for line in text.getvalue().splitlines()]
+    assert [(r["stream"], r["step"]) for r in rows] == [("one", 1), ("t{w}o", 1), ("one", 2), ("t{w}o", 2)]
+    saved = tmp_path / "saved.jsonl"
+    saved.write_text(text.getvalue())
+    for layout, held in stored.items():
+        assert list(compare_output(saved, layout, held.values())) == []
+    saved.write_text(text.getvalue().replace('"step": 2', '"step": 3', 1))
+    assert len(list(compare_output(saved, one, stored[one].values()))) == 1
+    assert list(compare_output(saved, two, stored[two].values())) == []
+
+
+# gaps: steps that were passed over for good
+
+
+class Counted:
+    """A ledger's questions, counted."""
+
+    def __init__(self, held):
+        self.held, self.calls = held, 0
+
+    def find(self, step):
+        self.calls += 1
+        return self.held.get(step)
+
+    def next_step(self, step):
+        self.calls += 1
+        return min((k for k in self.held if k > step), default=None)
+
+
+@pytest.mark.parametrize("ends", [(1, 2, 200_002, 200_003), (200_000, 200_001), (1, 100_000, 200_000)])
+def test_a_gap_is_crossed_in_one_call(target, ends):
+    """200,000 steps that nobody holds, and a folder of parts on either side of them."""
+    ledger = steps(ends)
+    for k in ends:
+        fill(target, {n: item for n, item in ledger.items() if n <= k})
+    counted = Counted(ledger)
+    out = open_output(target, LAYOUT, max(ledger), counted.find, next_step=counted.next_step)
+    assert out.last_step == max(ledger)
+    assert counted.calls <= 1 + len(ends)
+
+
+@pytest.mark.parametrize("name", TEXT)
+def test_a_cut_end_behind_a_gap_is_found_in_one_call(tmp_path, name):
+    ledger, target = steps([1, 200_000]), f"{tmp_path}/{name}"
+    fill(target, ledger)
+    whole = content(target)
+    Path(target).write_bytes(whole[:-10])
+    counted = Counted(ledger)
+    out = open_output(target, LAYOUT, 200_000, counted.find, next_step=counted.next_step)
+    assert (out.last_step, counted.calls) == (1, 3)
+    out.write([ledger[200_000]])
+    assert content(target) == whole
+
+
+def test_a_part_that_is_missing_within_a_gap_is_found_in_one_call(tmp_path):
+    target = f"{tmp_path}/out/"
+    for k in (1, 100_000, 200_000):
+        fill(target, steps([n for n in (1, 100_000, 200_000) if n <= k]))
+    os.remove(f"{target}part-000100000-000100000.parquet")
+    counted = Counted(steps([1, 100_000, 200_000]))
+
+    def reopen():
+        open_output(target, LAYOUT, 200_000, counted.find, next_step=counted.next_step)
+
+    refused(tmp_path, reopen, "no part with step 100000")
+    assert counted.calls <= 3
 
 
 # comparing all of it

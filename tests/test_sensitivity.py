@@ -214,7 +214,7 @@ def test_no_change_of_one_persons_data_moves_a_town_further_than_the_policy_says
         changed = rest + ([(person, g, x) for g, x in other] if neighbours == "replace-one" else [])
         moved = np.abs(aggregate(q, rows) - aggregate(q, changed))
         assert moved.sum() <= channel.sensitivity.l1
-        assert np.count_nonzero(moved) <= channel.touched
+        assert np.count_nonzero(moved) <= channel.sensitivity.touched
         assert float(moved @ moved) <= channel.sensitivity.l2**2
         reached = max(reached, int(moved.sum()))
 

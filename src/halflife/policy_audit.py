@@ -203,7 +203,8 @@ def audit_policy(
     cases = []
     folder = str(policy.path("."))
     totals["once"] = {c.name: _only_at_first(totals[worst[0]][c.name], totals[worst[1]][c.name]) for c in made}
-    for a, b in dict.fromkeys((worst, (worst[0], "once"), pairs[-1])):
+    apart = [(worst[0], "once")] if steps > 1 else []
+    for a, b in dict.fromkeys((worst, *apart, pairs[-1])):
         path = PublishingPath(data, folder, (totals[a], totals[b]), steps)
         cases.append((_pair(policy, a, b, totals, steps), path))
     loud = _loud(policy)

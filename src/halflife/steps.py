@@ -6,7 +6,9 @@ Moments are whole microseconds since 1970 in UTC (`us`). With a fixed width W an
 of the start. o is constant between the zone's changes, so every engine computes steps with whole numbers alone.
 
 A step is one stretch of time. Where a clock goes back over midnight (Newfoundland did, from 00:01 to 23:01), the minute
-of the new day that came first belongs to the old day, which is over when midnight comes for the last time.
+of the new day that came first belongs to the old day, which is over when midnight comes for the last time. Where a zone
+changed sides of the date line and left a day out (Samoa had no 30 December 2011), that day has no number: a step has a
+length, and is about somebody's time.
 """
 
 from __future__ import annotations
@@ -159,6 +161,24 @@ def offsets(zone: str, first_us: int, last_us: int) -> tuple[Piece, ...]:
     return tuple(pieces)
 
 
+@lru_cache(maxsize=64)
+def left_out(zone: str) -> tuple[Piece, ...]:
+    """Return (from, days): the moments at which whole days of a zone's calendar were left out, and how many.
+
+    Who changes sides of the date line stays there, so a look at every month's offset finds it.
+
+    >>> [(str(from_us(us))[:16], days) for us, days in left_out("Pacific/Apia")]
+    [('2011-12-30 10:00', 1)]
+    """
+    place = find_zone(zone)
+    first, last = (to_us(datetime.datetime(year, 1, 1, tzinfo=datetime.UTC)) for year in YEARS)
+    seen = [(at, _offset(at, place)) for at in range(first, last + 30 * DAY, 30 * DAY)]
+    jumps = [(at, later) for (at, old), (later, new) in pairwise(seen) if new - old > DAY // 2]
+    changes = (change for stretch in jumps for change in pairwise(offsets(zone, *stretch)))
+    found = ((at, (at + new) // DAY - -(-(at + old) // DAY)) for (_, old), (at, new) in changes)
+    return tuple((at, days) for at, days in found if days > 0)
+
+
 def naive_to_utc(zone: str, first_us: int, last_us: int) -> tuple[Piece, ...]:
     """Return (from, add) pieces that turn a local clock's µs into UTC's.
 
@@ -193,7 +213,7 @@ class Buckets:
 class Steps:
     """The steps of a stream: when step 1 starts, how wide a step is, and the zone whose clock people read.
 
-    `days` above 0 makes steps of so many local days; else `width` µs each.
+    `days` above 0 makes steps of so many local days, of those that there were; else `width` µs each.
 
     >>> march = Steps.of("1 day", "2013-03-30", "Europe/London")
     >>> [(march.end(k) - march.start(k)) // (3600 * SECOND) for k in (1, 2, 3)]
@@ -246,18 +266,22 @@ class Steps:
         """Return the arithmetic of steps for moments in a stretch of time."""
         if not self.days:
             return Buckets(self.width, ((-(2**62), -self.start_us),))
-        origin = self._origin
+        origin, earliest = self._origin, first_us - 2 * DAY
         pieces: list[Piece] = []
-        for at, add in offsets(self.zone, first_us - 2 * DAY, last_us + 2 * DAY):
-            begin, before = at, pieces[-1][1] if pieces else add - origin
-            if (
-                add - origin < before
-            ):  # the clock goes back, from at + before; over a midnight if one lies strictly between
+        for at, offset in offsets(self.zone, earliest, last_us + 2 * DAY):
+            add = offset - origin - DAY * self._left_out_by(max(at, earliest))
+            begin, before = at, pieces[-1][1] if pieces else add
+            if add < before:  # the clock goes back, from at + before; over a midnight if one lies strictly between
                 midnight = (at + before) // self.width * self.width
-                if midnight > at + add - origin:
+                if midnight > at + add:
                     begin = midnight - before
-            pieces.append((begin, add - origin))
+            pieces.append((begin, add))
         return Buckets(self.width, tuple(pieces))
+
+    def _left_out_by(self, us: int) -> int:
+        """How many days of the calendar were left out between the start and a moment; below 0 for one before the start."""
+        known = left_out(self.zone)
+        return sum(days for at, days in known if at <= us) - sum(days for at, days in known if at <= self.start_us)
 
     def edges(self, first: int, last: int) -> Integers:
         """Return when steps first … last start, and when the last is over.

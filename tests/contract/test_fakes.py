@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from contract import fakes
-from halflife import Accountant, Classical, InvalidInput, Release, ReleaseDraw, SimulatedDraw, WEvent
+from halflife import Accountant, Classical, InvalidInput, Release, ReleaseDraw, SimulatedDraw, WEvent, registry
 from halflife.mechanisms import check_adaptive
 from halflife.testing import MECHANISM_CHECKS, NOTION_CHECKS, Subject
+
+
+@pytest.fixture(autouse=True)
+def _known(monkeypatch):
+    """A saved account names its notion, so the fakes are in the registry: for one test at a time."""
+    for name, cls in fakes.NOTIONS.items():
+        monkeypatch.setitem(registry.NOTIONS, name, cls)
+
+
+def test_the_fakes_are_known_to_their_own_tests_alone():
+    code = "import halflife.registry as r, contract.fakes; assert not [n for n in r.NOTIONS if n.startswith('fake')]"
+    folder = Path(fakes.__file__).parents[1]
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=folder, env={**os.environ, "PYTHONPATH": str(folder)})
+
 
 SUBJECTS = {
     "discount": Subject(fakes.FakeDiscount(), losses=lambda n: np.full(n, 0.1)),

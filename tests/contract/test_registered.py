@@ -8,8 +8,7 @@ from halflife import HyperbolicDiscount, PlannedNoise, Release, WEvent
 from halflife.registry import MECHANISMS, NOTIONS, PLANS
 from halflife.testing import MECHANISM_CHECKS, NOTION_CHECKS, PLAN_CHECKS, Subject
 
-SHIPPED = {name: cls for name, cls in NOTIONS.items() if not name.startswith("fake-")}
-EXAMPLES = {f"{name} {i}": notion for name, cls in SHIPPED.items() for i, notion in enumerate(cls.examples())}
+EXAMPLES = {f"{name} {i}": notion for name, cls in NOTIONS.items() for i, notion in enumerate(cls.examples())}
 SUBJECTS = {name: Subject(notion) for name, notion in EXAMPLES.items()} | {
     "w-event, delayed": Subject(WEvent(1.0, 6), lambda k, loss: Release(k, loss, 9)),
     "w-event, mixed delays": Subject(WEvent(1.0, 6), lambda k, loss: Release(k, loss, 3 if k % 2 else 0)),

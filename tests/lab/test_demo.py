@@ -17,9 +17,6 @@ from halflife.lab import demo, report
 from halflife.lab import page as sheet
 from halflife.lab.households import SLOTS_PER_DAY
 
-NOTIONS = {name: cls for name, cls in registry.NOTIONS.items() if cls.__module__.startswith("halflife.")}
-"""The package's own: other tests register fakes."""
-
 HOMES, DAYS = 20, 9
 STEPS = DAYS * SLOTS_PER_DAY
 
@@ -27,16 +24,14 @@ STEPS = DAYS * SLOTS_PER_DAY
 @pytest.fixture
 def notions(monkeypatch):
     """The registry that the demo sees, and that a test may add to."""
-    mine = dict(NOTIONS)
+    mine = dict(registry.NOTIONS)
     monkeypatch.setattr(registry, "NOTIONS", mine)
     return mine
 
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(registry, "NOTIONS", NOTIONS)
-        yield run_demo(tmp_path_factory.mktemp("demo") / "new" / "folder", HOMES, DAYS, seed=7)
+    return run_demo(tmp_path_factory.mktemp("demo") / "new" / "folder", HOMES, DAYS, seed=7)
 
 
 def test_errors_are_measured_on_what_was_published(result):
@@ -152,11 +147,11 @@ def test_the_report_has_its_headings_table_and_labels(page, result):
     assert len(page.all("h1")) == 1
     assert page.all("caption")
     assert "generated" in page.all("p")[0]
-    assert [h for h in page.all("h2") if any(name in h for name in NOTIONS)]
+    assert [h for h in page.all("h2") if any(name in h for name in registry.NOTIONS)]
     html = next(attributes for tag, attributes, _ in page.elements if tag == "html")
     assert html["lang"] == "en"
     plots = [a for tag, a, _ in page.elements if a.get("class") == "plot"]
-    assert len(plots) == 2 + len(NOTIONS)
+    assert len(plots) == 2 + len(registry.NOTIONS)
     assert all(a["aria-label"] for a in plots)
     cells = page.all("td")
     for row in demo.error_data(result):

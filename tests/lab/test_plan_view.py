@@ -177,9 +177,12 @@ def test_answers_are_in_wall_clock_time():
 
 
 def test_the_calendar_ends_and_the_answer_does_not():
-    error = view(HyperbolicDiscount(1.0, beta=0.001), error=5000.0, width="1 week", start="9990-01-01").answers[0]
+    """A start is within the years that a policy takes; so steps of ten years lead past the last that `datetime` knows."""
+    error = view(HyperbolicDiscount(1.0, beta=0.001), error=5000.0, width="520 weeks", start="2190-01-01").answers[0]
     assert error.step > 1000
     assert error.time == "after the year 9999"
+    with pytest.raises(InvalidInput, match="outside the years 1900 to 2199"):
+        view(HyperbolicDiscount(1.0, beta=0.001), start="9990-01-01")
 
 
 # What is asked ------------------------------------------------------------------------------------------------------

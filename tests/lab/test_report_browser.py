@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from halflife import registry
 from halflife.demo import run_demo
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -24,10 +23,7 @@ DRAWN = "() => [...document.querySelectorAll('.plot')].every(p => p.querySelecto
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory):
-    own = {name: cls for name, cls in registry.NOTIONS.items() if cls.__module__.startswith("halflife.")}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(registry, "NOTIONS", own)
-        yield run_demo(tmp_path_factory.mktemp("report"), households=10, days=20)
+    return run_demo(tmp_path_factory.mktemp("report"), households=10, days=20)
 
 
 @pytest.fixture(scope="module")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from halflife import Accountant, Release
+from halflife import Accountant, InvalidInput, Release, WEvent
 from halflife.policy import Policy, PolicyError, channels, promised
+from halflife.policy.text import parse_document
 from halflife.smoothing import MovingAverage, Truncate
 from halflife.steps import DAY, from_us, parse_time, to_us
 from policy.towns import GOOD, change, write_tables
@@ -184,6 +186,61 @@ def test_a_w_event_promise_is_kept_with_delays():
     assert account.used() == pytest.approx(1, rel=1e-9)
 
 
+@pytest.mark.parametrize("w", [1, 2, 3, 6])
+def test_delays_under_w_event_differ_by_fewer_than_w_steps(w):
+    """What is accepted is admitted over 3w steps: whichever stream stands first, starts first or pauses."""
+    promise = {"notion": "w-event", "epsilon": 1, "w": w}
+    for gap, common, turn in product(range(2 * w + 1), (0, 2), (False, True)):
+        streams = [{"delay": f"{30 * common} min"}, {"delay": f"{30 * (common + gap)} min"}][:: -1 if turn else 1]
+        if gap >= w:
+            at = rf"streams.{0 if turn else 1}.delay: .*'s{0 if turn else 1}' would publish {gap} steps after .*w steps \({w}\)"
+            with pytest.raises(PolicyError, match=at):
+                policy(promise=promise, streams=streams)
+            continue
+        p = policy(promise=promise, streams=streams)
+        for starts in product((1, w, 2 * w), repeat=2):
+            account = Accountant(promised(p, channels(p)[0].account))
+            releases = [
+                Release(k + c.age, c.losses(1, 1)[0], c.age)
+                for c, start in zip(channels(p), starts, strict=True)
+                for k in range(start, start + 3 * w)
+            ]
+            account.admit(*sorted(releases, key=lambda r: r.step))
+
+
+@pytest.mark.parametrize("w", [1, 3, 6])
+def test_a_difference_of_w_steps_would_be_stuck_for_ever(w):
+    """The bound is not idle: with a difference of w an account that met the prompt stream alone never takes the late one."""
+    account = Accountant(WEvent(1.0, w))
+    for step in range(1, 3 * w + 3):
+        account.admit(Release(step, 0.1 / w))
+    for step in range(3 * w + 3, 6 * w + 6):
+        account.admit(Release(step, 0.1 / w))
+        assert account.headroom(step, age=w) == 0
+        with pytest.raises(InvalidInput, match="forgotten"):
+            account.admit(Release(step, 0.1 / w, w))
+
+
+def test_delays_under_other_promises_are_free():
+    assert [c.age for c in channels(policy(streams=[{}, {"delay": "60 days"}]))] == [0, 2880]
+    policy(promise={"notion": "w-event", "epsilon": 1, "w": 2}, streams=[{"delay": "9 days"}, {"delay": "9 days"}])
+
+
+@pytest.mark.parametrize("step", ["1 day", "1 week"])
+@pytest.mark.parametrize("promise", [*PROMISES, {"notion": "w-event", "epsilon": 1, "w": 7}], ids=lambda p: p["notion"])
+def test_a_day_that_never_was_costs_nobody_anything(promise, step):
+    """Samoa had no 30 December 2011: a step of no length would be charged together with the next."""
+    streams = [{"step": step}] if promise["notion"] != "w-event" else [{}]
+    p = policy(promise=promise, clock={"step": "1 day", "start": "2011-11-28", "zone": "Pacific/Apia"}, streams=streams)
+    (c,) = channels(p)
+    account = Accountant(promised(p, c.account))
+    at = c.release_steps(1, 10).tolist()
+    assert {b - a for a, b in pairwise(at)} == {c.every}
+    s = c.plan.sensitivity
+    for loss, k in zip(c.losses(1, 10), at, strict=True):
+        account.admit(Release(k, loss, sensitivity=s, scale=s / loss, noise=c.plan.noise))
+
+
 def test_gaussian_noise_has_its_own_sensitivity(tmp_path):
     groups = {"names": ["a", "b", "c", "d"], "most_per_person": 2}
     promise = {"notion": "gaussian-discount", "epsilon": 1, "delta": 1e-6, "beta": 0.1}
@@ -197,6 +254,35 @@ def test_gaussian_noise_has_its_own_sensitivity(tmp_path):
 def test_what_costs_too_little_to_be_drawn_is_refused():
     with pytest.raises(PolicyError, match="next to no budget"):
         policy(promise={"notion": "exponential", "epsilon": 1e-13, "half_life": "1 day"})
+
+
+# Weights ----------------------------------------------------------------------------------------------------------------
+
+
+WEIGHTED = {"kind": "weighted sum", "unit": "kWh", "resolution": "1 kWh", "clip": [0, 5], "fold": "sum", "missing": 2,
+            "weights": {"file": "homes.csv", "person": "who", "weight": "weight", "resolution": "0.2", "largest": 5}}  # fmt: skip
+
+
+def test_who_is_missing_counts_with_their_own_weight_in_their_own_group(tmp_path):
+    """a 2 and c 0.6 in the north, b −3 and d 9 (at most 5) in the south, in weights of 0.2; each is missing as 2 kWh."""
+    data = parse_document(GOOD).data
+    data["streams"][0] |= {"statistic": WEIGHTED, "post": []}
+    (c,) = channels(Policy.from_dict(data, write_tables(tmp_path)))
+    assert c.groups == ("north", "south")
+    assert c.weights == {"a": 10, "b": -15, "c": 3, "d": 25}
+    assert c.offsets == (2 * (10 + 3), 2 * (-15 + 25))
+    del data["streams"][0]["groups"]
+    (c,) = channels(Policy.from_dict(data, tmp_path))
+    assert c.offsets == (2 * (10 - 15 + 3 + 25),)
+
+
+def test_who_has_a_weight_and_no_group_counts_nowhere(tmp_path):
+    data = parse_document(GOOD).data
+    data["streams"][0] |= {"statistic": WEIGHTED, "post": []}
+    data["streams"][0]["groups"]["table"]["file"] = "some.csv"
+    (write_tables(tmp_path) / "some.csv").write_text("who,where\na,north\nd,south\n")
+    (c,) = channels(Policy.from_dict(data, tmp_path))
+    assert c.offsets == (20, 50)
 
 
 # Post-processing ------------------------------------------------------------------------------------------------------

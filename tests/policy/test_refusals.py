@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import glob
+import tempfile
 import time
+from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from halflife.errors import HalflifeError
 from halflife.policy import Policy, PolicyError
+from halflife.policy.paths import matches
 from halflife.policy.text import LARGEST, parse_document
 from policy.towns import GOOD, change, moving, write_tables
 
@@ -318,12 +324,12 @@ BAD = [
     (TWO, "more.csv", "./load.csv",
      "43:5: streams.1.output: './load.csv' is the output of 'load' already: give each stream its own output"),
     (TWO, "output: more.csv", "output: more.csv\nledger: more.csv",
-     "43:5: streams.1.output: 'more.csv' is the ledger already: give each stream its own output"),
+     "43:5: streams.1.output: 'more.csv' is a file of the ledger already: give each stream its own output"),
     # w-event counts by data time
     (WEVENT, "name: load", "name: load\n    step: 1 h",
      "17:5: streams.0.step: w-event counts by the time that data is about, and a wider step is about several "
      "steps of the clock: set clock.step to this width"),
-    (WEVENT, "w: 1 day", "w: 45 min", "9:3: promise.w: w must be a whole number, not 1.5"),
+    (WEVENT, "w: 1 day", "w: 45 min", "9:3: promise.w: 45 min is no whole number of steps of 30 min"),
     (WEVENT, "w: 1 day", "w: 0", "9:3: promise.w: w must be at least 1, not 0"),
     # YAML
     (GOOD, "  size: 4", "  size: 4\n  size: 5", "5:3: population.size: stands twice (first on line 4): keep one"),
@@ -450,3 +456,113 @@ def test_where_each_key_stands():
     places = parse_document("a:\n  - b: 1\n    c: [x,\n y]\n").places
     assert places[("a", 0, "c")] == (3, 5)
     assert places[("a", 0, "c", 1)] == (4, 2)
+
+
+# Files that are written to and read from ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", ["", ".operator.jsonl", ".lock", ".behind", "-wal", "-shm", "-journal"])
+def test_the_files_of_the_ledger_are_its_own(folder, ending):
+    """Some of them end as no output may; all are asked for as sources, too."""
+    text = GOOD + "ledger: town.csv\n"
+    with pytest.raises(PolicyError, match=r"policy.yaml:18:\d+: streams.0.source.files.0: .*a file of the ledger"):
+        Policy.parse(change("files: readings.csv", f"files: ['town.csv{ending}']", text), folder)
+    if ending in ("", ".operator.jsonl"):
+        with pytest.raises(PolicyError, match=r"38:5: streams.0.output: 'town.csv.*' is a file of the ledger already"):
+            Policy.parse(change("output: load.csv", f"output: town.csv{ending}", text), folder)
+
+
+def test_an_output_beside_the_operator_file_is_no_output(folder):
+    with pytest.raises(PolicyError, match=r"38:5: streams.0.output: .*is a file of the ledger already"):
+        Policy.parse(change("output: load.csv", "output: policy.ledger.operator.jsonl"), folder)
+
+
+TAKES_IN = [
+    ("'*.csv'", "load.csv"),
+    ("'*.csv'", "./x/../load.csv"),
+    ("['a.csv', '[k-m]oad.???']", "load.csv"),
+    ("'**/*.parquet'", "a/b/load.parquet"),
+    ("'**/*.parquet'", "load.parquet"),
+    ("'out/*.parquet'", "out/"),
+    ("'**'", "a/load.csv"),
+    ("load.csv", "load.csv"),
+    ("'lo[a]d.csv'", "load.csv"),
+    ("'link/*.csv'", "real/load.csv"),
+]
+
+
+@pytest.mark.parametrize(("files", "output"), TAKES_IN)
+def test_what_is_published_is_not_read_back(folder, files, output):
+    (folder / "real").mkdir()
+    (folder / "link").symlink_to(folder / "real")
+    text = change("files: readings.csv", f"files: {files}", change("output: load.csv", f"output: {output}"))
+    text += "ledger: /nowhere/town.ledger\n"
+    with pytest.raises(PolicyError) as error:
+        Policy.parse(text, folder)
+    source, written = str(error.value).splitlines()
+    assert source.startswith("policy.yaml:18:")
+    assert "streams.0.source.files" in source
+    assert "takes in" in source
+    assert written.startswith("policy.yaml:38:5: streams.0.output: ")
+
+
+@pytest.mark.parametrize("files", ["'policy*'", "'*.ledger'", "'*'", "'*-wal'"])
+def test_nor_is_the_ledger(folder, files):
+    text = change("files: readings.csv", f"files: {files}", change("output: load.csv", "output: '-'"))
+    with pytest.raises(PolicyError, match=r"policy.yaml:18:.*a file of the ledger"):
+        Policy.parse(text, folder)
+
+
+APART = [
+    ("'data/*.csv'", "load.csv"),
+    ("'data/*.csv'", "data/out/load.csv"),
+    ("'*.csv'", "out/load.csv"),
+    ("'readings-*.csv'", "load.csv"),
+    ("'*.csv'", "-"),
+    ("'**/*.csv'", ".hidden/load.csv"),
+    ("'**/*.csv'", "load.jsonl"),
+    ("'~nobody-of-this-name/*.csv'", "load.csv"),
+]
+
+
+@pytest.mark.parametrize(("files", "output"), APART)
+def test_files_that_stay_apart_are_taken(folder, files, output):
+    Policy.parse(
+        change("files: readings.csv", f"files: {files}", change("output: load.csv", f"output: '{output}'")), folder
+    )
+
+
+def test_the_output_of_another_stream_is_not_read_either(folder):
+    with pytest.raises(PolicyError) as error:
+        Policy.parse(change("files: readings.csv", "files: mor*.csv", TWO), folder)
+    assert [line.split(": ")[1] for line in str(error.value).splitlines()] == [
+        "streams.0.source.files.0",
+        "streams.1.output",
+    ]
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(st.sampled_from(["a", "b.csv", ".c", "ab"]), min_size=1, max_size=4),
+    st.lists(st.sampled_from(["**", "*", "a", "a*", "?", "*.csv", ".c", ".*", "[ab]"]), min_size=1, max_size=4),
+)
+def test_a_pattern_takes_in_what_glob_finds(path, pattern):
+    with tempfile.TemporaryDirectory() as root:
+        file = Path(root, *path)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+        found = glob.glob(str(Path(root, *pattern)), recursive=True)
+        assert matches(str(file), str(Path(root, *pattern))) == (str(file) in found)
+
+
+# Times that do not fit ----------------------------------------------------------------------------------------------
+
+
+def test_a_time_that_is_no_whole_number_of_steps_is_said_in_these_words(folder):
+    text = change("step: 30 min", "step: 7 min", change("  end: 2026-02-01\n", "", WEVENT)).replace(
+        "delay: 1 h", "delay: 7 min"
+    )
+    with pytest.raises(PolicyError, match=r"9:3: promise.w: 1 day is no whole number of steps of 7 min$"):
+        Policy.parse(text, folder)
+    Policy.parse(text.replace("w: 1 day", "w: 7 h"), folder)
+    Policy.parse(text.replace("w-event", "exponential").replace("w: 1 day", "half_life: 1 day"), folder)

@@ -83,15 +83,23 @@ class SqliteLedger:
 
     @contextmanager
     def shared(self, wait: float = 10.0) -> Iterator[None]:
-        """Keep writers away while reading, so that ledger and outputs are of one moment."""
+        """Keep writers away while reading, so that ledger and outputs are of one moment. A copy without a lock has none."""
+        if not os.path.exists(self._lock_name):
+            yield
+            return
         with self._locked(fcntl.LOCK_SH, wait, lambda: False):
             yield
 
+    @property
+    def _lock_name(self) -> str:
+        """The lock lies beside the file itself, so that a link to it has the same one."""
+        return f"{os.path.realpath(self.path)}.lock"
+
     @contextmanager
     def _locked(self, kind: int, wait: float, stop: Callable[[], bool]) -> Iterator[int]:
-        name = f"{os.path.realpath(self.path)}.lock"
+        access = os.O_RDWR | os.O_CREAT if kind == fcntl.LOCK_EX else os.O_RDONLY
         with self._telling("its lock cannot be opened"):
-            lock = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            lock = os.open(self._lock_name, access | os.O_CLOEXEC, 0o600)
         try:
             self._take(lock, kind, wait, stop)
             yield lock

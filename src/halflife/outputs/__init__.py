@@ -16,8 +16,18 @@ from itertools import chain, islice
 from pathlib import Path
 
 from halflife.errors import InvalidInput, unknown
-from halflife.outputs.compare import differences, wanted
-from halflife.outputs.layout import Find, Layout, Output, Published, csv_form, json_form
+from halflife.outputs.compare import Line, differences, wanted
+from halflife.outputs.layout import (
+    Find,
+    Layout,
+    NextStep,
+    Output,
+    Published,
+    Stored,
+    csv_form,
+    json_form,
+    stream_prefix,
+)
 from halflife.outputs.parquet import ParquetOutput, PartsOutput, read_parts, read_rows
 from halflife.outputs.text import Stdout, TextOutput, read_lines
 
@@ -28,21 +38,25 @@ ENDINGS = (*FORMS, ".parquet", "/")
 MOST_DIFFERENCES = 20
 
 
-def open_output(target: str | Path, layout: Layout, last: int, find: Find, *, emitted: int = 0) -> Output:
+def open_output(
+    target: str | Path, layout: Layout, last: int, find: Find, *, emitted: int = 0, next_step: NextStep | None = None
+) -> Output:
     """Open an output, a new one or one to go on with, or refuse one that the ledger does not account for.
 
     `target` is a .csv, .jsonl or .parquet file, a folder of Parquet parts if it ends with /, or - for JSON lines on the
     standard output. `last` is the newest step that the ledger holds, `find` what it holds for a step; `emitted` the newest
-    step that went to the standard output before.
+    step that went to the standard output before. `next_step` says which step the ledger holds after one: without it a gap
+    is searched step by step.
     """
     if str(target) == "-":
-        return Stdout(json_form(layout), last, emitted)
+        return Stdout(json_form(layout, shared=True), last, emitted)
+    ledger = Stored(last, find, next_step)
     path, ending = _place(target)
     if ending in FORMS:
-        return TextOutput(path, FORMS[ending](layout), last, find)
+        return TextOutput(path, FORMS[ending](layout), ledger)
     if ending == ".parquet":
-        return ParquetOutput(path, layout, last, find)
-    return PartsOutput(path, layout, last, find)
+        return ParquetOutput(path, layout, ledger)
+    return PartsOutput(path, layout, ledger)
 
 
 def compare_output(target: str | Path, layout: Layout, stored: Iterable[Published]) -> Iterator[str]:
@@ -61,9 +75,11 @@ def _differences(target: str | Path, layout: Layout, stored: Iterable[Published]
     path, ending = _place(target)
     try:
         if ending in FORMS:
-            form = FORMS[ending](layout)
             lines = read_lines(path)
             first = list(islice(lines, 1))  # an empty file has no header, and needs none
+            form = FORMS[ending](layout)
+            if ending == ".jsonl" and first and first[0][1].startswith(stream_prefix().encode()):
+                form, lines, first = json_form(layout, shared=True), _of_stream(layout, chain(first, lines)), []
             want = wanted(form, stored, header=bool(form.header and first))
             yield from differences(str(target), form, chain(first, lines), want)
         else:
@@ -72,6 +88,12 @@ def _differences(target: str | Path, layout: Layout, stored: Iterable[Published]
             yield from differences(str(target), form, rows, wanted(form, stored, header=False))
     except InvalidInput as problem:
         yield str(problem)
+
+
+def _of_stream(layout: Layout, lines: Iterable[Line]) -> Iterator[Line]:
+    """Leave the rows of other streams out, of what was saved from the standard output."""
+    own, any_stream = (stream_prefix(s).encode() for s in (layout.stream, ""))
+    return (line for line in lines if line[1].startswith(own) or not line[1].startswith(any_stream))
 
 
 def _place(target: str | Path) -> tuple[Path, str]:

@@ -8,7 +8,7 @@ from itertools import chain, islice, zip_longest
 from pathlib import Path
 
 from halflife.errors import InvalidInput
-from halflife.outputs.layout import Find, Form, Published
+from halflife.outputs.layout import Form, Published, Stored
 
 FARTHEST = 1000
 """How many rows may be missing in a row, or too many, before the rows behind them are no longer told apart."""
@@ -28,14 +28,14 @@ def ahead(path: Path | str, step: int, last: int) -> InvalidInput:
     )
 
 
-def confirm(path: Path, step: int, held: bytes, form: Form, last: int, find: Find) -> None:
+def confirm(path: Path, step: int, held: bytes, form: Form, ledger: Stored) -> None:
     """Refuse an output whose last whole step, `held`, is not what the ledger holds for it."""
-    if step > last:
-        raise ahead(path, step, last)
-    item = find(step)
+    if step > ledger.last:
+        raise ahead(path, step, ledger.last)
+    item = ledger.find(step)
     if item is None:
         raise InvalidInput(
-            f"{path} ends with step {step}, which the ledger (up to step {last}) does not hold: this output belongs to"
+            f"{path} ends with step {step}, which the ledger (up to step {ledger.last}) does not hold: this output belongs to"
             " another ledger or stream; name the right one, or give the output another name"
         )
     stored = form.render(item)
@@ -47,11 +47,6 @@ def confirm(path: Path, step: int, held: bytes, form: Form, last: int, find: Fin
             " values are written again; if the ledger is a backup that went on, this step's noise was drawn twice: put the newest"
             " ledger back; if the file belongs to another ledger, give the output another name"
         )
-
-
-def following(step: int, last: int, find: Find) -> Published | None:
-    """Return the first step after this one that the ledger holds."""
-    return next((item for k in range(step + 1, last + 1) if (item := find(k)) is not None), None)
 
 
 def name_difference(form: Form, held: bytes, stored: bytes) -> str:

@@ -94,6 +94,26 @@ class Published:
 
 Find = Callable[[int], Published | None]
 """What the ledger holds for a step, or None."""
+NextStep = Callable[[int], int | None]
+"""The smallest step that the ledger holds and that is greater than this one, or None."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What the ledger holds of a stream: up to which step, what for a step, and how to cross a gap in one stride."""
+
+    last: int
+    find: Find
+    next_step: NextStep | None = None
+
+    def after(self, step: int, until: int) -> Published | None:
+        """Return the first step that the ledger holds after this one, and up to `until`. Steps may be missing for good."""
+        if step >= until:
+            return None
+        if self.next_step is None:
+            return next((item for k in range(step + 1, until + 1) if (item := self.find(k)) is not None), None)
+        k = self.next_step(step)
+        return None if k is None or k > until else self.find(k)
 
 
 class Output(Protocol):
@@ -103,13 +123,10 @@ class Output(Protocol):
     """The newest step whose rows are all in the output, for a reader to see; 0 if there is none."""
 
     def write(self, items: Sequence[Published]) -> None:
-        """Append whole steps, in order, each newer than all before. A single Parquet file gathers them until `flush`."""
-
-    def flush(self) -> None:
-        """Let readers see all that was written."""
+        """Append whole steps, in order, each newer than all before. A single Parquet file gathers them until `close`."""
 
     def close(self) -> None:
-        """Flush. No file is held open between calls."""
+        """Let readers see all that was written. No file is held open between calls, so more may be written."""
 
 
 def check_item(item: Published, rows: int) -> None:
@@ -208,8 +225,10 @@ def csv_form(layout: Layout) -> Form:
     return Form(layout, header, "{},{},{},", cells, "{!r},{!r}\n", re.compile(rb"(\d{1,18}),"), read)
 
 
-def json_form(layout: Layout) -> Form:
+def json_form(layout: Layout, *, shared: bool = False) -> Form:
     """Return the JSON-lines format of a layout. JSON has no infinity: a bin without an edge has null there.
+
+    Where streams share a place, as on the standard output, each row begins with the name of its stream.
 
     >>> form = json_form(Layout("s", "UTC", bins=((-math.inf, 0.0),)))
     >>> form.render(Published(1, 0, 1_000_000, np.array([0.1]), np.array([2.0]))).decode()[86:-1]
@@ -220,10 +239,22 @@ def json_form(layout: Layout) -> Form:
 
     def read(line: str) -> dict[str, Any]:
         row = json.loads(line, parse_float=str, parse_int=str)
-        return row if isinstance(row, dict) and tuple(row) == layout.columns else {}
+        return row if isinstance(row, dict) and tuple(row) == columns else {}
 
-    lead, trail = '{{"step": {}, "start": "{}", "end": "{}", ', '"value": {!r}, "error_band": {!r}}}\n'
-    return Form(layout, b"", lead, cells, trail, re.compile(rb'\{"step": (\d{1,18}),'), read)
+    columns = ("stream", *layout.columns) if shared else layout.columns
+    begin = stream_prefix(layout.stream) if shared else "{"
+    lead = begin.replace("{", "{{").replace("}", "}}") + '"step": {}, "start": "{}", "end": "{}", '
+    first = re.compile(re.escape(begin.encode()) + rb'"step": (\d{1,18}),')
+    return Form(layout, b"", lead, cells, '"value": {!r}, "error_band": {!r}}}\n', first, read)
+
+
+def stream_prefix(stream: str = "") -> str:
+    """Return how a row that names its stream begins; without a name, how all such rows do.
+
+    >>> stream_prefix("meters"), stream_prefix()
+    ('{"stream": "meters", ', '{"stream": "')
+    """
+    return f'{{"stream": {_json(stream)}, ' if stream else '{"stream": "'
 
 
 def _json(value: Any) -> str:

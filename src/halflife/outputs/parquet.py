@@ -16,9 +16,9 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from halflife.errors import InvalidInput
-from halflife.outputs.compare import Line, ahead, confirm, following
+from halflife.outputs.compare import Line, ahead, confirm
 from halflife.outputs.files import TEMPORARY, check_regular, clear_leftover, make_folder, named, replace, temporary_of
-from halflife.outputs.layout import Find, Layout, Published, check_item, check_order, clock, csv_form, csv_line
+from halflife.outputs.layout import Layout, Published, Stored, check_item, check_order, clock, csv_form, csv_line
 
 GROUP_ROWS = 1 << 17
 """Rows of a row group, the least that a reader loads."""
@@ -29,9 +29,9 @@ _PART = re.compile(r"part-(\d{9,10})-(\d{9,10})\.parquet")
 
 
 class ParquetOutput:
-    """One Parquet file. Steps are gathered, and readers see them at `flush` or `close`, when the file is rewritten."""
+    """One Parquet file. Steps are gathered, and readers see them at `close`, when the file is rewritten."""
 
-    def __init__(self, path: Path, layout: Layout, last: int, find: Find) -> None:
+    def __init__(self, path: Path, layout: Layout, ledger: Stored) -> None:
         self._path, self._layout, self.last_step = path, layout, 0
         self._pending: list[Published] = []
         with named(path, "opened"):
@@ -39,21 +39,21 @@ class ParquetOutput:
             make_folder(path.parent)
             clear_leftover(temporary_of(path))
             if path.exists() and path.stat().st_size:
-                self.last_step = _check_file(path, layout, last, find)
+                self.last_step = _check_file(path, layout, ledger)
                 self._stamp = _stamp(path)
             else:
                 self._rewrite(())
 
     def write(self, items: Sequence[Published]) -> None:
-        """Gather steps for the next `flush`."""
+        """Gather steps for the next `close`, which comes by itself when there are many."""
         check_order(items, self._pending[-1].step if self._pending else self.last_step)
         for item in items:
             check_item(item, self._layout.rows)
         self._pending.extend(items)
         if len(self._pending) * self._layout.rows >= PENDING_ROWS:
-            self.flush()
+            self.close()
 
-    def flush(self) -> None:
+    def close(self) -> None:
         """Rewrite the file with the gathered steps."""
         if not self._pending:
             return
@@ -66,10 +66,6 @@ class ParquetOutput:
         self.last_step = self._pending[-1].step
         self._pending = []
 
-    def close(self) -> None:
-        """Flush; no file is held open."""
-        self.flush()
-
     def _rewrite(self, old: Iterable[Any]) -> None:
         _save(self._path, self._layout, old, self._pending)
         self._stamp = _stamp(self._path)
@@ -78,7 +74,7 @@ class ParquetOutput:
 class PartsOutput:
     """A folder of Parquet files, a new one for each write, named by its first and last step."""
 
-    def __init__(self, folder: Path, layout: Layout, last: int, find: Find) -> None:
+    def __init__(self, folder: Path, layout: Layout, ledger: Stored) -> None:
         self._folder, self._layout, self.last_step = folder, layout, 0
         with named(folder, "opened"):
             _check_folder(folder)
@@ -87,11 +83,11 @@ class PartsOutput:
                 if name.startswith(".part-") and name.endswith(TEMPORARY):
                     clear_leftover(folder / name)
             parts = _parts(folder)
-            if parts and parts[-1][1] > last:
-                raise ahead(folder, parts[-1][1], last)
-            _check_gaps(folder, parts, last, find)
+            if parts and parts[-1][1] > ledger.last:
+                raise ahead(folder, parts[-1][1], ledger.last)
+            _check_gaps(folder, parts, ledger)
             if parts:
-                self.last_step = _check_file(parts[-1][2], layout, last, find)
+                self.last_step = _check_file(parts[-1][2], layout, ledger)
                 _check_name(parts[-1], layout)
 
     def write(self, items: Sequence[Published]) -> None:
@@ -104,9 +100,6 @@ class PartsOutput:
             raise InvalidInput(f"{path} was written by someone else: open the output again, which checks it")
         _save(path, self._layout, (), items)
         self.last_step = items[-1].step
-
-    def flush(self) -> None:
-        """Do nothing: what was written is on disk."""
 
     def close(self) -> None:
         """Do nothing: no file is held open."""
@@ -209,7 +202,7 @@ def _batches(path: Path, layout: Layout) -> Iterator[Any]:
         yield from file.iter_batches()
 
 
-def _check_file(path: Path, layout: Layout, last: int, find: Find) -> int:
+def _check_file(path: Path, layout: Layout, ledger: Stored) -> int:
     """Return the last step of a file, after comparing its rows with the ledger's."""
     rows = layout.rows
     with _readable(path), _open(path, layout) as file:
@@ -223,7 +216,7 @@ def _check_file(path: Path, layout: Layout, last: int, find: Find) -> int:
         table = _last_rows(file, rows)
         step = int(table["step"][-1].as_py())
         held = "".join(_texts(table, layout)).encode()
-    confirm(path, step, held, csv_form(layout), last, find)
+    confirm(path, step, held, csv_form(layout), ledger)
     return step
 
 
@@ -277,11 +270,11 @@ def _parts(folder: Path) -> list[Part]:
     return parts
 
 
-def _check_gaps(folder: Path, parts: Sequence[Part], last: int, find: Find) -> None:
+def _check_gaps(folder: Path, parts: Sequence[Part], ledger: Stored) -> None:
     """Refuse a folder with a part missing: a step that the ledger holds lies between two parts."""
     end = 0
     for first, final, path in parts:
-        lost = following(end, min(first - 1, last), find)
+        lost = ledger.after(end, min(first - 1, ledger.last))
         if lost is not None:
             raise InvalidInput(
                 f"{folder} has no part with step {lost.step}, which the ledger holds and which belongs before {path.name}: bring"

@@ -9,14 +9,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 from typing import BinaryIO
 
 from halflife.errors import InvalidInput
-from halflife.outputs.compare import Line, ahead, confirm, following
+from halflife.outputs.compare import Line, ahead, confirm
 from halflife.outputs.files import append, check_regular, make_folder, named, sync_folder
-from halflife.outputs.layout import Find, Form, Published, check_order
+from halflife.outputs.layout import Form, Published, Stored, check_order
 
 LONGEST_LINE = 1 << 20
 
@@ -24,7 +25,7 @@ LONGEST_LINE = 1 << 20
 class TextOutput:
     """A file of rows."""
 
-    def __init__(self, path: Path, form: Form, last: int, find: Find) -> None:
+    def __init__(self, path: Path, form: Form, ledger: Stored) -> None:
         self._path, self._form = path, form
         with named(path, "opened"):
             check_regular(path)
@@ -32,7 +33,7 @@ class TextOutput:
             new = not path.exists()
             fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
             with open(fd, "r+b", buffering=0) as file:
-                self.last_step, self._size = _recover(file, path, form, last, find)
+                self.last_step, self._size = _recover(file, path, form, ledger)
                 if new or self._size < os.fstat(fd).st_size:
                     file.truncate(self._size)
                     os.fsync(fd)
@@ -49,9 +50,6 @@ class TextOutput:
         self._size += len(block)
         self.last_step = items[-1].step
 
-    def flush(self) -> None:
-        """Do nothing: what was written is on disk."""
-
     def close(self) -> None:
         """Do nothing: no file is held open."""
 
@@ -62,6 +60,8 @@ class Stdout:
     def __init__(self, form: Form, last: int, emitted: int) -> None:
         if emitted > last:
             raise ahead("standard output", emitted, last)
+        if sys.stdout is None or getattr(sys.stdout, "closed", False):
+            raise InvalidInput("stdout is closed: give the output - somewhere to go, or name a file in the policy")
         self._form, self.last_step = form, emitted
 
     def write(self, items: Sequence[Published]) -> None:
@@ -70,23 +70,39 @@ class Stdout:
         if not items:
             return
         block = b"".join(map(self._form.render, items))
-        raw = getattr(sys.stdout, "buffer", None)
-        if raw is None:  # a notebook, or a StringIO in a test
-            sys.stdout.write(block.decode())
-        else:
-            sys.stdout.flush()
-            raw.write(block)
-        sys.stdout.flush()
+        try:
+            _to_stdout(block)
+        except (OSError, ValueError) as problem:  # a reader that went away, a full disk; a ValueError if it is closed
+            _abandon_stdout()
+            raise InvalidInput(
+                f"stdout cannot be written: {getattr(problem, 'strerror', None) or problem}. Nothing is lost, as the ledger"
+                " holds every published step: what was committed and not written will be written again by the next run"
+            ) from problem
         self.last_step = items[-1].step
-
-    def flush(self) -> None:
-        """Do nothing: what was written is flushed."""
 
     def close(self) -> None:
         """Do nothing: the standard output is not ours to close."""
 
 
-def _recover(file: BinaryIO, path: Path, form: Form, last: int, find: Find) -> tuple[int, int]:
+def _to_stdout(block: bytes) -> None:
+    raw = getattr(sys.stdout, "buffer", None)
+    if raw is None:  # a notebook, or a StringIO in a test
+        sys.stdout.write(block.decode())
+    else:
+        sys.stdout.flush()
+        raw.write(block)
+    sys.stdout.flush()
+
+
+def _abandon_stdout() -> None:
+    """Lead a stdout that failed nowhere: what is still in its buffer would fail once more when the program ends."""
+    with suppress(OSError, ValueError, AttributeError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def _recover(file: BinaryIO, path: Path, form: Form, ledger: Stored) -> tuple[int, int]:
     """Return the last whole step and where its rows end, from the end of the file alone; refuse what is not ours.
 
     As much is read as three steps may take. If the file is ours, that holds the step that was cut off and the whole one
@@ -103,16 +119,16 @@ def _recover(file: BinaryIO, path: Path, form: Form, last: int, find: Find) -> t
         return 0, 0
     at = max(start, size - 3 * form.longest_step)
     *lines, rest = _read(file, at, size - at).split(b"\n")
-    whole, tail = _last_steps(path, form, [line + b"\n" for line in lines], last)
+    whole, tail = _last_steps(path, form, [line + b"\n" for line in lines], ledger.last)
     step = 0
     if whole:
         step = form.step(whole[-1]) or 0
         if not step:
             raise _foreign(path, f"a line near its end is no row of this stream: {whole[-1][:200]!r}")
-        confirm(path, step, b"".join(whole), form, last, find)
+        confirm(path, step, b"".join(whole), form, ledger)
     cut = b"".join([*tail, rest])
     if cut:
-        _check_cut(path, cut, step, form, last, find)
+        _check_cut(path, cut, step, form, ledger)
     return step, size - len(cut)
 
 
@@ -139,9 +155,9 @@ def _last_steps(path: Path, form: Form, lines: list[bytes], last: int) -> tuple[
     return lines[max(0, end - rows) : end], lines[end:]
 
 
-def _check_cut(path: Path, cut: bytes, step: int, form: Form, last: int, find: Find) -> None:
+def _check_cut(path: Path, cut: bytes, step: int, form: Form, ledger: Stored) -> None:
     """Refuse to cut an end off that is not the beginning of the next step, as the ledger holds it."""
-    item = following(step, last, find)
+    item = ledger.after(step, ledger.last)
     if item is None:
         raise InvalidInput(
             f"{path} ends with {cut[:200]!r} behind step {step}, and the ledger holds nothing behind that step: the output is"

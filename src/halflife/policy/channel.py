@@ -5,13 +5,11 @@ Everything here follows from the policy and its public tables; no reading has be
 
 from __future__ import annotations
 
-import os
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from fractions import Fraction
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,10 +20,11 @@ from halflife.errors import HalflifeError, InvalidInput, unknown
 from halflife.noise import SMALLEST_LOSS
 from halflife.notions.base import Notion
 from halflife.numerics import down
-from halflife.outputs import ENDINGS, Layout
+from halflife.outputs import Layout
 from halflife.plans import Plan
 from halflife.policy.groups import read_groups
 from halflife.policy.measure import read_measure
+from halflife.policy.paths import check_files
 from halflife.policy.quantity import parse_quantity
 from halflife.policy.text import Where
 from halflife.sensitivity import Sensitivity
@@ -89,11 +88,6 @@ class Channel:
     def cells(self) -> int:
         """How many numbers a step has."""
         return max(1, len(self.groups)) * max(1, len(self.bins))
-
-    @property
-    def touched(self) -> int:
-        """How many numbers of one draw a person can change: with fixed groups, of their own group alone."""
-        return self.sensitivity.touched
 
     @property
     def layout(self) -> Layout:
@@ -170,28 +164,19 @@ def _work_out(policy: Policy) -> tuple[Channel, ...]:
         account = Steps.of(clock.step, start, clock.zone)
     notion = promised(policy, account)
     _check_names(policy)
-    return tuple(_channel(policy, i, account, notion, share) for i, share in enumerate(_shares(policy)))
+    check_files(policy)
+    made = tuple(_channel(policy, i, account, notion, share) for i, share in enumerate(_shares(policy)))
+    _check_ages(policy, made, notion)
+    return made
 
 
 def _check_names(policy: Policy) -> None:
-    """Refuse two streams of one name, and two files that are one."""
+    """Refuse two streams of one name."""
     names: set[str] = set()
-    with policy.about("ledger"):
-        taken = {os.path.realpath(policy.ledger_path): "the ledger"}
     for i, stream in enumerate(policy.streams):
         if stream.name in names:
             raise policy.error((("streams", i, "name"), f"{stream.name!r} stands twice: give each stream its own name"))
         names.add(stream.name)
-        if stream.output == "-":
-            continue
-        with policy.about("streams", i, "output"):
-            ending = "/" if stream.output.endswith("/") else Path(stream.output).suffix.lower()
-            if ending not in ENDINGS:
-                raise unknown(f"ending of the output {stream.output!r},", ending, (*ENDINGS, "-"))
-            file = os.path.realpath(policy.path(stream.output))
-            if file in taken:
-                raise InvalidInput(f"{stream.output!r} is {taken[file]} already: give each stream its own output")
-            taken[file] = f"the output of {stream.name!r}"
 
 
 def promised(policy: Policy, account: Steps) -> Notion[Any]:
@@ -209,7 +194,7 @@ def promised(policy: Policy, account: Steps) -> Notion[Any]:
             if key not in known:
                 raise unknown(f"parameter of {cls.name}", key, [*known, "plan", "noise", "cap"])
             if value is not None:
-                given[key] = _parameter(key, value, account)
+                given[key] = _parameter(known[key], value, account, policy.clock.step)
     for name, f in known.items():
         if name not in given and f.default is MISSING and f.default_factory is MISSING:
             raise policy.error((("promise", name), f"missing: {cls.name} needs it"))
@@ -221,16 +206,18 @@ def promised(policy: Policy, account: Steps) -> Notion[Any]:
     return made
 
 
-def _parameter(name: str, value: Any, account: Steps) -> Any:
+def _parameter(parameter: Field[Any], value: Any, account: Steps, step: str) -> Any:
     """A notion's parameter: a number, or a time in steps of the account where it counts steps."""
     if not isinstance(value, str):
         return value
     try:
         exact = parse_quantity(value, None)
     except InvalidInput:
-        if name not in IN_STEPS:
-            raise InvalidInput(f"{name} must be a number, not {value!r}") from None
+        if parameter.name not in IN_STEPS:
+            raise InvalidInput(f"{parameter.name} must be a number, not {value!r}") from None
         exact = Fraction(microseconds(parse_width(value)), account.width)
+        if exact.denominator != 1 and parameter.type in (int, "int"):
+            raise InvalidInput(f"{value} is no whole number of steps of {step}") from None
     return int(exact) if exact.denominator == 1 else float(exact)
 
 
@@ -334,6 +321,26 @@ def _check_data_time(steps: Steps, account: Steps, notion: Notion[Any]) -> None:
             f"{notion.name} counts by the time that data is about, and a wider step is about several steps of the clock: "
             "set clock.step to this width"
         )
+
+
+def _check_ages(policy: Policy, made: tuple[Channel, ...], notion: Notion[Any]) -> None:
+    """Refuse a stream that publishes so long after another that the account has forgotten the time its data is about.
+
+    The account remembers the last 2w − 1 data times, more once it has met a larger age. Until a late stream's first release
+    it has not, and a time needs the w − 1 before it as well: it must lie fewer than w steps behind the newest. Within that
+    it makes no difference which stream began first, or paused.
+    """
+    w = getattr(notion, "w", None)
+    if not notion.by_data_time or w is None:
+        return
+    soonest = min(made, key=lambda c: c.age)
+    for i, c in enumerate(made):
+        if c.age - soonest.age >= w:
+            raise policy.error((
+                ("streams", i, "delay"),
+                f"{c.name!r} would publish {c.age - soonest.age} steps after {soonest.name!r}, and {notion.name} then no longer "
+                f"remembers what was said about that time: two delays must differ by fewer than w steps ({w})",
+            ))  # fmt: skip
 
 
 def _age(policy: Policy, i: int, account: Steps) -> int:

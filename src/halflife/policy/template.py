@@ -6,6 +6,7 @@ takes it from the data.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -13,9 +14,11 @@ from typing import Any
 
 from halflife import registry
 from halflife.policy.model import Policy
+from halflife.policy.paths import matches
 
 _PERSON = ("person", "household", "home", "meter", "user", "customer", "patient", "device", "lclid", "id")
 _TIME = ("timestamp", "datetime", "time", "ts", "date", "hour", "interval_start", "start")
+_NO_TIMES = ("DOUBLE", "FLOAT", "REAL", "DECIMAL", "BOOLEAN")
 _VALUE = ("kwh", "wh", "kw", "value", "reading", "load", "amount", "power", "energy", "usage")
 
 TEMPLATE = """\
@@ -62,7 +65,7 @@ streams:
     #   table: {{file: homes.csv, person: id, group: zone}}   # fixes each person's group for ever
     # delay: 1 h              # how long after a step it is published
     # post: [{{truncate: [0, 10]}}, {{moving_average: 4}}]    # costs no privacy
-    output: {stream}.csv  # or .parquet, .jsonl, a folder ending in /, or - for stdout
+    output: {output}  # or .parquet, .jsonl, a folder ending in /, or - for stdout
 
 ledger: {ledger}  # remembers what was published and spent; keep it, and keep it private
 """
@@ -75,14 +78,15 @@ def write_template(columns: Mapping[str, str], files: Sequence[str], table: str 
     >>> [line.split("#")[0].strip() for line in text.splitlines() if "time:" in line or "person:" in line][:2]
     ['person: lclid', 'time: ts']
     """
-    time = _guess(columns, _TIME, ("TIMESTAMP", "DATE"), ())
+    time = _guess(columns, _TIME, ("TIMESTAMP", "DATE"), (), _NO_TIMES)
     value = _guess(columns, _VALUE, ("DOUBLE", "FLOAT", "DECIMAL", "INT"), (time,))
     person = _guess(columns, _PERSON, ("VARCHAR", "UUID", "INT"), (time, value))
     stem = name.rsplit(".", 1)[0] or "policy"
     return TEMPLATE.format(
         name=" ".join(name.split()),
-        ledger=_text(f"{stem.lstrip('~') or 'policy'}.ledger"),
+        ledger=_text(_apart(f"{stem.lstrip('~') or 'policy'}.ledger", files)),
         stream=_stream_name(value),
+        output=_apart(f"{_stream_name(value)}.csv", files),
         population=_text(stem),
         person=_text(person),
         time=_text(time),
@@ -94,14 +98,20 @@ def write_template(columns: Mapping[str, str], files: Sequence[str], table: str 
 
 
 def _guess(
-    columns: Mapping[str, str], names: Sequence[str], types: Sequence[str], taken: Sequence[str | None]
+    columns: Mapping[str, str],
+    names: Sequence[str],
+    types: Sequence[str],
+    taken: Sequence[str | None],
+    unlikely: tuple[str, ...] = (),
 ) -> str | None:
-    """The column that is called so, else the only kind of column that it can be; None leaves it blank."""
+    """The column that is called so, else the only kind of column that it can be; None leaves it blank.
+
+    One that is called so but is of an unlikely type comes last: `timestamp DOUBLE` beside `time TIMESTAMP`.
+    """
     free = {c: t.upper() for c, t in columns.items() if c not in taken}
-    for name in names:
-        for column in free:
-            if column.lower() == name or name in column.lower().split("_"):
-                return column
+    called = [c for name in names for c in free if c.lower() == name or name in c.lower().split("_")]
+    if called:
+        return min(called, key=lambda c: free[c].startswith(unlikely))  # the first of those that are least unlikely
     fitting = [c for c, t in free.items() if any(t.startswith(kind) for kind in types)]
     return fitting[0] if len(fitting) == 1 else None
 
@@ -123,6 +133,14 @@ def _stream_name(value: str | None) -> str:
     """A name for the stream, after its column: letters, digits, dot, dash and underscore."""
     name = re.sub(r"[^a-z0-9._-]+", "-", (value or "").lower()).strip("-._")
     return name[:64] if name not in ("", "null") else "readings"
+
+
+def _apart(name: str, files: Sequence[str]) -> str:
+    """A file to write to, beside the policy if it is not among those that are read."""
+    patterns = [os.path.abspath(pattern) for pattern in files]
+    places = [f"{folder}{name}" for folder in ("", "published/", "../published/")]
+    free = [p for p in places if not any(matches(os.path.abspath(p), pattern) for pattern in patterns)]
+    return (free or places)[0]
 
 
 def json_schema() -> dict[str, Any]:

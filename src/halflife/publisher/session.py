@@ -121,7 +121,10 @@ class Session:
             return found[0] if found else None
 
         emitted, _ = self.ledger.emitted(f"{channel.name}:-")
-        return open_output(self.target(channel), channel.layout, self.done[channel.name], find, emitted=emitted)
+        return open_output(
+            self.target(channel), channel.layout, self.done[channel.name], find, emitted=emitted,
+            next_step=lambda after: self.ledger.next_step(channel.name, after),
+        )  # fmt: skip
 
     def _emit_rest(self) -> None:
         """Write what is in the ledger and not in the outputs: nothing is drawn again."""

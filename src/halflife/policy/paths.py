@@ -1,0 +1,117 @@
+"""The files of a policy: no two outputs are one, none is the ledger's, and none is read back as a source.
+
+A value that was published and then read as if it were a reading would go into what is published next.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from halflife.errors import InvalidInput, unknown
+from halflife.outputs import ENDINGS
+from halflife.policy.text import Where
+
+if TYPE_CHECKING:
+    from halflife.policy.model import Policy
+
+LEDGER_FILES = ("", ".operator.jsonl", ".lock", ".behind", "-wal", "-shm", "-journal")
+"""What stands behind the ledger's path in the names of the files that are its own."""
+PART = "part-000000001-000000001.parquet"
+"""As a folder of parts has them."""
+
+
+def check_files(policy: Policy) -> None:
+    """Refuse two files that are one, and files that are written to and read from."""
+    with policy.about("ledger"):
+        ledger = os.path.realpath(policy.ledger_path)
+    written: dict[str, Where] = {ledger + ending: ("ledger",) for ending in LEDGER_FILES}
+    for i, stream in enumerate(policy.streams):
+        if stream.output == "-":
+            continue
+        with policy.about("streams", i, "output"):
+            file = _output(policy, stream.output)
+            if file in written:
+                raise InvalidInput(
+                    f"{stream.output!r} is {_whose(policy, written[file])} already: give each stream its own output"
+                )
+        written[file] = ("streams", i, "output")
+    for file, where in list(written.items()):
+        if where != ("ledger",):
+            written.setdefault(f"{file}/{PART}", where)
+    _check_sources(policy, written)
+
+
+def _output(policy: Policy, output: str) -> str:
+    ending = "/" if output.endswith("/") else Path(output).suffix.lower()
+    if ending not in ENDINGS:
+        raise unknown(f"ending of the output {output!r},", ending, (*ENDINGS, "-"))
+    return os.path.realpath(policy.path(output))
+
+
+def _whose(policy: Policy, where: Where) -> str:
+    return "a file of the ledger" if where == ("ledger",) else f"the output of {policy.streams[int(where[1])].name!r}"
+
+
+def _check_sources(policy: Policy, written: dict[str, Where]) -> None:
+    """Refuse a source that takes in what the policy itself writes, if not today then from the second run on."""
+    seen: set[str] = set()
+    for where, name in _sources(policy):
+        try:
+            pattern = os.path.realpath(policy.path(name))
+        except InvalidInput:
+            continue  # nobody's home: whoever reads it says so
+        if pattern in seen:
+            continue
+        seen.add(pattern)
+        for file, other in written.items():
+            if matches(file, pattern):
+                whose = _whose(policy, other)
+                raise policy.error(
+                    (where, f"{name!r} takes in {file}, {whose}: what was published would be read as readings"),
+                    (other, f"{file} is among the files of a source: put it into another folder"),
+                )
+
+
+def _sources(policy: Policy) -> Iterator[tuple[Where, str]]:
+    for i, stream in enumerate(policy.streams):
+        for n, name in enumerate(stream.source.files if stream.source else ()):
+            yield ("streams", i, "source", "files", n), name
+
+
+def matches(file: str, pattern: str) -> bool:
+    """Whether a file is one that a pattern finds: * and ? within a name, ** over folders, and none that are hidden.
+
+    >>> [matches(file, "/a/**/*.csv") for file in ("/a/x.csv", "/a/b/c/x.csv", "/a/b/.x.csv", "/b/x.csv")]
+    [True, True, False, False]
+    """
+    if file == pattern:
+        return True
+    parts = pattern.split("/")
+    if parts[-1] == "**":
+        parts.append("*")  # at the end it finds what is in the folders
+    places = _skip({0}, parts)
+    for name in file.split("/"):
+        met = (i for i in places if i < len(parts) and _takes(parts[i], name))
+        places = _skip({i if parts[i] == "**" else i + 1 for i in met}, parts)
+    return len(parts) in places
+
+
+def _skip(places: set[int], parts: list[str]) -> set[int]:
+    """Where in a pattern one may stand, as ** takes no folder at all, too."""
+    waiting = list(places)
+    while waiting:
+        i = waiting.pop()
+        if i < len(parts) and parts[i] == "**" and i + 1 not in places:
+            places.add(i + 1)
+            waiting.append(i + 1)
+    return places
+
+
+def _takes(part: str, name: str) -> bool:
+    if name.startswith(".") and not part.startswith("."):
+        return False
+    return part in ("**", name) or fnmatch.fnmatchcase(name, part)

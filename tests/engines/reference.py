@@ -155,4 +155,7 @@ def _add_up(
         elif q.edges[0] <= v <= q.edges[-1]:
             b = max(i for i, edge in enumerate(q.edges[:-1]) if edge <= v)
             sums[step, group, b] += 1
+    sums = {
+        place: min(max(total, -(2**62)), 2**62) for place, total in sums.items()
+    }  # 1-Lipschitz: no sensitivity grows
     return {place: total for place, total in sums.items() if total}

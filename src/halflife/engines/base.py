@@ -11,6 +11,9 @@ For each step, group and person the readings become one whole number of units, a
 A person without a good reading in a step adds nothing. All of it is integer arithmetic after u, so no order of rows,
 number of threads or engine changes a result; one person moves it by no more than the policy's sensitivity.
 
+A total is clipped to ±2⁶². Clipping brings no two totals further apart (it is 1-Lipschitz), so the sensitivity holds; and nothing
+is ever refused, or said, for how much data there is.
+
 **Bad content never stops a run and never counts**: a null, NaN, infinite or non-numeric value, a null person, a time that is
 no time, a group that is not on the list, a person that is not in the public table. Each is tallied. The tallies depend on the
 data, so they are private: for the operator alone.
@@ -34,7 +37,10 @@ ONCE_MATTERS = ("sum", "mean", "min")
 """Folds that see more than the largest reading of each moment; to first, last and max the others change nothing."""
 
 LARGEST_UNITS = 2**40
-"""No bound lies further from 0 than this, in units, so that sums of a year's readings stay within 64 bits."""
+"""No bound, baseline or weight lies further from 0 than this, in units; so sums of readings and of people fit 128 bits."""
+
+LARGEST_TOTAL = 2**62
+"""A total beyond this is clipped to it: 64 bits hold it, whatever the number of people."""
 
 LATEST = 2**62
 """No moment lies further from 1970 than this, in µs (146,000 years), so that adding an offset stays within 64 bits."""
@@ -123,6 +129,13 @@ class Engine(Protocol):
     def close(self) -> None:
         """Let go of the source."""
         ...
+
+
+def most_added(question: Question) -> int:
+    """The most that one person adds to a sum, either way: public, it depends on no reading."""
+    q = question
+    heaviest = max(map(abs, (q.weights or {}).values()), default=1)
+    return max(abs(q.low - q.baseline), abs(q.high - q.baseline)) * heaviest
 
 
 def empty_answer(question: Question) -> Any:

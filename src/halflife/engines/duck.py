@@ -13,19 +13,27 @@ A question becomes at most four statements over `readings`, whose columns are
 Parquet, DuckDB and Arrow are scanned where they lie. CSV, SQLite and Arrow streams are parsed once, into a scratch database on
 disk. DuckDB spills beyond its memory limit; person and step stay the keys themselves, so no two people can ever be merged.
 
+**Nothing that DuckDB says while it reads cells is passed on**: it quotes them. Its reader of Parquet stops at text that is no
+UTF-8, so a file at which it stops is read once more, through Arrow, where such a cell is a bad one.
+
+**Files may differ in their types.** DuckDB would cast all to the types of the first, which splits and merges people; so the files
+are grouped by the types of the columns that are asked for, each group is read as its types say, and people are compared as text.
+
 **CSV lines are independent.** A quote that never closes would swallow the rows of other people, which no sensitivity allows for;
 so a line is a record, always, and a line that does not split into the header's columns is one bad row.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote as percent
 
+from halflife.engines.arrow import folders, parquet_stream, readable
 from halflife.engines.base import LATEST, ONCE_MATTERS, TALLIES, Answer, Question, empty_answer
 from halflife.engines.files import (
     Format,
@@ -39,9 +47,11 @@ from halflife.engines.files import (
     only,
     sqlite_batches,
 )
+from halflife.engines.scratch import Scratch
 from halflife.engines.sql import (
-    CLASSES,
+    adds_sql,
     bin_sql,
+    class_of,
     clip,
     fold_sql,
     literal,
@@ -58,17 +68,32 @@ REASONS = ("good", "bad_time", "bad_person", "bad_value", "unknown_person", "unk
 TIMELESS = f"t IS NULL OR t NOT BETWEEN -{LATEST} AND {LATEST}"
 
 
+class Unreadable(InvalidInput):
+    """DuckDB stopped while it read cells."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows of one schema: their name, what stands after FROM to get them, and the columns' types."""
+
+    label: str
+    source: str
+    types: Mapping[str, str]
+
+
 class DuckEngine:
     """One source behind one DuckDB connection. See `halflife.engines.base.Engine`."""
 
-    def __init__(self, label: str, threads: int | None = None, memory: str = "500MB") -> None:
+    def __init__(
+        self, label: str, threads: int | None = None, memory: str = "500MB", scratch: Path | None = None
+    ) -> None:
         import duckdb
 
         self._label = label
-        self._folder = tempfile.TemporaryDirectory(prefix="halflife-")
+        self._folder = Scratch(scratch)
         options: dict[str, Any] = {
             "memory_limit": memory,
-            "temp_directory": str(Path(self._folder.name) / "spill"),
+            "temp_directory": str(self._folder.path / "spill"),
             "preserve_insertion_order": False,
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
@@ -76,12 +101,13 @@ class DuckEngine:
         try:
             self._duck = duckdb.connect(config=options if threads is None else {**options, "threads": threads})
         except duckdb.Error as error:
+            self._folder.close()
             raise InvalidInput(f"DuckDB refuses memory={memory!r}, threads={threads!r}: {error}") from None
         self._run("SET TimeZone = 'UTC'")
         self._run("SET enable_progress_bar = false")
-        self._source = ""
         self._types: dict[str, str] = {}
-        self._stream: Callable[[Sequence[str]], Any] | None = None
+        self._parts: Callable[[Sequence[str]], list[Part]] = lambda columns: []
+        self._patient: Callable[[Sequence[str]], list[Part]] | None = None
         self._parse_once = False
         self._parsed: dict[tuple[str | None, ...], tuple[str, int]] = {}
 
@@ -92,62 +118,125 @@ class DuckEngine:
     def close(self) -> None:
         """Close the connection and remove the scratch folder."""
         self._duck.close()
-        self._folder.cleanup()
+        self._folder.close()
 
     def _run(self, sql: str, *, arrays: bool = False) -> Any:
-        """Run a statement to its end, for rows or for arrays by column; what DuckDB refuses is said with the source's name."""
+        """Run a statement to its end, for rows or for arrays by column. DuckDB's words may quote a cell: none are passed on.
+
+        Refusals are raised after the `except`, so that not even their context holds DuckDB's.
+        """
         import duckdb
 
         try:
             return self._duck.execute(sql).fetchnumpy() if arrays else self._duck.execute(sql).fetchall()
-        except duckdb.OutOfMemoryException as error:
-            raise InvalidInput(f"{self._label}: DuckDB needs more memory, raise its limit: {error}") from None
-        except duckdb.OutOfRangeException as error:
-            raise InvalidInput(f"{self._label}: a total exceeds 64 bits, use a coarser unit: {error}") from None
-        except duckdb.ConversionException:
-            raise InvalidInput(f"{self._label}: a column cannot be read as its type says") from None
+        except duckdb.OutOfMemoryException:
+            refusal = InvalidInput(f"{self._label}: DuckDB needs more memory: raise its limit, or ask for fewer steps")
+        except duckdb.Error:
+            refusal = self._unreadable()
+        raise refusal
+
+    def _unreadable(self) -> Unreadable:
+        return Unreadable(
+            f"{self._label} cannot be read to its end: a file may be damaged or the disk full; "
+            "check both, or write the readings anew"
+        )
+
+    def _open(self, sql: str) -> Any:
+        """Run a statement that opens a source and reads no cell: what DuckDB refuses is said with the source's name."""
+        import duckdb
+
+        try:
+            return self._duck.execute(sql).fetchall()
         except duckdb.Error as error:
             raise InvalidInput(f"{self._label} cannot be read: {str(error).splitlines()[0]}") from None
 
+    def _register(self, table: str, stream: Any) -> None:
+        """Make Arrow data known by a name; it says so if it has types that DuckDB does not know."""
+        import duckdb
+
+        try:
+            self._duck.register(table, stream)
+        except duckdb.Error as error:
+            raise InvalidInput(f"{self._label} has a column of a type that DuckDB cannot read: {error}") from None
+
     # -- opening
 
-    def _look(self, source: str) -> None:
+    def _described(self, source: str) -> dict[str, str]:
+        """The columns and types of what may stand after FROM."""
+        return {row[0]: row[1] for row in self._open(f"DESCRIBE SELECT * FROM {source}")}
+
+    def _look(self, source: str, types: Mapping[str, str] | None = None) -> None:
         """Take a source as it lies: what may stand after FROM."""
-        self._source = source
-        self._types = {row[0]: row[1] for row in self._run(f"DESCRIBE SELECT * FROM {source}")}
+        self._types = self._described(source) | dict(types or {})
+        part = Part(self._label, source, self._types)
+        self._parts = lambda columns: [part]
 
     def _scratch(self, table: str, sql: str) -> str:
-        """Write a query's rows to the scratch database, compressed and on disk."""
-        self._run(f"ATTACH IF NOT EXISTS {literal(str(Path(self._folder.name) / 'scratch.duckdb'))} AS scratch")
+        """Write a query's rows to the scratch database, compressed and on disk.
+
+        Its file loses its name at once, where the system allows, and its log is empty after each table: then a process that is
+        killed leaves none of it.
+        """
+        file = self._folder.path / "scratch.duckdb"
+        self._open(f"ATTACH IF NOT EXISTS {literal(str(file))} AS scratch")
+        with contextlib.suppress(OSError):
+            file.unlink()
         self._run(f"CREATE TABLE scratch.{table} AS {sql}")
+        self._run("CHECKPOINT scratch")
         return f"scratch.{table}"
 
     def open_arrow(self, table: Any) -> None:
         """Read an Arrow table where it lies; any other stream of Arrow batches is first written to disk."""
         import pyarrow as pa
 
-        stream = table if isinstance(table, pa.Table) else pa.RecordBatchReader.from_stream(table)
-        # DuckDB stops at far moments of s and ms with a zone: it gets them without, and we remember that they are UTC
-        zoned = {
-            f.name: f.type.unit for f in stream.schema if getattr(f.type, "tz", None) and f.type.unit in ("s", "ms")
-        }
-        if zoned:
-            fields = [f.with_type(pa.timestamp(zoned[f.name])) if f.name in zoned else f for f in stream.schema]
-            stream = stream.cast(pa.schema(fields))
-        self._duck.register("source", stream)
-        self._look("source" if isinstance(table, pa.Table) else self._scratch("source", "SELECT * FROM source"))
-        self._types |= {column: f"TIMESTAMP_{unit.upper()} WITH TIME ZONE" for column, unit in zoned.items()}
+        stream, zoned = readable(table if isinstance(table, pa.Table) else pa.RecordBatchReader.from_stream(table))
+        self._register("source", stream)
+        source = "source" if isinstance(table, pa.Table) else self._scratch("source", "SELECT * FROM source")
+        self._look(source, zoned)
 
     def open_parquet(self, files: Sequence[Path]) -> None:
-        """Read Parquet files, of one schema."""
-        self._look(f"read_parquet([{listed(files)}])")
+        """Read Parquet files, each as its own types say; files of one schema in one scan."""
+        types = {path: self._described(_parquet([path])) for path in files}
+        for found in types.values():
+            for column, kind in found.items():
+                known = self._types.setdefault(column, kind)
+                self._types[column] = known if kind in known.split(" or ") else f"{known} or {kind}"
+
+        def parts(columns: Sequence[str]) -> list[Part]:
+            alike: dict[Any, list[Path]] = {}
+            for path, found in types.items():
+                self._same_columns(columns, path, found)
+                alike.setdefault((*(found[c] for c in columns), *folders(path)), []).append(path)
+            return [Part(_label(paths), _parquet(paths), types[paths[0]]) for paths in alike.values()]
+
+        self._parts = parts
+        self._patient = lambda columns: [self._streamed(i, path, columns) for i, path in enumerate(files)]
+
+    def _same_columns(self, columns: Sequence[str], path: Path, found: Mapping[str, str]) -> None:
+        for column in columns:
+            if column not in found:
+                raise InvalidInput(
+                    f"{path} has no column {column!r}, which other files have: give files with the same columns"
+                )
+
+    def _streamed(self, i: int, path: Path, columns: Sequence[str]) -> Part:
+        """A Parquet file read through Arrow; what Arrow says of it is not passed on either."""
+        import pyarrow as pa
+
+        stream = None
+        with contextlib.suppress(pa.ArrowException, OSError, KeyError):
+            stream, zoned = readable(parquet_stream(path, columns))
+        if stream is None:
+            raise self._unreadable()
+        self._register(f"source_{i}", stream)
+        return Part(str(path), f"source_{i}", self._described(f"source_{i}") | zoned)
 
     def open_duckdb(self, files: Sequence[Path], table: str | None) -> None:
         """Read a table or view of a DuckDB file."""
-        self._run(f"ATTACH {literal(str(only(files)))} AS base (READ_ONLY)")
+        self._open(f"ATTACH {literal(str(only(files)))} AS base (READ_ONLY)")
         known = {
             (t if schema == "main" else f"{schema}.{t}"): f"base.{name(schema)}.{name(t)}"
-            for schema, t in self._run(
+            for schema, t in self._open(
                 "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = 'base' UNION ALL "
                 "SELECT schema_name, view_name FROM duckdb_views() WHERE database_name = 'base' AND NOT internal"
             )
@@ -172,8 +261,12 @@ class DuckEngine:
         except sqlite3.Error as error:
             raise InvalidInput(f"{self._label} cannot be read as SQLite: {error}") from None
         self._types = {row[1]: row[2] or "ANY" for row in rows}
-        self._stream = lambda columns: sqlite_batches(connect(), chosen, columns)
-        self._source, self._parse_once = "source", True
+
+        def parts(columns: Sequence[str]) -> list[Part]:
+            self._register("source", sqlite_batches(connect(), chosen, columns))
+            return [Part(self._label, "source", dict.fromkeys(columns, "VARCHAR"))]
+
+        self._parts, self._parse_once = parts, True
 
     def open_csv(self, files: Sequence[Path]) -> None:
         """Read CSV files with one header, each line a record."""
@@ -182,13 +275,23 @@ class DuckEngine:
             if csv_header(path) != (header, delimiter):
                 raise InvalidInput(f"{path} has another header than {files[0]}: give files with the same columns")
         self._types = dict.fromkeys(header, "VARCHAR")
-        self._source, self._parse_once = csv_sql(files, header, delimiter), True
+        self._parse_once = True
+        self._parts = lambda columns: [Part(self._label, csv_sql(files, header, delimiter, columns), self._types)]
 
     # -- answering
 
     def aggregate(self, question: Question) -> Answer:
-        """Answer a question."""
-        self._register(question)
+        """Answer a question; if DuckDB's own reader stops, with the one that does not."""
+        try:
+            return self._answer(question)
+        except Unreadable:
+            if self._patient is None:
+                raise
+        self._parts, self._patient, self._parse_once = self._patient, None, True
+        return self._answer(question)
+
+    def _answer(self, question: Question) -> Answer:
+        self._register_lists(question)
         tallies, people = self._tally(question)
         good = tallies["rows"] - sum(tallies[reason] for reason in REASONS[1:])
         every = question.fold in ONCE_MATTERS and question.kind != "count"
@@ -210,7 +313,7 @@ class DuckEngine:
         tallies["too_many_groups"] = beyond
         return Answer(sums, {tally: tallies[tally] for tally in TALLIES})
 
-    def _register(self, question: Question) -> None:
+    def _register_lists(self, question: Question) -> None:
         """Make the public lists joinable: `people` (name, number i, group g, weight w) and `names` of groups."""
         import pyarrow as pa
 
@@ -221,18 +324,10 @@ class DuckEngine:
             columns: dict[str, Any] = {"name": pa.array(known, pa.string()), "i": range(len(known))}
             columns["g"] = pa.array([0 if q.table is None else q.table[p] for p in known], pa.int64())
             columns["w"] = pa.array([1 if q.weights is None else q.weights[p] for p in known], pa.int64())
-            self._duck.register("people", pa.table(columns))
+            self._register("people", pa.table(columns))
         if q.group is not None:
             names = pa.array(q.groups, pa.string())
-            self._duck.register("names", pa.table({"name": names, "g": range(len(q.groups))}))
-
-    def _column(self, column: str) -> tuple[str, str]:
-        """A column, quoted, and the class of its type."""
-        if column not in self._types:
-            raise unknown(f"column of {self._label}", column, self._types)
-        if self._parse_once:
-            return name(column), "text"
-        return name(column), CLASSES.get(self._types[column].split("(")[0], "other")
+            self._register("names", pa.table({"name": names, "g": range(len(q.groups))}))
 
     def _readings(self, question: Question) -> tuple[str, int]:
         """What stands after FROM to get the readings; and how many rows were too broken to get there."""
@@ -240,39 +335,17 @@ class DuckEngine:
         key = (q.person, q.time, q.epoch, q.value, q.group)
         if key in self._parsed:
             return self._parsed[key]
-        person = person_sql(*self._column(q.person))
-        time = time_sql(*self._column(q.time), q.epoch)
-        value = "NULL" if q.value is None else value_sql(*self._column(q.value))
-        group = "NULL" if q.group is None else person_sql(*self._column(q.group))
-        if person is None:
-            raise self._wrong(q.person, "a person is text or a whole number")
-        if time is None and q.epoch is None:
-            raise self._wrong(q.time, "a time is a timestamp, a date or text; for numbers say epoch: s, ms or us")
-        if time is None:
-            raise self._wrong(q.time, f"epoch {q.epoch} needs numbers: leave it out for timestamps")
-        if value is None:
-            raise self._wrong(str(q.value), "a value is a number or text")
-        if group is None:
-            raise self._wrong(str(q.group), "a group is text or a whole number")
-        named = "p <> ''" if self._column(q.person)[1] == "text" else "p IS NOT NULL"
-        finite = "true" if q.value is None else "isfinite(x)"
-        sql = (
-            f"SELECT *, {named} AS named, {finite} AS finite FROM (SELECT {person} AS p, {time[0]} AS t, "
-            f"{time[1]} AS absolute, {value} AS x, {group}::VARCHAR AS g FROM {self._source})"
-        )
+        columns = [c for c in dict.fromkeys((q.person, q.time, q.value, q.group)) if c is not None]
+        for column in columns:
+            if column not in self._types:
+                raise unknown(f"column of {self._label}", column, self._types)
+        parts = self._parts(columns)
+        sql = " UNION ALL BY NAME ".join(_read_sql(q, part, as_text=len(parts) > 1) for part in parts)
         if not self._parse_once:
             return f"({sql})", 0
-        if self._stream is not None:
-            columns = [c for c in dict.fromkeys((q.person, q.time, q.value, q.group)) if c is not None]
-            self._duck.register("source", self._stream(columns))
         table = self._scratch(f"readings_{len(self._parsed)}", sql)
-        if self._stream is not None:
-            self._duck.unregister("source")
         self._parsed[key] = table, self._rejected()
         return self._parsed[key]
-
-    def _wrong(self, column: str, rule: str) -> InvalidInput:
-        return InvalidInput(f"{self._label}: column {column!r} is {self._types[column]}, but {rule}")
 
     def _rejected(self) -> int:
         """Count the lines that DuckDB could not even take as text, and forget them."""
@@ -355,13 +428,9 @@ class DuckEngine:
             kept = f" FILTER (place <= {q.most_groups})"
         if q.table is not None or q.weights is not None:
             sql = f"SELECT e.*, w{'' if g else ', people.g'} FROM ({sql}) e JOIN people ON e.p = people.i"
-        if q.kind == "sum":
-            adds = f"sum(v - {q.baseline})" if q.weights is None else f"sum((v - {q.baseline}) * w)"
-        else:
-            adds = "count(*)"
         columns = {
             "k": "k",
-            "total": f"coalesce({adds}{kept}, 0)::BIGINT",
+            "total": adds_sql(q, kept),
             "entries": "count(*)",
             **({"g": "g"} if g or q.table is not None else {}),
             **({"b": f"coalesce({bin_sql(q)}, -1)"} if q.kind == "histogram" else {}),
@@ -380,6 +449,45 @@ class DuckEngine:
         return sums, entries, beyond, int(found["moments"].sum()) if once else 0
 
 
+def _read_sql(question: Question, part: Part, *, as_text: bool) -> str:
+    """SQL of a part's readings; persons as text where there are parts of other types, so that 7, 7.0 and '7' are one."""
+    q, kind = question, {column: class_of(found) for column, found in part.types.items()}
+
+    def wrong(column: str, rule: str) -> InvalidInput:
+        return InvalidInput(f"{part.label}: column {column!r} is {part.types[column]}, but {rule}")
+
+    person = person_sql(name(q.person), kind[q.person])
+    time = time_sql(name(q.time), kind[q.time], q.epoch)
+    value = "NULL" if q.value is None else value_sql(name(q.value), kind[q.value])
+    group = "NULL" if q.group is None else person_sql(name(q.group), kind[q.group])
+    if person is None:
+        raise wrong(q.person, "a person is text or a whole number")
+    if time is None and q.epoch is None:
+        raise wrong(q.time, "a time is a timestamp, a date or text; for numbers say epoch: s, ms or us")
+    if time is None:
+        raise wrong(q.time, f"epoch {q.epoch} needs numbers: leave it out for timestamps")
+    if value is None:
+        raise wrong(str(q.value), "a value is a number or text")
+    if group is None:
+        raise wrong(str(q.group), "a group is text or a whole number")
+    person = f"({person})::VARCHAR" if as_text else person
+    named = "p <> ''" if as_text or kind[q.person] == "text" else "p IS NOT NULL"
+    finite = "true" if q.value is None else "isfinite(x)"
+    return (
+        f"SELECT *, {named} AS named, {finite} AS finite FROM (SELECT {person} AS p, {time[0]} AS t, "
+        f"{time[1]} AS absolute, {value} AS x, {group}::VARCHAR AS g FROM {part.source})"
+    )
+
+
+def _label(files: Sequence[Path]) -> str:
+    return str(files[0]) if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
+
+
+def _parquet(files: Sequence[Path]) -> str:
+    """Parquet files after FROM; what their folders' names state is text, whichever files there are."""
+    return f"read_parquet([{listed(files)}], hive_types_autocast = false)"
+
+
 def open_files(
     paths: Sequence[str | Path],
     format: Format | None = None,
@@ -387,11 +495,11 @@ def open_files(
     *,
     threads: int | None = None,
     memory: str = "500MB",
+    scratch: Path | None = None,
 ) -> DuckEngine:
     """Open files, or a table of a database file; patterns such as `2013/*.parquet` are expanded."""
     files = find_files(paths)
     kind = find_format(files) if format is None else format
-    label = str(files[0]) if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
     openers = {
         "parquet": lambda engine: engine.open_parquet(files),
         "csv": lambda engine: engine.open_csv(files),
@@ -400,12 +508,14 @@ def open_files(
     }
     if kind not in openers:
         raise unknown("format", kind, openers)
-    return _opened(DuckEngine(label, threads, memory), openers[kind])
+    return _opened(DuckEngine(_label(files), threads, memory, scratch), openers[kind])
 
 
-def open_arrow(table: Any, *, threads: int | None = None, memory: str = "500MB") -> DuckEngine:
+def open_arrow(
+    table: Any, *, threads: int | None = None, memory: str = "500MB", scratch: Path | None = None
+) -> DuckEngine:
     """Open an Arrow table, or anything that streams Arrow batches (`__arrow_c_stream__`)."""
-    return _opened(DuckEngine("the Arrow table", threads, memory), lambda engine: engine.open_arrow(table))
+    return _opened(DuckEngine("the Arrow table", threads, memory, scratch), lambda engine: engine.open_arrow(table))
 
 
 def _opened(engine: DuckEngine, how: Callable[[DuckEngine], None]) -> DuckEngine:

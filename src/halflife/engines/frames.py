@@ -3,17 +3,31 @@
 Columns become plain whole numbers and doubles without nulls (person codes, moments, values), where every kind of null, NaN and
 text is dealt with once; the costly part, one number for each person, step and group, is Narwhals' group-by on the frame's own
 library. What leaves Narwhals' common ground is done on columns in Arrow and NumPy; text is read by DuckDB with the one grammar.
+
+**Sums are exact however many rows there are.** No memory holds 2³⁸ rows, so sums of numbers below 2²² fit 64 bits; larger numbers
+are added in two halves. Which way is taken depends on the question alone. What a library says of a cell is not passed on.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from halflife.engines.base import LATEST, ONCE_MATTERS, TALLIES, Answer, Question, empty_answer
+from halflife.engines.arrow import is_text, sound
+from halflife.engines.base import (
+    LARGEST_TOTAL,
+    LATEST,
+    ONCE_MATTERS,
+    TALLIES,
+    Answer,
+    Question,
+    empty_answer,
+    most_added,
+)
 from halflife.engines.grammar import (
     EXACT,
     SECONDS,
@@ -32,6 +46,12 @@ BAD = -(2**63)
 
 KEYS = ("p", "k", "g")
 
+SMALL = 2**22
+"""Numbers below this add up within 64 bits, as many as memory may hold: 2³⁸."""
+
+HALF = 2**20
+"""A reading less the lower bound, up to 2⁴¹, is added up as its quotient and remainder by this."""
+
 
 def _parse(text: Any, **columns: str) -> list[Any]:
     """Run SQL expressions of `c` over an Arrow column, in order."""
@@ -46,12 +66,6 @@ def _parse(text: Any, **columns: str) -> list[Any]:
     return [found[column] for column in columns]
 
 
-def _is_text(kind: Any) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
-
 def _people(column: Any) -> tuple[Integers, list[str]] | None:
     """Codes of persons or groups, −1 for none; and the name of each code."""
     import pyarrow as pa
@@ -63,7 +77,7 @@ def _people(column: Any) -> tuple[Integers, list[str]] | None:
         column = pa.array(np.where(whole, x, 0).astype(np.int64), mask=~whole).cast(pa.string())
     elif pa.types.is_integer(kind) or pa.types.is_null(kind):
         column = column.cast(pa.string())
-    elif not _is_text(kind):
+    elif not is_text(kind):
         return None
     coded = column.dictionary_encode()
     names = coded.dictionary.to_pylist()
@@ -78,7 +92,7 @@ def _values(column: Any) -> NDArray[np.float64] | None:
     import pyarrow as pa
 
     kind = column.type
-    if _is_text(kind):
+    if is_text(kind):
         (x,) = _parse(column, x=number_of_text("c"))
         return np.ma.filled(x.astype(np.float64), np.nan)
     if pa.types.is_boolean(kind):
@@ -115,11 +129,11 @@ def _moments(column: Any, epoch: str | None, local: tuple[Piece, ...]) -> Intege
     absolute: Any = epoch is not None or getattr(kind, "tz", None) is not None
     if pa.types.is_null(kind):
         return np.full(len(column), BAD)
-    if _is_text(kind) and epoch is None:
+    if is_text(kind) and epoch is None:
         t, absolute = _parse(column, t=time_of_text("c"), absolute=has_offset("c"))
         t, absolute = np.ma.filled(t.astype(np.int64), BAD), np.ma.filled(absolute.astype(bool), True)
-    elif epoch is not None and (_is_text(kind) or pa.types.is_floating(kind)):
-        x = f"({number_of_text('c')})" if _is_text(kind) else "c::DOUBLE"
+    elif epoch is not None and (is_text(kind) or pa.types.is_floating(kind)):
+        x = f"({number_of_text('c')})" if is_text(kind) else "c::DOUBLE"
         t = np.ma.filled(_parse(column, t=time_of_number(x, epoch))[0].astype(np.int64), BAD)
     elif epoch is not None and pa.types.is_integer(kind):
         t = _scaled(_whole(column), SECONDS[epoch])
@@ -140,29 +154,71 @@ def _adds(t: Integers, pieces: tuple[Piece, ...]) -> Integers:
     return np.asarray(adds[np.maximum(np.searchsorted(starts, t, side="right") - 1, 0)])
 
 
-def _fold(frame: Any, question: Question) -> Any:
-    """One v for each person, step and group, from columns p, k, g, us, u. As `halflife.engines.duck` does it."""
+def _arrays(entries: Any, *columns: str) -> tuple[Integers, ...]:
+    return tuple(np.asarray(entries[column].to_numpy(), dtype=np.int64) for column in columns)
+
+
+def _folded_sum(frame: Any, question: Question) -> tuple[Integers, ...]:
+    """p, k, g and v of a fold that adds: with w = u − low ≥ 0, n readings and Σw = Σhi · HALF + Σlo.
+
+    sum    Σu = Σw + n · low, as high · HALF + rest with 0 ≤ rest < HALF. |high| is clipped at 2⁴², so that 64 bits hold
+           high · HALF; beyond it Σu is outside the bounds, and stays there
+    mean   low + ⌊(2Σw + n)/(2n)⌋; with Σhi = c · n + d it is low + c · HALF + ⌊(2(d · HALF + Σlo) + n)/(2n)⌋, d < n < 2³⁸
+    """
+    import narwhals as nw
+
+    q, w = question, nw.col("u") - question.low
+    hi, lo = (0 * w, w) if q.high - q.low < SMALL else (w // HALF, w % HALF)
+    split = frame.with_columns(hi=hi, lo=lo)
+    entries = split.group_by(*KEYS).agg(nw.col("hi").sum(), nw.col("lo").sum(), n=nw.len())
+    p, k, g, highs, lows, n = _arrays(entries, *KEYS, "hi", "lo", "n")
+    if q.fold == "mean":
+        return p, k, g, q.low + highs // n * HALF + (2 * (highs % n * HALF + lows) + n) // (2 * n)
+    rest = lows + n * (q.low % HALF)
+    high = np.clip(highs + n * (q.low // HALF) + rest // HALF, -(2**42), 2**42)
+    return p, k, g, np.clip(high * HALF + rest % HALF, q.low, q.high)
+
+
+def _fold(frame: Any, question: Question) -> tuple[Integers, ...]:
+    """p, k, g and v of each person, step and group, from columns p, k, g, us, u. As `halflife.engines.duck` does it."""
     import narwhals as nw
 
     q, u, a = question, nw.col("u"), nw.col("a")
     if q.kind == "count" or q.fold in ("min", "max"):
-        return frame.group_by(*KEYS).agg(v=u.min() if q.fold == "min" else u.max())
-    if q.fold == "sum":
-        return frame.group_by(*KEYS).agg(a=u.sum()).with_columns(v=a.clip(q.low, q.high))
-    if q.fold == "mean":
-        entries = frame.with_columns(a=u - q.low).group_by(*KEYS).agg(a=a.sum(), n=nw.len())
-        n = nw.col("n").cast(nw.Int64)
-        return entries.with_columns(v=(2 * a + n) // (2 * n) + q.low)
+        return _arrays(frame.group_by(*KEYS).agg(v=u.min() if q.fold == "min" else u.max()), *KEYS, "v")
+    if q.fold in ("sum", "mean"):
+        return _folded_sum(frame, q)
     adds, spread = [add for _, add in q.buckets.pieces], q.high - q.low + 1
     if (q.buckets.width + max(adds) - min(adds)) * spread >= 2**63:
         which = nw.col("us").max() if q.fold == "last" else nw.col("us").min()
         chosen = frame.join(frame.group_by(*KEYS).agg(at=which), on=list(KEYS))
-        return chosen.filter(nw.col("us") == nw.col("at")).group_by(*KEYS).agg(v=u.max())
+        return _arrays(chosen.filter(nw.col("us") == nw.col("at")).group_by(*KEYS).agg(v=u.max()), *KEYS, "v")
     within = nw.col("us") + (max(adds) - (q.first - 1) * q.buckets.width) - nw.col("k") * q.buckets.width
     last = q.fold == "last"
     packed = frame.with_columns(a=within * spread + (u - q.low if last else q.high - u))
     entries = packed.group_by(*KEYS).agg(a=a.max() if last else a.min())
-    return entries.with_columns(v=a % spread + q.low if last else q.high - a % spread)
+    return _arrays(entries.with_columns(v=a % spread + q.low if last else q.high - a % spread), *KEYS, "v")
+
+
+def _added(place: tuple[Integers, ...], amounts: Integers, question: Question) -> Any:
+    """Exact sums at each place, as Python's whole numbers; amounts below 2⁶², fewer than 2³¹ at a place."""
+    high, low = empty_answer(question), empty_answer(question)
+    np.add.at(high, place, amounts >> 31)
+    np.add.at(low, place, amounts & (2**31 - 1))
+    return high.astype(object) * 2**31 + low
+
+
+def _totals(place: tuple[Integers, ...], v: Integers, weights: Integers, question: Question) -> Integers:
+    """Σ w · (v − baseline) at each place, clipped to ±2⁶²; a large weight in two parts, so that the products fit 64 bits."""
+    q, amounts = question, v - question.baseline
+    if most_added(q) < SMALL:
+        sums: Integers = empty_answer(q)
+        np.add.at(sums, place, amounts * weights)
+        return sums
+    exact = _added(place, amounts * (weights & (2**20 - 1)), q)
+    if q.weights is not None:
+        exact = exact + 2**20 * _added(place, amounts * (weights >> 20), q)
+    return np.asarray(np.clip(exact, -LARGEST_TOTAL, LARGEST_TOTAL), dtype=np.int64)
 
 
 def _places(p: Integers, k: Integers, g: Integers) -> Integers:
@@ -205,8 +261,11 @@ class FrameEngine:
         series = self._frame[column]
         if series.dtype == nw.Object or str(getattr(series.to_native(), "dtype", "")) == "object":
             return pa.array([as_text(cell) for cell in series.to_native()], pa.string())
-        found = series.to_arrow()
-        found = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+        try:
+            found = series.to_arrow()
+        except UnicodeEncodeError:  # pandas holds Python's text in other columns too: half characters
+            return pa.array([as_text(cell) for cell in series.to_native()], pa.string())
+        found = sound(found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found)
         return found.dictionary_decode() if pa.types.is_dictionary(found.type) else found
 
     def _need(self, found: Any, column: str, rule: str) -> Any:
@@ -215,7 +274,15 @@ class FrameEngine:
         return found
 
     def aggregate(self, question: Question) -> Answer:
-        """Answer a question."""
+        """Answer a question. What Arrow or DuckDB say may quote a cell: they are not heard, and leave no context."""
+        import duckdb
+        import pyarrow as pa
+
+        with contextlib.suppress(pa.ArrowException, duckdb.Error):
+            return self._answer(question)
+        raise InvalidInput("the data frame cannot be read: a column holds what its type cannot, check those asked for")
+
+    def _answer(self, question: Question) -> Answer:
         import narwhals as nw
 
         q = question
@@ -251,24 +318,24 @@ class FrameEngine:
         if q.value is not None:
             tallies["clipped"] = int(((raw < q.low) | (raw > q.high)).sum())
         u = np.clip(raw, q.low, q.high).astype(np.int64)
-        self._check_fits(q, len(u), int(np.abs(weight).max(initial=1)))
         columns = {"p": p[good], "k": k[good], "g": g[good], "us": us[good], "u": u}
         frame: Any = nw.from_dict(columns, backend=self._frame.implementation)
         moments = self._moments(frame, q) if q.once else frame
         tallies["duplicates"] = len(frame) - len(moments)
-        entries = _fold(moments if q.fold in ONCE_MATTERS else frame, q)
-        pe, ke, ge, v = (np.asarray(entries[c].to_numpy(), dtype=np.int64) for c in (*KEYS, "v"))
+        pe, ke, ge, v = _fold(moments if q.fold in ONCE_MATTERS else frame, q)
         kept = (
             _places(pe, ke, ge) < q.most_groups if q.group is not None and q.table is None else np.ones(len(pe), bool)
         )
         tallies["too_many_groups"] = int((~kept).sum())
-        sums, b = empty_answer(q), np.zeros(len(v), dtype=np.int64)
+        b = np.zeros(len(v), dtype=np.int64)
         if q.kind == "histogram":
             b = np.minimum(np.searchsorted(q.edges, v, side="right") - 1, len(q.edges) - 2)
             kept &= (v >= q.edges[0]) & (v <= q.edges[-1])
-        amount = (v - q.baseline) * weight[pe] if q.kind == "sum" else np.ones(len(v), dtype=np.int64)
-        place = ge if q.table is None else group_of[pe]
-        np.add.at(sums, (ke[kept], place[kept], b[kept]), amount[kept])
+        place = ke[kept], (ge if q.table is None else group_of[pe])[kept], b[kept]
+        if q.kind == "sum":
+            return Answer(_totals(place, v[kept], weight[pe][kept], q), tallies)
+        sums = empty_answer(q)
+        np.add.at(sums, place, 1)
         return Answer(sums, tallies)
 
     @staticmethod
@@ -277,15 +344,6 @@ class FrameEngine:
         import narwhals as nw
 
         return frame.group_by("p", "g", "us", "k").agg(nw.col("u").max())
-
-    @staticmethod
-    def _check_fits(question: Question, rows: int, weight: int) -> None:
-        """Refuse what 64 bits may not hold; DuckDB's 128 do."""
-        largest = max(abs(question.low), abs(question.high)) + abs(question.baseline)
-        if 2 * rows * largest * weight >= 2**62:
-            raise InvalidInput(
-                f"{rows} readings of up to {largest} units may exceed 64 bits: use a coarser unit, or a Parquet file"
-            )
 
 
 def open_frame(frame: Any) -> FrameEngine:

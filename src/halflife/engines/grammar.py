@@ -64,9 +64,14 @@ def as_text(cell: object) -> str | None:
 
     >>> as_text(1.0), as_text(0.1), as_text(7), as_text(" 7"), as_text(None), as_text(b"7"), as_text(float("nan"))
     ('1', '0.1', '7', ' 7', None, None, None)
+
+    A lone surrogate is half a character, which no text in UTF-8 can hold: a bad cell.
+
+    >>> as_text("a\\udc80") is None
+    True
     """
     if isinstance(cell, str):
-        return cell
+        return cell if cell.isascii() or _encodes(cell) else None
     if isinstance(cell, datetime.date):
         return cell.isoformat()
     if isinstance(cell, Integral):
@@ -78,3 +83,11 @@ def as_text(cell: object) -> str | None:
     if not math.isfinite(x) or isinstance(cell, bytes):
         return None
     return str(int(x)) if x.is_integer() and abs(x) < EXACT else repr(x)
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from halflife.engines.base import LATEST, Question
+from halflife.engines.base import LARGEST_TOTAL, LATEST, Question, most_added
 from halflife.engines.grammar import EXACT, SECONDS, has_offset, number_of_text, time_of_number, time_of_text
 from halflife.steps import Piece
 
@@ -26,6 +26,15 @@ CLASSES = {
     '"NULL"': "null",
     "NULL": "null",
 }
+
+
+def class_of(kind: str) -> str:
+    """The class of one of DuckDB's types.
+
+    >>> class_of("DECIMAL(18,3)"), class_of("TIMESTAMP"), class_of("STRUCT(a INTEGER)")
+    ('float', 'timestamp', 'other')
+    """
+    return CLASSES.get(kind.partition("(")[0], "other")
 
 
 def name(identifier: str) -> str:
@@ -155,6 +164,16 @@ def fold_sql(question: Question, readings: int) -> tuple[str, str]:
     if q.fold == "sum":
         return f", sum({exact}) AS a", f"{clip(back, q, 'BIGINT' if fits else 'HUGEINT')}::BIGINT"
     return f", sum({exact} - {q.low}) AS a, count(*) AS n", f"({q.low} + (2 * {back} + n) // (2 * n))::BIGINT"
+
+
+def adds_sql(question: Question, kept: str) -> str:
+    """The total of v or the number of entries, of those kept; summed in 128 bits, then clipped to what 64 hold for sure."""
+    q = question
+    if q.kind != "sum":
+        return f"count(*){kept}"
+    times = "" if q.weights is None else " * w" if most_added(q) < 2**63 else " * w::HUGEINT"
+    total = f"coalesce(sum((v - {q.baseline}){times}){kept}, 0)"
+    return f"greatest(least({total}, {LARGEST_TOTAL}::HUGEINT), -{LARGEST_TOTAL}::HUGEINT)::BIGINT"
 
 
 def bin_sql(question: Question) -> str:

@@ -1,0 +1,95 @@
+"""Arrow columns as the engines can take them: text that is UTF-8 throughout, and types that DuckDB knows.
+
+Arrow and Parquet only claim that their text is UTF-8. A cell that is not is a bad cell, as it is in every other source; DuckDB
+would stop at it, and quote it. So cells are looked at here, many at once: only batches with a bad one are decoded one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from halflife.engines.files import CHUNK, decode
+
+
+def is_text(kind: Any) -> bool:
+    """Whether an Arrow type is one of the three of text."""
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def sound(column: Any) -> Any:
+    """A column in which text that is no UTF-8 is null."""
+    import pyarrow as pa
+
+    kind = column.type
+    if isinstance(column, pa.ChunkedArray):
+        return pa.chunked_array([sound(chunk) for chunk in column.chunks], kind)
+    if pa.types.is_dictionary(kind) and is_text(kind.value_type):
+        return pa.DictionaryArray.from_arrays(column.indices, sound(column.dictionary), ordered=kind.ordered)
+    if not is_text(kind):
+        return column
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        raw = column.cast(pa.large_binary()).to_pylist()
+        return pa.array([None if cell is None else decode(cell) for cell in raw], kind)
+    return column
+
+
+def readable(stream: Any) -> tuple[Any, dict[str, str]]:
+    """A table or stream of batches with sound text and types that DuckDB takes; and types that it is not to be asked for.
+
+    DuckDB stops at far moments of s and ms with a zone: it gets them without, and we remember that they are UTC. Decimals of
+    256 bits and floats of 16 it does not know: they become doubles and floats, which is what its Parquet reader makes of them.
+    """
+    import pyarrow as pa
+
+    zoned, fields = {}, []
+    for field in stream.schema:
+        kind = field.type
+        if getattr(kind, "tz", None) and kind.unit in ("s", "ms"):
+            zoned[field.name] = f"TIMESTAMP_{kind.unit.upper()} WITH TIME ZONE"
+            kind = pa.timestamp(kind.unit)
+        kind = pa.float64() if pa.types.is_decimal256(kind) else pa.float32() if pa.types.is_float16(kind) else kind
+        fields.append(field.with_type(kind))
+    schema = pa.schema(fields)
+    stream = stream if schema == stream.schema else stream.cast(schema)
+    if isinstance(stream, pa.Table):
+        return pa.Table.from_arrays([sound(column) for column in stream.columns], schema=schema), zoned
+    batches = (pa.record_batch([sound(column) for column in batch.columns], schema=schema) for batch in stream)
+    return pa.RecordBatchReader.from_batches(schema, batches), zoned
+
+
+def folders(path: Path) -> dict[str, str]:
+    """Columns that the names of a file's folders state, such as `region=north/a.parquet`; as DuckDB reads them."""
+    pairs = (part.split("=", 1) for part in path.parts[:-1] if part.count("=") == 1)
+    return {unquote(key): unquote(cell) for key, cell in pairs}
+
+
+def parquet_stream(path: Path, columns: Sequence[str]) -> Any:
+    """A Parquet file's columns as a stream of Arrow batches: slower than DuckDB's own reader, which stops at bad text."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    def opened() -> Any:
+        return pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
+
+    stated = folders(path)
+    own = [column for column in columns if column not in stated]
+    with opened() as file:
+        kinds = {column: file.schema_arrow.field(column).type for column in own}
+    plain = {c: pa.int64() if pa.types.is_duration(k) else k for c, k in kinds.items()}  # DuckDB reads durations so
+    schema = pa.schema([(column, plain.get(column, pa.string())) for column in columns])
+
+    def batches() -> Iterator[Any]:
+        with opened() as file:
+            for batch in file.iter_batches(CHUNK, columns=own):
+                cells = {column: batch.column(column).cast(plain[column]) for column in own}
+                cells |= {c: pa.repeat(pa.scalar(cell, pa.string()), len(batch)) for c, cell in stated.items()}
+                yield pa.record_batch([cells[column] for column in columns], schema=schema)
+
+    return pa.RecordBatchReader.from_batches(schema, batches())

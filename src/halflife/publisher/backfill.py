@@ -127,12 +127,14 @@ class _Run:
         return dues
 
     def _open(self, channel: Channel) -> Engine:
+        """Open a stream's readings; what must be parsed first is kept beside the ledger, which is private already."""
+        scratch = self.session.ledger.path.parent
         if channel.name in self.sources:
-            return open_source(self.sources[channel.name])
+            return open_source(self.sources[channel.name], scratch=scratch)
         source = channel.part.source
         assert source is not None  # `_due` leaves streams without a source alone
         files = [str(self.session.policy.path(f)) for f in source.files]
-        return open_source(files, source.format, source.table)
+        return open_source(files, source.format, source.table, scratch=scratch)
 
     def _work(
         self, batches: list[list[Due]], accounts: list[Accountant | None], engines: Mapping[str, Engine], total: int

@@ -121,7 +121,7 @@ def flat(folder: Path, largest: int = 1_000_000) -> None:
 
     policy = hl.Policy.parse(
         "population: {id: a, size: 100, person: id}\npromise: {notion: exponential, epsilon: 1, half_life: 1 day}\n"
-        "clock: {step: 1 min, start: 2020-01-01}\nstreams:\n  - name: s\n    output: s.csv\n"
+        "clock: {step: 1 min, start: 2020-01-01, late: as-planned}\nstreams:\n  - name: s\n    output: s.csv\n"
         "    statistic: {kind: sum, resolution: 1, clip: [0, 10], fold: sum}\nledger: flat.ledger",
         folder,
     )

@@ -49,6 +49,7 @@ def halflife(duplicates: str = "each"):
     import duckdb  # noqa: F401  (imported before the clock starts)
     import opendp.measurements  # noqa: F401
     import pyarrow  # noqa: F401
+    import ruamel.yaml.nodes  # noqa: F401
 
     import halflife as hl
     import halflife.engines.duck

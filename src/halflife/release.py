@@ -86,6 +86,19 @@ state what the noise costs, or leave the scale out
                 f"{self.sensitivity / self.scale:.6g}: state what the noise costs, or leave the scale out"
             )
 
+    def moved(self, step: int, age: int) -> Release:
+        """Return the same facts at another step and age; nothing else needs to be looked at again.
+
+        >>> Release(1, 0.5, scale=2.0).moved(7, 2)
+        Release(step=7, loss=0.5, age=2, sensitivity=1.0, scale=2.0, noise='laplace', draw=None, atop=None)
+        """
+        other, put = object.__new__(Release), object.__setattr__
+        put(other, "step", whole("release: step", step, least=1))
+        put(other, "age", whole("age", age, least=0))
+        for name in ("loss", "sensitivity", "scale", "noise", "draw", "atop"):
+            put(other, name, getattr(self, name))
+        return other
+
     @property
     def data_time(self) -> int:
         """τ = step − age: the step whose data this is about."""

@@ -92,7 +92,10 @@ def digest(states: Iterable[tuple[str, str]]) -> bytes:
 
 def _sha(*parts: bytes) -> bytes:
     """SHA-256 of parts, each with its length before it, so that no two lists of parts look alike."""
-    return hashlib.sha256(b"".join(x for part in parts for x in (len(part).to_bytes(8, "big"), part))).digest()
+    pieces: list[bytes] = []
+    for part in parts:
+        pieces += (len(part).to_bytes(8, "big"), part)
+    return hashlib.sha256(b"".join(pieces)).digest()
 
 
 def to_bytes(values: Floats) -> bytes:

@@ -2,6 +2,8 @@
 
 `SCHEMA` is what a new ledger gets. `MIGRATIONS[v]` brings one of version v to v + 1; a test holds that all of them,
 replayed on an empty file, give the same tables. A migration that has been released is never edited.
+
+An entry is unique by stream, step and part (group), and a release by its entry and draw.
 """
 
 from __future__ import annotations
@@ -27,19 +29,16 @@ _ENTRIES = """CREATE TABLE entry (
 ) STRICT"""
 _RELEASES = """CREATE TABLE release (
     entry INTEGER NOT NULL REFERENCES entry (id),
-    stream TEXT NOT NULL,
-    part TEXT NOT NULL,
-    step INTEGER NOT NULL,
     draw TEXT NOT NULL,
+    number INTEGER NOT NULL,
     loss REAL NOT NULL,
     age INTEGER NOT NULL,
     sensitivity REAL NOT NULL,
     scale REAL,
     noise TEXT NOT NULL,
     atop TEXT,
-    UNIQUE (stream, step, part, draw)
-) STRICT"""
-_RELEASES_BY_ENTRY = "CREATE INDEX release_by_entry ON release (entry)"
+    PRIMARY KEY (entry, draw)
+) STRICT, WITHOUT ROWID"""
 _BATCHES = """CREATE TABLE batch (
     last_entry INTEGER PRIMARY KEY,
     at_us INTEGER NOT NULL,
@@ -49,10 +48,10 @@ _BATCHES = """CREATE TABLE batch (
 _STATES = "CREATE TABLE state (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID"
 _EMITTED = "CREATE TABLE emitted (output TEXT PRIMARY KEY, step INTEGER NOT NULL, sha256 TEXT) STRICT, WITHOUT ROWID"
 
-SCHEMA = (_FACTS, _ENTRIES, _RELEASES, _RELEASES_BY_ENTRY, _BATCHES, _STATES, _EMITTED)
+SCHEMA = (_FACTS, _ENTRIES, _RELEASES, _BATCHES, _STATES, _EMITTED)
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (_FACTS, _ENTRIES, _RELEASES, _BATCHES, _STATES),
-    (_RELEASES_BY_ENTRY, _EMITTED),
+    (_EMITTED,),
 )
 VERSION = len(MIGRATIONS)
 

@@ -57,7 +57,7 @@ class SqliteLedger:
             yield
         except sqlite3.IntegrityError as error:
             raise LedgerError(f"{self.path}: refused to write a step twice ({error}): nothing was published") from error
-        except (sqlite3.DatabaseError, OSError) as error:
+        except (sqlite3.DatabaseError, OSError, UnicodeDecodeError) as error:
             raise LedgerError(f"{self.path}: {what}: {_next_step(str(error))}") from error
 
     # Holding --------------------------------------------------------------------------------------------------------
@@ -204,27 +204,14 @@ class SqliteLedger:
         for i, e in enumerate(entries, start=first):
             chain = e.link(chain)
             value = None if e.value is None else to_bytes(e.value)
-            rows.append(
-                (
-                    i,
-                    e.stream,
-                    e.part,
-                    e.step,
-                    e.release_step,
-                    e.start_us,
-                    e.end_us,
-                    to_bytes(e.noisy),
-                    value,
-                    e.spread,
-                    chain,
-                )
-            )
+            times = (e.release_step, e.start_us, e.end_us)
+            rows.append((i, e.stream, e.part, e.step, *times, to_bytes(e.noisy), value, e.spread, chain))
             releases += [
-                (i, e.stream, e.part, e.step, name, r.loss, r.age, r.sensitivity, r.scale, r.noise, r.atop)
-                for r, name in zip(e.releases, e.draws(), strict=True)
+                (i, name, number, r.loss, r.age, r.sensitivity, r.scale, r.noise, r.atop)
+                for number, (r, name) in enumerate(zip(e.releases, e.draws(), strict=True))
             ]
         self._db.executemany(f"INSERT INTO entry VALUES ({','.join('?' * 11)})", rows)
-        self._db.executemany(f"INSERT INTO release VALUES ({','.join('?' * 11)})", releases)
+        self._db.executemany(f"INSERT INTO release VALUES ({','.join('?' * 9)})", releases)
         return chain
 
     def mark_emitted(self, output: str, step: int, sha256: str | None = None) -> None:
@@ -287,23 +274,16 @@ class SqliteLedger:
 
     def _entry(self, row: tuple[Any, ...]) -> Entry:
         number, stream, part, step, release_step, start, end, noisy, value, spread, _ = row
-        query = (
-            "SELECT draw, loss, age, sensitivity, scale, noise, atop, stream, part, step FROM release WHERE entry = ?"
-        )
-        releases = []
-        for draw, loss, age, sensitivity, scale, noise, atop, *of in self._db.execute(
-            f"{query} ORDER BY rowid", (number,)
-        ):
-            if of != [stream, part, step]:
-                raise InvalidInput(f"one of its releases is of {of[0]}, step {of[2]}")
-            name = draw[1:] if draw.startswith("=") else None
-            releases.append(
-                Release(
-                    release_step, loss, age, sensitivity=sensitivity, scale=scale, noise=noise, draw=name, atop=atop
-                )
+        query = "SELECT draw, loss, age, sensitivity, scale, noise, atop FROM release WHERE entry = ? ORDER BY number"
+        releases = tuple(
+            Release(
+                release_step, loss, age, sensitivity=sensitivity, scale=scale, noise=noise,
+                draw=draw[1:] if draw.startswith("=") else None, atop=atop,
             )
+            for draw, loss, age, sensitivity, scale, noise, atop in self._db.execute(query, (number,))
+        )  # fmt: skip
         values = None if value is None else from_bytes(value)
-        return Entry(stream, step, release_step, start, end, tuple(releases), from_bytes(noisy), values, spread, part)
+        return Entry(stream, step, release_step, start, end, releases, from_bytes(noisy), values, spread, part)
 
     def batches(self) -> Iterator[tuple[int, int, bytes, bytes]]:
         """Return (last entry, when, digest of the states, link) of each batch."""

@@ -129,17 +129,22 @@ class Output(Protocol):
         """Let readers see all that was written. No file is held open between calls, so more may be written."""
 
 
-def check_item(item: Published, rows: int) -> None:
-    """Refuse a step that cannot be shown."""
+def check_item(item: Published, rows: int) -> tuple[list[float], list[float]]:
+    """Return a step's values and error bands as lists, or refuse what cannot be shown."""
     if not 1 <= item.step <= MOST_STEPS:
         raise InvalidInput(f"a step is a number from 1 to {MOST_STEPS}, not {item.step}")
-    for name, numbers in (("values", item.values), ("error bands", item.bands)):
-        if np.shape(numbers) != (rows,):
-            raise InvalidInput(
-                f"step {item.step} has {name} of shape {np.shape(numbers)} for the {rows} rows of its layout"
-            )
-        if not all(map(math.isfinite, numbers.tolist())):
-            raise InvalidInput(f"step {item.step} has {name} that are not finite: only numbers can be published")
+    return _numbers(item, "values", item.values, rows), _numbers(item, "error bands", item.bands, rows)
+
+
+def _numbers(item: Published, name: str, numbers: NDArray[np.float64], rows: int) -> list[float]:
+    if np.shape(numbers) != (rows,):
+        raise InvalidInput(
+            f"step {item.step} has {name} of shape {np.shape(numbers)} for the {rows} rows of its layout"
+        )
+    found: list[float] = np.asarray(numbers, dtype=np.float64).tolist()
+    if not all(map(math.isfinite, found)):
+        raise InvalidInput(f"step {item.step} has {name} that are not finite: only numbers can be published")
+    return found
 
 
 def check_order(items: Sequence[Published], newest: int) -> None:
@@ -177,11 +182,10 @@ class Form:
 
     def render(self, item: Published) -> bytes:
         """Return all rows of a step. Doubles are written in the fewest digits that read back to the same double."""
-        check_item(item, len(self.cells))
-        zone = self.layout.zone
+        values, bands = check_item(item, len(self.cells))
+        zone, trail = self.layout.zone, self.trail.format
         lead = self.lead.format(item.step, clock(item.start_us, zone), clock(item.end_us, zone))
-        values, bands = (np.asarray(a, dtype=np.float64).tolist() for a in (item.values, item.bands))
-        rows = (lead + c + self.trail.format(v, b) for c, v, b in zip(self.cells, values, bands, strict=True))
+        rows = [lead + c + trail(v, b) for c, v, b in zip(self.cells, values, bands, strict=True)]
         return "".join(rows).encode()
 
     def step(self, line: bytes) -> int | None:

@@ -6,11 +6,14 @@ is looked at. Readings are then aggregated some million numbers at a time and co
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,7 @@ import numpy as np
 from halflife.accountant import Accountant
 from halflife.engines import Engine, open_source
 from halflife.errors import InvalidInput, unknown
+from halflife.noise import GridNoise, draw_many
 from halflife.policy import Channel, Policy, channels, explain
 from halflife.publisher import points
 from halflife.publisher.draws import Due, Totals
@@ -28,6 +32,8 @@ from halflife.steps import from_us
 
 BATCH_STEPS, BATCH_CELLS = 1_000, 100_000
 """A batch holds at most so many steps, and about so many numbers."""
+AHEAD_CELLS = 50_000
+"""For how many numbers noise is drawn while the engine reads."""
 READ_CELLS = 4_000_000
 """About how many numbers are asked of an engine at a time."""
 
@@ -74,10 +80,21 @@ def publish(
     """
     session = Session(policy, clock)
     try:
-        with session.held(wait, stop):
+        with session.held(wait, stop), _fewer_collections():
             return _Run(session, dict(sources or {}), progress, stop).run()
     finally:
         session.close()
+
+
+@contextmanager
+def _fewer_collections() -> Iterator[None]:
+    """Let Python look for cycles less often: a backfill makes many small objects without any, and looking took a tenth of it."""
+    before = gc.get_threshold()
+    gc.set_threshold(100_000, 50, 50)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 class _Run:
@@ -140,24 +157,46 @@ class _Run:
         self, batches: list[list[Due]], accounts: list[Accountant | None], engines: Mapping[str, Engine], total: int
     ) -> bool:
         """Read and publish; True if it was asked to stop."""
-        done, exact = 0, dict.fromkeys(engines, (1, np.zeros((0, 0), dtype=np.int64)))
+        done, read = 0, {name: (1, np.zeros((0, 0), dtype=np.int64)) for name in engines}
+        ahead: dict[int, dict[str, list[GridNoise]]] = {}
         for i, (batch, account) in enumerate(zip(batches, accounts, strict=True)):
             if self.stop():
                 return True
             self.progress("reading" if not i else "publishing", done, total)
-            for d in batch:
-                first, totals = exact[d.channel.name]
-                if int(d.steps[-1]) >= first + len(totals):
-                    exact[d.channel.name] = int(d.steps[0]), self._read(d.channel, batches[i:], engines[d.channel.name])
+            if any(int(d.steps[-1]) >= read[d.channel.name][0] + len(read[d.channel.name][1]) for d in batch):
+                with ThreadPoolExecutor(1) as pool:
+                    reading = pool.submit(self._read_all, batches[i:], engines)
+                    ahead = self._draw_ahead(i, batches)
+                    read |= reading.result()
             points.passing("read")
-            parts = [(self._dated_now(d), _rows(d, *exact[d.channel.name])) for d in batch]
-            self.session.publish(parts, None if self.session.late_counts_now else account)
+            parts = [(self._dated_now(d), _rows(d, *read[d.channel.name])) for d in batch]
+            self.session.publish(parts, None if self.session.late_counts_now else account, ahead.pop(i, {}))
             for d in batch:
                 self.published[d.channel.name] += len(d.steps)
                 done += len(d.steps)
             self._log(batch)
         self.progress("publishing", done, total)
         return False
+
+    def _read_all(
+        self, batches: Sequence[Sequence[Due]], engines: Mapping[str, Engine]
+    ) -> dict[str, tuple[int, Totals]]:
+        """Read what the first batch needs, of each of its streams, and as much of the next ones as goes with it."""
+        return {
+            d.channel.name: (int(d.steps[0]), self._read(d.channel, batches, engines[d.channel.name]))
+            for d in batches[0]
+        }
+
+    def _draw_ahead(self, first: int, batches: Sequence[Sequence[Due]]) -> dict[int, dict[str, list[GridNoise]]]:
+        """Draw noise for the next batches while the engine reads: noise knows nothing of the data. Unused, it is forgotten."""
+        drawn: dict[int, dict[str, list[GridNoise]]] = {}
+        room = 0 if any(self.session.makers.values()) else AHEAD_CELLS
+        for i, batch in enumerate(batches[first:], start=first):
+            room -= sum(len(d.steps) * d.channel.cells for d in batch)
+            if room < 0:
+                break
+            drawn[i] = {d.channel.name: draw_many(d.calibrations) for d in batch}
+        return drawn
 
     def _dated_now(self, d: Due) -> Due:
         """The same steps, charged when they are really published: reading took time, and only makes room."""

@@ -65,12 +65,18 @@ def due(channel: Channel, first: int, last: int, not_before: int) -> Due:
     release_steps = np.maximum(planned, not_before)
     ages = release_steps - planned + channel.age
     losses = channel.losses(first, last) if len(steps) else []
-    known: dict[float, grade.Calibration] = {}
+    known: dict[float, tuple[grade.Calibration, Release]] = {}
     calibrations, releases = [], []
     for loss, at, age in zip(losses, release_steps.tolist(), ages.tolist(), strict=True):
-        c = known.get(loss) or known.setdefault(loss, _calibrate(channel, loss))
+        if loss not in known:
+            c = _calibrate(channel, loss)
+            known[loss] = (
+                c,
+                Release(at, c.loss, age, sensitivity=c.sensitivity, scale=c.scale, noise=channel.plan.noise),
+            )
+        c, release = known[loss]
         calibrations.append(c)
-        releases.append(Release(at, c.loss, age, sensitivity=c.sensitivity, scale=c.scale, noise=channel.plan.noise))
+        releases.append(release.moved(at, age))
     return Due(channel, steps, release_steps, tuple(calibrations), tuple(releases))
 
 
@@ -98,9 +104,11 @@ def stepwise(channel: Channel) -> Stepwise | None:
     return Stepwise(registry.MECHANISMS[name](channel.plan))
 
 
-def draw_planned(due: Due, totals: Totals, smoothers: Sequence[Smoother]) -> list[Entry]:
-    """Add planned noise to the exact totals (steps × cells, in units)."""
-    drawn = grade.draw_many(due.calibrations)
+def draw_planned(
+    due: Due, totals: Totals, smoothers: Sequence[Smoother], ahead: Sequence[grade.GridNoise] | None = None
+) -> list[Entry]:
+    """Add planned noise to the exact totals (steps × cells, in units): noise that was drawn ahead, or drawn now."""
+    drawn = grade.draw_many(due.calibrations) if ahead is None else ahead
     noisy = np.array([noise.add(row) for noise, row in zip(drawn, totals.tolist(), strict=True)])
     return _entries(due, noisy, [(r,) for r in due.releases], [c.scale for c in due.calibrations], smoothers)
 

@@ -10,15 +10,17 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from halflife.accountant import Accountant
 from halflife.errors import BudgetExceeded, InvalidInput, LedgerError
 from halflife.ledger import Entry, SqliteLedger
+from halflife.noise import GridNoise
 from halflife.outputs import Output, Published, open_output
 from halflife.policy import Channel, Policy, channels, ledger_facts, promised
 from halflife.publisher import points
@@ -222,14 +224,22 @@ class Session:
         after.admit(*sorted(planned, key=lambda r: r.step))
         return after
 
-    def publish(self, parts: Sequence[tuple[Due, Totals]], foreseen: Accountant | None = None) -> list[Entry]:
-        """Publish steps of some streams with their exact totals (steps × cells, in units): draw, commit, then write."""
+    def publish(
+        self,
+        parts: Sequence[tuple[Due, Totals]],
+        foreseen: Accountant | None = None,
+        ahead: Mapping[str, Sequence[GridNoise]] = MappingProxyType({}),
+    ) -> list[Entry]:
+        """Publish steps of some streams with their exact totals (steps × cells, in units): draw, commit, then write.
+
+        `foreseen` is the account after them, if it was worked out before; `ahead` noise that was drawn while reading.
+        """
         account = foreseen or self._charged(self.account, [d for d, _ in parts])
         entries: list[Entry] = []
         for d, totals in parts:
             maker, smoothers = self.makers[d.channel.name], self.smoothers[d.channel.name]
             if maker is None:
-                entries += draw_planned(d, totals, smoothers)
+                entries += draw_planned(d, totals, smoothers, ahead.get(d.channel.name))
             else:
                 entries += draw_stepwise(d, totals, smoothers, maker, account)
         entries.sort(key=lambda e: e.release_step)

@@ -47,14 +47,14 @@ def test_the_exact_mean_lies_under_the_noise(tmp_path):
 def test_noise_has_the_scale_that_the_promise_asks_for(tmp_path):
     """w = 6 steps share epsilon, one home moves the mean by 5 kWh / 5: Laplace noise of scale 6 kWh at every step.
 
-    1,200 steps estimate the scale to 3 %, so 10 % too little or too much is 3 standard errors away from the bounds.
+    4,800 steps estimate the scale to 1.4 %, so the bounds are 6.9 standard errors away, and 6.4 for the band's share.
     """
     write_readings(tmp_path, [])
-    clock = {"step": "1 h", "start": "2026-01-01", "end": "2026-02-20"}
+    clock = {"step": "1 h", "start": "2026-01-01", "end": "2026-07-20"}
     policy = make(tmp_path, clock=clock)
     hl.publish(policy)
     noise = np.array(values(policy))
-    assert len(noise) == 1200
+    assert len(noise) == 4800
     assert 6 * 0.9 < np.abs(noise).mean() < 6 * 1.1
     bands = np.array(values(policy, column="error_band"))
     assert bands == pytest.approx(6 * np.log(20))

@@ -108,7 +108,7 @@ def one_step(claimed=1.0):
 def test_it_finds_most_of_a_true_loss():
     """Laplace noise with a loss of 1: the best event is y > 1, of probability 1/2 and e^-1/2."""
     (found, size) = audit_paths([(one_step(), AddedNoise(ONE, 1.0))], runs=20_000, chunk=5_000)
-    assert 0.7 < found.found < 1.0
+    assert 0.6 < found.found < 1.0
     assert 0.9 < size.found < 1.0
     assert not found.accused
     assert not size.accused
@@ -178,7 +178,7 @@ def test_corollary_16_is_off_by_what_the_erratum_says():
 
 
 def test_the_table_of_faults(tmp_path):
-    verdict = audit_faults(seconds=20, runs=6_000)
+    verdict = audit_faults(seconds=60, runs=16_000)
     missed = [f.name for f in verdict.findings if not f.accused and not f.name.startswith("honest")]
     assert missed == []
     assert not any(f.accused for f in verdict.findings if f.name.startswith("honest"))

@@ -12,7 +12,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from halflife.engines.base import LARGEST_UNITS
+from halflife.engines.base import LARGEST_TOTAL, LARGEST_UNITS
 from halflife.errors import InvalidInput
 from halflife.policy.groups import GroupList
 from halflife.policy.quantity import parse_quantity
@@ -21,8 +21,6 @@ from halflife.sensitivity import Sensitivity, bounded_sensitivity, histogram_sen
 
 if TYPE_CHECKING:
     from halflife.policy.model import Policy, Statistic
-
-LARGEST_TOTAL = 2**62
 
 
 @dataclass(frozen=True)

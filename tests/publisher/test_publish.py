@@ -272,6 +272,24 @@ def test_what_is_late_counts_from_now_on_if_the_promise_forgets(tmp_path):
     assert hl.verify(policy.ledger_path, {"mean": str(policy.path("mean.csv"))}).problems == ()
 
 
+def test_a_stream_that_lags_beyond_the_accounts_memory_goes_on_with_what_it_can(tmp_path):
+    """w-event remembers so many data times: steps before them are passed over, and the stream is not stuck for ever."""
+    write_readings(tmp_path)
+    data = policy_dict()
+    pushed = {**data["streams"][0], "name": "pushed", "source": None, "output": "pushed.csv"}
+    data["streams"].append(pushed)
+    policy = hl.Policy.from_dict(data, tmp_path)
+    with hl.Stream(policy, "pushed") as stream:
+        for step in range(1, STEPS + 1):
+            stream.publish(1.0, at=step)
+    summary = hl.publish(policy)
+    assert 0 < summary.passed_over < STEPS
+    assert summary.published["mean"] == STEPS - summary.passed_over
+    rows = read_csv(policy.path("mean.csv"))
+    assert [int(r["step"]) for r in rows] == list(range(summary.passed_over + 1, STEPS + 1)), "the newest ones"
+    assert hl.verify(policy.ledger_path, {"mean": str(policy.path("mean.csv"))}, policy=policy).problems == ()
+
+
 def test_what_takes_long_to_read_counts_from_when_it_is_published(tmp_path, monkeypatch):
     write_readings(tmp_path)
     policy = forgetting(tmp_path, "now")

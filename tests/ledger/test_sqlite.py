@@ -209,6 +209,22 @@ def test_a_read_only_ledger_spends_nothing(ledger):
     assert ledger.last_step("s") == 0
 
 
+def test_a_ledger_whose_writer_was_killed_while_making_it_can_be_read(tmp_path):
+    """Such a file has a journal that SQLite must roll back before anyone reads: a reader alone could not."""
+    with sqlite3.connect(tmp_path / "being-made", isolation_level=None) as db:
+        db.execute("PRAGMA cache_size = 1")
+        db.execute("CREATE TABLE entry (value)")
+        db.execute("BEGIN")
+        db.executemany("INSERT INTO entry VALUES (?)", [("x" * 3000,)] * 50)
+        for end in ("", "-journal"):
+            (tmp_path / f"killed{end}").write_bytes((tmp_path / f"being-made{end}").read_bytes())
+    db.close()
+    with SqliteLedger(tmp_path / "killed", read_only=True) as book:
+        assert book._db.execute("SELECT count(*) FROM entry").fetchone() == (0,)
+        with pytest.raises(sqlite3.OperationalError, match="readonly"):
+            book._db.execute("DELETE FROM entry")
+
+
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(LedgerError, match=r"file/x\.ledger: cannot be opened"):

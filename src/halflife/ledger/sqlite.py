@@ -302,13 +302,30 @@ def _connect(path: Path, read_only: bool) -> sqlite3.Connection:
     if read_only:
         if not path.is_file():
             raise FileNotFoundError("no such file")
-        db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)
-    else:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-        db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute("PRAGMA synchronous = FULL")
+        return _reading(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA synchronous = FULL")
+    return _settled(db)
+
+
+def _reading(path: Path) -> sqlite3.Connection:
+    """A connection that cannot write. A writer that was killed while it made the file leaves a journal that SQLite rolls back
+    at the next opening, for which it must write: so that opening is made first."""
+    address = path.resolve().as_uri()
+    try:
+        return _settled(sqlite3.connect(f"{address}?mode=ro", uri=True, isolation_level=None))
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_READONLY:
+            raise
+        _settled(sqlite3.connect(f"{address}?mode=rw", uri=True, isolation_level=None)).close()
+        return _settled(sqlite3.connect(f"{address}?mode=ro", uri=True, isolation_level=None))
+
+
+def _settled(db: sqlite3.Connection) -> sqlite3.Connection:
+    """The same connection, set up and seen to read."""
     db.execute("PRAGMA trusted_schema = OFF")
     db.execute("PRAGMA foreign_keys = ON")
     db.execute("PRAGMA busy_timeout = 10000")

@@ -25,6 +25,7 @@ from halflife.notions import (
     WEvent,
 )
 from halflife.plans import Plan
+from halflife.processes import GeometricMixing, MarkovChain, Process
 from halflife.release import History, Release
 from halflife.sensitivity import mean_sensitivity
 
@@ -51,17 +52,20 @@ __all__ = [
     "ExponentialDiscount",
     "Exposure",
     "GaussianDiscount",
+    "GeometricMixing",
     "HalflifeError",
     "History",
     "HyperbolicDiscount",
     "InvalidInput",
     "LedgerError",
+    "MarkovChain",
     "Mechanism",
     "MissingExtra",
     "Notion",
     "Plan",
     "PlannedNoise",
     "Policy",
+    "Process",
     "Release",
     "ReleaseDraw",
     "SimulatedDraw",

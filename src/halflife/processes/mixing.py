@@ -1,0 +1,45 @@
+"""Geometric mixing: a Markov process of which no more is known than how fast it forgets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from halflife.errors import InvalidInput
+from halflife.numerics import real
+from halflife.processes.base import Direction, Process, nothing_yet, register_process
+from halflife.processes.contraction import EVERYTHING, ROUND_UP, Frontier
+
+
+@register_process
+@dataclass(frozen=True, eq=False)
+class GeometricMixing(Process):
+    """Δ(t) ≤ c ρ^t (eq. 38; paper). K_t is then Theorem 1's bound: nothing else is known of the kernel.
+
+    >>> GeometricMixing(c=2.0, rho=0.5).total_variation(3)  # doctest: +ELLIPSIS
+    0.25000...
+    """
+
+    c: float
+    rho: float
+    name: ClassVar[str] = "geometric"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "c", real("c", self.c))
+        object.__setattr__(self, "rho", real("rho", self.rho))
+        if self.c < 1:
+            raise InvalidInput(f"c must be at least 1, as Δ(0) = 1, not {self.c!r}")
+        if not 0 < self.rho < 1:
+            raise InvalidInput(f"rho must lie between 0 and 1, not {self.rho!r}")
+
+    def frontier(self, t: int, direction: Direction = "back") -> Frontier:
+        """One point, at q = 0; ahead nothing is known, so nothing fades."""
+        if direction == "ahead":
+            return EVERYTHING
+        return nothing_yet(t) or Frontier(np.zeros(1), np.array([min(1.0, self.c * self.rho**t * ROUND_UP)]))
+
+    def parameters(self) -> dict[str, Any]:
+        """c and ρ."""
+        return {"c": self.c, "rho": self.rho}

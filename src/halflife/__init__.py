@@ -16,6 +16,7 @@ from halflife.accountant import Accountant
 from halflife.errors import BudgetExceeded, HalflifeError, InvalidInput, LedgerError, MissingExtra, UnboundedLoss
 from halflife.mechanisms import Mechanism, PlannedNoise, ReleaseDraw, SimulatedDraw, publish_series
 from halflife.notions import (
+    AgeDependent,
     Classical,
     ExponentialDiscount,
     Exposure,
@@ -25,7 +26,16 @@ from halflife.notions import (
     WEvent,
 )
 from halflife.plans import Plan
-from halflife.processes import GeometricMixing, MarkovChain, Process
+from halflife.plans.schedule import Schedule, best_schedule
+from halflife.processes import (
+    AutoRegressive,
+    EmpiricalProcess,
+    GeometricMixing,
+    MarkovChain,
+    PeriodicMarkovChain,
+    Population,
+    Process,
+)
 from halflife.release import History, Release
 from halflife.sensitivity import mean_sensitivity
 
@@ -47,8 +57,11 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "Accountant",
+    "AgeDependent",
+    "AutoRegressive",
     "BudgetExceeded",
     "Classical",
+    "EmpiricalProcess",
     "ExponentialDiscount",
     "Exposure",
     "GaussianDiscount",
@@ -62,16 +75,20 @@ __all__ = [
     "Mechanism",
     "MissingExtra",
     "Notion",
+    "PeriodicMarkovChain",
     "Plan",
     "PlannedNoise",
     "Policy",
+    "Population",
     "Process",
     "Release",
     "ReleaseDraw",
+    "Schedule",
     "SimulatedDraw",
     "Stream",
     "UnboundedLoss",
     "WEvent",
+    "best_schedule",
     "mean_sensitivity",
     "plans",
     "publish",

@@ -159,6 +159,21 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
         delta_f = real("sensitivity", sensitivity, positive=True)
         return self.notion.least_scale(self._state, at, delta_f, old) if self._unbounded is None else math.inf
 
+    def retrospective(self, step: int | None, about: int) -> float:
+        """Return the risk at `step` about the state at the earlier step `about`, for age-dependent privacy, rounded up.
+
+        >>> from halflife import Accountant, AgeDependent, MarkovChain, Release
+        >>> account = Accountant(AgeDependent(2.0, MarkovChain([[0.9, 0.1], [0.1, 0.9]])))
+        >>> account.admit(*(Release(k, 0.5) for k in range(1, 9)))
+        >>> round(account.retrospective(8, about=4), 2)
+        2.49
+        """
+        at = self._at(step)
+        moment = whole("about", about)
+        if moment > at:
+            raise InvalidInput(f"about {moment} lies after step {at}: ask about a step that is over, or for the risk")
+        return self.notion.retrospective(self._state, at, moment) if self._unbounded is None else math.inf
+
     # Keeping --------------------------------------------------------------------------------------------------------
 
     @classmethod

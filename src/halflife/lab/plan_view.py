@@ -345,7 +345,7 @@ def print_view(view: PlanView, console: Console) -> None:
     """Print what is not protected, the promise in words, a table, a plot, and the answers; the console knows no markup."""
     plan = view.plan
     console.print("What is not protected", style="bold")
-    for text in plan.notion.not_protected:
+    for text in plan.not_protected():
         console.print(f"- {text}")
     console.print(f"\n{plan.notion.name} ({parameters(plan.notion)}), plan: {plan.request.method}", style="bold")
     for text in (plan.notion.summary, *other_words(view), plan.tail):
@@ -427,7 +427,7 @@ def write_plan_page(view: PlanView, path: Path) -> None:
     """Write the plan as one interactive HTML file."""
     plan = view.plan
     title = f"{plan.notion.name}, {parameters(plan.notion)}"
-    open_points = "".join(f"<li>{escape(text)}</li>" for text in plan.notion.not_protected)
+    open_points = "".join(f"<li>{escape(text)}</li>" for text in plan.not_protected())
     said = "".join(f"<li>{escape(text)}</li>" for text in other_words(view))
     answers = "".join(f"<p>{escape(answer.text)}</p>" for answer in view.answers)
     figures = [

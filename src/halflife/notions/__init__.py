@@ -1,11 +1,13 @@
 """Notions of privacy over time: one a file, all of them answering `halflife.notions.base.Notion`."""
 
+from halflife.notions.aged import AgeDependent
 from halflife.notions.base import Exposure, Notion, PlanRequest
 from halflife.notions.classical import Classical
 from halflife.notions.discounted import ExponentialDiscount, GaussianDiscount, HyperbolicDiscount
 from halflife.notions.windowed import WEvent
 
 __all__ = [
+    "AgeDependent",
     "Classical",
     "ExponentialDiscount",
     "Exposure",

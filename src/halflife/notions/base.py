@@ -188,6 +188,14 @@ class Notion(ABC, Generic[S]):
                 promise[key] = -ratio_up(-exact.numerator, exact.denominator)
         return Notion.from_dict(promise)
 
+    def checks(self) -> Mapping[str, Any]:
+        """Return, by assumption, the outcome of whatever check it was put to."""
+        return {}
+
+    def retrospective(self, state: S, step: int, about: int) -> float:
+        """Return the risk at `step` about the state at the earlier step `about`, for notions that tell now from then."""
+        raise InvalidInput(f"{self.name} protects all times alike: its risk is that about the past too")
+
     def in_other_words(self, step_minutes: float = 30.0) -> list[str]:
         """Say what the promise comes to in human time, where that is not plain."""
         return []

@@ -34,6 +34,8 @@ class Plan:
     source: str
     tail: str
     facts: Mapping[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    """What must be read before anything else."""
     _cache: dict[str, Floats] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -114,12 +116,17 @@ class Plan:
         """Return the risk after each of steps 1 … n, rounded up."""
         return self.notion.risks(self.losses(n), self.request.age, self.noise)
 
+    def not_protected(self) -> list[str]:
+        """Return what is not protected, the most important first: what this plan leaves open, then what its notion does."""
+        return [*self.warnings, *self.notion.not_protected]
+
     def certificate(self) -> dict[str, Any]:
         """Return what is promised, as JSON can hold it: first what is *not* protected, last why the tail holds."""
+        checks = self.notion.checks()
         return {
-            "not_protected": list(self.notion.not_protected),
+            "not_protected": self.not_protected(),
             "notion": self.notion.to_dict(),
-            "assumptions": [{"assumes": a, "checked": None} for a in self.notion.assumptions],
+            "assumptions": [{"assumes": a, "checked": checks.get(a)} for a in self.notion.assumptions],
             "plan": {
                 "method": self.request.method,
                 "source": self.source,

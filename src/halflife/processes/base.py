@@ -65,7 +65,7 @@ class Process(ABC):
         )
 
     def total_variation(self, t: int, method: str = "exact") -> float:
-        """Return Δ(t), the largest total variation distance between two rows of the kernel t steps back, rounded up (Definition 7).
+        """Return Δ(t), rounded up: the largest total variation distance of two rows of the kernel t steps back (Definition 7).
 
         method  "exact"; "spectral" (eq. 55) and "pinsker" (eq. 88) where they exist
         """

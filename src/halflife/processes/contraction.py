@@ -5,10 +5,14 @@ likelihood f(z) of an output is max f / min f ≤ e^ε, so what the output tells
 
     K(ε) = max over x, x′ and sets B of  ln [1 + (e^ε − 1) R(x, B)] / [1 + (e^ε − 1) R(x′, B)]
 
-(T3; known: the loss function of temporal-correlation privacy, Cao, Yoshikawa, Xiao, Xiong 2017; applying it to aging is ours). For
-a pair of rows the best B is a prefix of the states sorted by R(x, z)/R(x′, z), and for a given ε the objective is a ratio of
-linear functions of the point (q, p) = (R(x′, B), R(x, B)), which is largest at a corner of the upper left hull of all points. So a
-kernel's *frontier*, the corners of that hull, answers every ε: Theorem 1 is its largest p − q, Theorem 2 its largest p / q.
+(T3; known: the loss function of temporal-correlation privacy, Cao, Yoshikawa, Xiao, Xiong 2017; applying it to aging is ours).
+For a pair of rows the best B is a prefix of the states sorted by R(x, z)/R(x′, z), and for a given ε the objective is a ratio of
+linear functions of the point (q, p) = (R(x′, B), R(x, B)), which is largest at a corner of the upper left hull of all points. So
+a kernel's *frontier*, the corners of that hull, answers every ε: Theorem 1 is its largest p − q, Theorem 2 its largest p / q.
+
+Few pairs of rows own a corner. All points of a pair with total variation v and largest ratio r obey p ≤ r q and p ≤ q + v, so in
+the plane of q and d = p − q they lie below and right of (v/(r − 1), v). Once that point lies under the frontier found so far, the
+pair cannot win for any ε, and its states need not be sorted.
 """
 
 from __future__ import annotations
@@ -25,7 +29,14 @@ UNIT_ROUNDOFF = 2.0**-53
 STEEP = 700.0
 """Losses above this are treated as this much plus the rest: K grows at most as fast as ε does, and e^ε still is a double."""
 ROUND_UP = 1 + 2.0**-48
-PAIRS_AT_ONCE = 2_000_000
+ENTRIES_AT_ONCE = 2_000_000
+TINY = 1e-290
+"""Products of probabilities below this may have lost digits, or vanished: they count as impossible where that is worse."""
+BLURRED = 64.0
+"""Rows that are apart by less than this many times the rounding error are described by an outer corner."""
+FIRST_KERNELS, SEEDS, TANGENTS = 32, 4, 12
+PROMISES = np.array([10.0**k for k in (-1, 0, 1, 2, 3, 4, 6, 8, 12, 20, 40)])
+"""Values of e^ε − 1 for which the most promising pairs are looked at first."""
 
 
 class Frontier(NamedTuple):
@@ -41,7 +52,7 @@ class Frontier(NamedTuple):
 
     @property
     def log_ratio(self) -> float:
-        """max ln p/q, the loss of publishing the exact state (Theorem 2); infinite where a row has a zero that another has not."""
+        """max ln p/q, the loss of publishing the exact state (Theorem 2); infinite where one row has a zero and another none."""
         moving = self.d > 0
         if not moving.any():
             return 0.0
@@ -90,21 +101,139 @@ def frontier_of(kernel: Floats, slack: float = 0.0) -> Frontier:
     >>> frontier_of(np.array([[0.9, 0.1], [0.2, 0.8]])).variation  # doctest: +ELLIPSIS
     0.7...
     """
-    states = len(kernel)
-    at_once = max(1, PAIRS_AT_ONCE // (states * states))
-    corners = [_prefixes(kernel, kernel[first : first + at_once]) for first in range(0, states, at_once)]
-    points = np.concatenate(corners)
-    return hull(points[:, 0] * (1 - slack), points[:, 1] * (1 + slack))
+    return frontier_of_all(kernel[None, :, :], slack)
 
 
-def _prefixes(kernel: Floats, others: Floats) -> Floats:
-    """The points (R(x′, B), R(x, B)) of all prefixes B, for x′ in `others` and every x."""
+def frontier_of_all(kernels: Floats, slack: float = 0.0, found: Frontier = NOTHING) -> Frontier:
+    """Return the frontier of many kernels together with what was `found` before: the worst of them, for every ε.
+
+    Kernels are looked at from the slowest down, and skipped if not even max_x R(x, z) against min_x R(x, z) could win.
+    """
+    states = kernels.shape[-1]
+    slack += 4 * states * UNIT_ROUNDOFF  # of the sums over B
+    low, high = kernels.min(axis=1), kernels.max(axis=1)
+    if ((low < TINY) & (high > 0)).any():
+        found = merge([found, Frontier(np.zeros(1), np.array([TINY]))])
+    ratio = _ratios(high, low)
+    left, at_once = np.argsort(low.sum(axis=1), kind="stable"), FIRST_KERNELS
+    while len(left):
+        found = _worst_pairs(kernels[left[:at_once]], slack, found)
+        left, at_once = left[at_once:], max(1, ENTRIES_AT_ONCE // states**2)
+        left = left[_polygons_above(found, high[left], low[left], ratio[left], slack)]
+    return found
+
+
+def _worst_pairs(kernels: Floats, slack: float, found: Frontier) -> Frontier:
+    """Add the corners of all pairs of rows that can win, the most promising pairs first."""
+    states = kernels.shape[-1]
+    rows = kernels.reshape(-1, states)
+    variation, ratio = _pair_bounds(kernels)
+    q, d = _outer(variation, ratio, slack)
+    blurred = d <= BLURRED * slack
+    if blurred.any():
+        found = merge([found, Frontier(q[blurred], d[blurred])])
+    alive = np.flatnonzero(~blurred & _above(found, q, d))
+    chosen, few = _most_promising(q[alive], d[alive]), max(1, ENTRIES_AT_ONCE // states)
+    pairs, alive = alive[chosen], np.delete(alive, chosen)
+    while len(pairs) and not (found.q[0] == 0 and found.d[0] >= 1):
+        below, above = np.divmod(pairs, states)
+        found = _add_prefixes(found, rows[below // states * states + above], rows[below], slack)
+        alive = alive[_above(found, q[alive], d[alive])]
+        pairs, alive = alive[:few], alive[few:]
+        below, above = np.divmod(pairs, states)
+        pairs = pairs[_polygons_above(found, rows[below // states * states + above], rows[below], ratio[pairs], slack)]
+    return found
+
+
+def _pair_bounds(kernels: Floats) -> tuple[Floats, Floats]:
+    """v and r for every pair of rows x′, x of the same kernel, as flat arrays over (kernel, x′, x)."""
+    twice = np.zeros(kernels.shape)
+    ratio = np.zeros(kernels.shape)
+    for column in np.ascontiguousarray(np.moveaxis(kernels, 2, 0)):
+        upper, lower = column[:, None, :], column[:, :, None]
+        twice += np.abs(upper - lower)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            np.fmax(ratio, upper / lower, out=ratio)  # 0/0 does not count
+    return twice.ravel() / 2, ratio.ravel()
+
+
+def _ratios(upper: Floats, lower: Floats) -> Floats:
+    """The largest upper/lower along the last axis, with 0/0 = 0."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        ratios = upper / lower
+    ratios[np.isnan(ratios)] = 0.0
+    result: Floats = ratios.max(axis=-1)
+    return result
+
+
+def _outer(variation: Floats, ratio: Floats, slack: float) -> tuple[Floats, Floats]:
+    """The points (v/(r − 1), v) that all others of a pair are worse than, rounding errors included."""
+    d = variation + 4 * slack
+    above_1 = ratio * (1 + 4 * slack) - 1
+    with np.errstate(divide="ignore"):
+        return np.where(above_1 > 0, d / above_1, np.inf) * (1 - 8 * UNIT_ROUNDOFF), d
+
+
+def _above(found: Frontier, q: Floats, d: Floats) -> NDArray[np.bool_]:
+    """Which points do not lie under the frontier."""
+    start = [0.0] if found.q[0] > 0 else []
+    under = np.interp(q, np.concatenate([start, found.q]), np.concatenate([start, found.d]))
+    result: NDArray[np.bool_] = d * (1 + 8 * UNIT_ROUNDOFF) > under
+    return result
+
+
+def _most_promising(q: Floats, d: Floats) -> NDArray[np.int64]:
+    """For each of some losses, the places of the points that would be best."""
+    if len(q) <= SEEDS * len(PROMISES):
+        return np.arange(len(q))
+    return np.unique(np.argpartition(-d / (1 / PROMISES[:, None] + q), SEEDS, axis=1)[:, :SEEDS])
+
+
+def _polygons_above(found: Frontier, upper: Floats, lower: Floats, ratio: Floats, slack: float) -> NDArray[np.bool_]:
+    """Which pairs of rows can still win, by tangents: p ≤ s q + Σ_z max(R(x, z) − s R(x′, z), 0) for every slope s.
+
+    The slopes are those of the frontier found so far, where a pair must beat it.
+    """
+    slopes = _slopes(found)
+    heights = np.zeros((len(upper), len(slopes) + 1))
+    for i, slope in enumerate(slopes):
+        heights[:, i] = np.maximum(upper - slope * lower, 0.0) @ np.ones(upper.shape[1]) + 4 * slack
+    steepest = ratio[:, None] * (1 + 4 * slack)
+    heights[:, :-1][slopes >= steepest] = 0.0
+    lines = np.concatenate([np.minimum(slopes, steepest), steepest], axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratios = np.where(kernel > 0, kernel / others[:, None, :], 0.0)  # (x′, x, z)
-    order = np.argsort(-ratios, axis=2, kind="stable")
-    upper = np.cumsum(np.take_along_axis(np.broadcast_to(kernel, ratios.shape), order, axis=2), axis=2)
-    lower = np.cumsum(np.take_along_axis(np.broadcast_to(others[:, None, :], ratios.shape), order, axis=2), axis=2)
-    return np.stack([lower.ravel(), upper.ravel()], axis=1)
+        q = np.maximum((heights[:, :-1] - heights[:, 1:]) / np.diff(lines, axis=1), 0.0) * (1 - 8 * UNIT_ROUNDOFF)
+        d = heights[:, :-1] + (lines[:, :-1] - 1) * q
+    crossing = np.isfinite(q)
+    wins: NDArray[np.bool_] = crossing & _above(found, np.where(crossing, q, 0.0), np.where(crossing, d, 0.0))
+    return np.logical_or.reduce(wins, axis=1)
+
+
+def _slopes(found: Frontier) -> Floats:
+    """Some of the slopes of a frontier in the plane of (q, p), ascending from 1."""
+    q, d = np.concatenate([[0.0], found.q]), np.concatenate([[0.0], found.d])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        slopes = 1 + np.diff(d) / np.diff(q)
+    slopes = np.unique(np.append(slopes[np.isfinite(slopes)], 1.0))
+    return slopes[np.unique(np.linspace(0, len(slopes) - 1, TANGENTS).round().astype(np.int64))]
+
+
+def _add_prefixes(found: Frontier, upper: Floats, lower: Floats, slack: float) -> Frontier:
+    """Add the points (R(x′, B), R(x, B) − R(x′, B)) of all prefixes B, for pairs of rows R(x), R(x′)."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        ratios = np.where(upper > 0, upper / lower, 0.0)
+    order = np.argsort(-ratios, axis=1)
+    p = np.cumsum(np.take_along_axis(upper, order, axis=1), axis=1) * (1 + slack)
+    q = np.cumsum(np.take_along_axis(lower, order, axis=1), axis=1) * (1 - slack)
+    new = _above(found, q, p - q)
+    return merge([found, Frontier(q[new], (p - q)[new])])
+
+
+def merge(frontiers: list[Frontier]) -> Frontier:
+    """Return the frontier of several kernels together: the worst of them, for every ε."""
+    if len(frontiers) == 1:
+        return frontiers[0]
+    return _corners(np.concatenate([f.q for f in frontiers]), np.concatenate([f.d for f in frontiers]))
 
 
 def hull(q: Floats, p: Floats) -> Frontier:
@@ -112,21 +241,23 @@ def hull(q: Floats, p: Floats) -> Frontier:
 
     Points beyond the largest p − q are never best: both their p − q and their q are worse.
     """
-    rising = np.lexsort((-p, q))
-    q, p = q[rising], p[rising]
-    best = np.maximum.accumulate(p)
-    record = np.concatenate([[True], best[1:] > best[:-1]]) & (p > q)
-    q, p = q[record], p[record]
-    if not len(q):
-        return NOTHING
-    widest = int(np.argmax(p - q)) + 1
+    return _corners(q, p - q)
+
+
+def _corners(q: Floats, d: Floats) -> Frontier:
+    rising = np.lexsort((-d, q))
+    q, d = q[rising], d[rising]
+    best = np.maximum.accumulate(d)
+    record = np.concatenate([[True], best[1:] > best[:-1]]) & (d > 0)
     corners: list[tuple[float, float]] = [(0.0, 0.0)]
-    for point in zip(q[:widest].tolist(), p[:widest].tolist(), strict=True):
+    for point in zip(q[record].tolist(), d[record].tolist(), strict=True):
         while len(corners) > 1 and _turns_left(corners[-2], corners[-1], point):
             corners.pop()
         corners.append(point)
+    if len(corners) == 1:
+        return NOTHING
     kept = np.array(corners[1:])
-    return Frontier(kept[:, 0], kept[:, 1] - kept[:, 0])
+    return Frontier(kept[:, 0], kept[:, 1])
 
 
 def _turns_left(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> bool:
@@ -134,22 +265,17 @@ def _turns_left(a: tuple[float, float], b: tuple[float, float], c: tuple[float, 
     return (b[1] - a[1]) * (c[0] - a[0]) <= (c[1] - a[1]) * (b[0] - a[0])
 
 
-def merge(frontiers: list[Frontier]) -> Frontier:
-    """Return the frontier of several kernels together: the worst of them, for every ε."""
-    if len(frontiers) == 1:
-        return frontiers[0]
-    q = np.concatenate([f.q for f in frontiers])
-    return hull(q, q + np.concatenate([f.d for f in frontiers]) * (1 + 4 * UNIT_ROUNDOFF))
-
-
 def any_prior(spread: float, epsilon: float) -> float:
     """4 atanh(tanh(D/4) tanh(ε/4)), rounded up: what survives if the adversary may believe anything about the state (T4).
 
-    D = max ln [P(z, x) P(z′, x′) / (P(z′, x) P(z, x′))] is the kernel's spread, infinite where P has a zero.
+    D = max ln [P(z, x) P(z′, x′) / (P(z′, x) P(z, x′))] is the kernel's spread, infinite where P has a zero. Computed as
+    2 ln(1 + (e^{D/2} − 1)(e^{ε/2} − 1) / (e^{D/2} + e^{ε/2})), which loses no digits where tanh is nearly 1.
 
     >>> round(any_prior(math.inf, 0.5), 12), round(any_prior(2.0, 0.0), 12)
     (0.5, 0.0)
     """
-    if spread == math.inf:
-        return epsilon
-    return min(epsilon, 4 * math.atanh(math.tanh(spread / 4) * math.tanh(epsilon / 4)) * ROUND_UP)
+    less, more = sorted((spread / 2, epsilon / 2))
+    if less > STEEP:
+        return 2 * less
+    left = 2 * math.log1p(math.expm1(less) * -math.expm1(-more) / (1 + math.exp(less - more)))
+    return min(epsilon, left * ROUND_UP)

@@ -11,24 +11,24 @@ from numpy.typing import NDArray
 
 from halflife.errors import InvalidInput
 from halflife.numerics import whole
-from halflife.processes.base import Direction, Process, nothing_yet, register_process, rows_of
-from halflife.processes.contraction import ROUND_UP, UNIT_ROUNDOFF, Floats, Frontier, frontier_of
+from halflife.processes.base import Direction, Process, nothing_yet, register_process
+from halflife.processes.contraction import NOTHING, ROUND_UP, Floats, Frontier, frontier_of
+from halflife.processes.fitting import NO_SMOOTHING, fit_chain, how_fitted
+from halflife.processes.kernels import LARGEST_LAG, lag, power, reverse, rounding_of, spread_of, stationary, stochastic
+from halflife.processes.sequences import read_sequences
 
-MOST_STATES = 200
-ROW_TOLERANCE = 1e-9
-REVERSIBLE = 1e-9
-LARGEST_LAG = 10**6
+REVERSIBLE = 1e-11
 
 
 @register_process
 class MarkovChain(Process):
     """A stationary Markov chain with transition matrix P (rows: from, columns: to), for up to 200 states.
 
-    P̂_t(x, y) = π(y) P_t(y, x) / π(x) is the kernel t steps back (eq. 1; paper). π comes from the subtraction-free elimination of
-    Grassmann, Taksar and Heyman (known), kernels from products of non-negative numbers, so every entry is right up to the relative
+    P̂_t(x, y) = π(y) P_t(y, x) / π(x) is the kernel t steps back (eq. 1; paper). π comes from the elimination without subtractions
+    of Grassmann, Taksar and Heyman (known), P_t from products of non-negative numbers, so every entry is right up to the relative
     error `slack(t)`, by which frontiers are widened. A reducible chain has no single stationary law, and is refused with its
     classes; states that are left for ever are refused by name. A periodic chain never forgets its phase: Δ(t) = 1 for all t, so
-    it is allowed and never amplifies.
+    it is allowed and never amplifies. A chain of one state has nothing to tell.
 
     >>> chain = MarkovChain([[0.9, 0.1], [0.2, 0.8]])
     >>> chain.stationary.round(4).tolist(), round(chain.total_variation(3), 6)
@@ -37,15 +37,39 @@ class MarkovChain(Process):
 
     name: ClassVar[str] = "markov-chain"
 
-    def __init__(self, matrix: Any) -> None:
-        self.matrix = _stochastic(matrix)
+    def __init__(self, matrix: Any, fitted: Mapping[str, Any] | None = None) -> None:
+        self.matrix = stochastic("the transition matrix", matrix)
         self.matrix.flags.writeable = False
+        self.fitted = how_fitted(fitted)
+        """How `fit` came to the matrix, as JSON can hold it; None if the matrix was given."""
         self.stationary = stationary(self.matrix)
-        self._powers: dict[Direction, list[Floats]] = {
-            "ahead": [self.matrix],
-            "back": [_normalised(self.stationary[None, :] * self.matrix.T / self.stationary[:, None])],
-        }
+        self._powers = [self.matrix]
         self._frontiers: dict[tuple[int, Direction], Frontier] = {}
+
+    @classmethod
+    def fit(cls, sequences: Any, states: Any = None, smoothing: float = NO_SMOOTHING) -> MarkovChain:
+        """Fit one chain to all people's readings: P(x, y) = (n(x, y) + s) / Σ_y′ (n(x, y′) + s), n counting pairs of readings.
+
+        sequences  numbers, one list a person; NaN, None and infinities are missing, and no pair with a missing end counts
+        states     how many quantile states (of all readings together; tied ones are merged and counted in `fitted`), or the inner
+                   edges between states, or None if the numbers are states
+        smoothing  s, what is added to each count. 0 (the default) gives the plain frequencies; then a state that is never left is
+                   refused. Smoothing makes rows more alike, so the chain forgets faster than the counts say: keep it small.
+
+        >>> chain = MarkovChain.fit([[0, 0, 1, None, 1, 1, 0]])
+        >>> chain.matrix.tolist(), chain.fitted["transitions"]
+        ([[0.5, 0.5], [0.5, 0.5]], 4)
+        """
+        return cls._fit(read_sequences(sequences), states, smoothing, "sequence {}")
+
+    @classmethod
+    def _fit(cls, sequences: list[Floats], states: Any, smoothing: float, whose: str) -> MarkovChain:
+        matrix, fitted = fit_chain(sequences, states, smoothing, whose)
+        try:
+            return cls(matrix, fitted)
+        except InvalidInput as error:
+            of = whose.format(0) if len(sequences) == 1 else "the sequences"
+            raise InvalidInput(f"{of}: {error}; or give a smoothing above 0") from None
 
     def __repr__(self) -> str:
         return f"MarkovChain({self.matrix.tolist()!r})"
@@ -63,24 +87,18 @@ class MarkovChain(Process):
 
     def slack(self, t: int) -> float:
         """How far off, relatively, any entry of a computed kernel over t steps can be."""
-        return UNIT_ROUNDOFF * (2 * self.states**3 + t * (self.states + 4))
+        return rounding_of(self.states, t)
 
     def kernel(self, t: int, direction: Direction = "back") -> Floats:
         """Return the kernel over t steps, by repeated squaring."""
-        t = whole("t", t, least=0)
-        if t > LARGEST_LAG:
-            raise InvalidInput(f"kernels are computed up to t = {LARGEST_LAG:,}, not {t:,}")
-        result, powers = np.eye(self.states), self._powers[direction]
-        for i, bit in enumerate(reversed(f"{t:b}")):
-            while len(powers) <= i:
-                powers.append(_normalised(powers[-1] @ powers[-1]))
-            if bit == "1":
-                result = _normalised(result @ powers[i])
-        return result
+        ahead = power(self._powers, lag("t", t))
+        return ahead if direction == "ahead" else reverse(ahead, self.stationary, self.stationary)
 
     def frontier(self, t: int, direction: Direction = "back") -> Frontier:
         """Return the frontier of the kernel; beyond 10⁶ steps that of 10⁶ steps, as K only falls."""
         t = min(t, LARGEST_LAG)
+        if self.states == 1:
+            return NOTHING
         known = self._frontiers.get((t, direction)) or nothing_yet(t)
         if known is None:
             known = self._frontiers[t, direction] = frontier_of(self.kernel(t, direction), self.slack(t))
@@ -88,12 +106,7 @@ class MarkovChain(Process):
 
     def spread(self, t: int) -> float:
         """D_t = max ln [P_t(z,x) P_t(z′,x′) / (P_t(z′,x) P_t(z,x′))], infinite if a state cannot be reached in t steps."""
-        kernel = self.kernel(t, "ahead")
-        if not (kernel > 0).all():
-            return math.inf
-        logs = np.log(kernel)
-        widest = max(float(np.ptp(logs[i] - logs, axis=1).max()) for i in range(self.states))
-        return widest * ROUND_UP + 4 * self.slack(t)
+        return spread_of(self.kernel(min(t, LARGEST_LAG), "ahead"), self.slack(min(t, LARGEST_LAG)))
 
     def _other_variations(self) -> Mapping[str, Callable[[int], float]]:
         return {"spectral": self._spectral}
@@ -116,9 +129,9 @@ class MarkovChain(Process):
         return min(1.0, math.sqrt((1 - least) / least) * (self.second_eigenvalue + 1e-12) ** t) if t else 1.0
 
     def theorem_2_spectral(self, t: int) -> float:
-        """max ln (1 + λ*^t/√(π(x)π(z))) / (1 − λ*^t/√(π(x′)π(z))) (eq. 61; corrected, A5), for reversible chains; infinite early on.
+        """max ln (1 + λ*^t/√(π(x)π(z))) / (1 − λ*^t/√(π(x′)π(z))) (eq. 61; corrected, A5), for reversible chains.
 
-        |P_t(x, z) − π(z)| ≤ √(π(z)/π(x)) λ*^t; the paper drops π(x′)/π(x) in (b) and has π(z) for π(x) in (c).
+        |P_t(x, z) − π(z)| ≤ √(π(z)/π(x)) λ*^t; the paper drops π(x′)/π(x) in (b) and has π(z) for π(x) in (c). Infinite early on.
         """
         least = float(self.stationary.min())
         off = (self.second_eigenvalue + 1e-12) ** whole("t", t, least=0) / least
@@ -126,10 +139,7 @@ class MarkovChain(Process):
 
     def age(self, states: Any, t: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Return states t steps older, each drawn from its row of P̂_t (Definition 5, eq. 10; paper)."""
-        now = _states("states", states, self.states)
-        rows = np.cumsum(self.kernel(t), axis=1)[now]
-        drawn: NDArray[np.int64] = (rng.random((*now.shape, 1)) > rows).sum(axis=-1).clip(max=self.states - 1)
-        return drawn
+        return draw(self.kernel(t), states, rng)
 
     def sample(self, steps: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Return one person's states at steps 1 … n, the first from the stationary law."""
@@ -144,73 +154,21 @@ class MarkovChain(Process):
         return result
 
     def parameters(self) -> dict[str, Any]:
-        """The matrix."""
-        return {"matrix": self.matrix.tolist()}
+        """The matrix, and how it was fitted."""
+        return {"matrix": self.matrix.tolist()} | ({} if self.fitted is None else {"fitted": self.fitted})
 
 
-def _states(name: str, values: Any, states: int) -> NDArray[np.int64]:
-    found = np.asarray(values)
-    if found.size and (found.dtype.kind not in "iu" or found.min() < 0 or found.max() >= states):
-        raise InvalidInput(f"{name} must be whole numbers from 0 to {states - 1}")
-    return found.astype(np.int64)
-
-
-def _normalised(kernel: Floats) -> Floats:
-    result: Floats = kernel / kernel.sum(axis=1, keepdims=True)
-    return result
+def draw(kernel: Floats, states: Any, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Return one draw from the row of the kernel that belongs to each of these states."""
+    now = np.asarray(states)
+    if now.size and (now.dtype.kind not in "iu" or now.min() < 0 or now.max() >= len(kernel)):
+        raise InvalidInput(f"states must be whole numbers from 0 to {len(kernel) - 1}")
+    rows = np.cumsum(kernel, axis=1)[now.astype(np.int64)]
+    rows /= rows[..., -1:]
+    drawn: NDArray[np.int64] = (rng.random((*now.shape, 1)) >= rows).sum(axis=-1).clip(max=len(kernel) - 1)
+    return drawn
 
 
 def _symmetrised(matrix: Floats) -> Floats:
     result: Floats = (matrix + matrix.T) / 2
-    return result
-
-
-def _stochastic(matrix: Any) -> Floats:
-    """Read a transition matrix, naming the row or entry that is wrong."""
-    rows = rows_of("a transition matrix", matrix)
-    if len(rows) > MOST_STATES:
-        raise InvalidInput(f"a chain may have up to {MOST_STATES} states, not {len(rows)}: use fewer, wider ones")
-    for i, row in enumerate(rows):
-        if len(row) != len(rows):
-            raise InvalidInput(
-                f"row {i} of the transition matrix has {len(row)} entries, not {len(rows)}: it must be square"
-            )
-        for j, entry in enumerate(row):
-            if isinstance(entry, bool) or not isinstance(entry, int | float | np.floating) or not math.isfinite(entry):
-                raise InvalidInput(f"row {i}, column {j} of the transition matrix must be a number, not {entry!r}")
-            if entry < 0:
-                raise InvalidInput(f"row {i}, column {j} of the transition matrix is negative: {entry!r}")
-        total = math.fsum(row)
-        if abs(total - 1) > ROW_TOLERANCE:
-            raise InvalidInput(f"row {i} of the transition matrix sums to {total:.12g}, not to 1")
-    return _normalised(np.array(rows, dtype=np.float64))
-
-
-def stationary(matrix: Floats) -> Floats:
-    """Return π with πP = π, by elimination without subtractions (Grassmann, Taksar, Heyman 1985; known)."""
-    from scipy.sparse.csgraph import connected_components
-
-    count, labels = connected_components(matrix > 0, directed=True, connection="strong")
-    if count > 1:
-        classes = [np.flatnonzero(labels == c).tolist() for c in range(count)]
-        closed = [
-            c for c in classes if not (matrix[np.ix_(c, [s for s in range(len(matrix)) if s not in c])] > 0).any()
-        ]
-        if len(closed) > 1:
-            raise InvalidInput(
-                f"the chain is reducible: whoever is in one of the classes {closed} stays there for ever, so there is no one stationary "
-                "law: describe each class as a process of its own, and people by a Population of them"
-            )
-        transient = sorted(s for c in classes if c not in closed for s in c)
-        raise InvalidInput(
-            f"states {transient} are left for ever sooner or later, so nobody is in them: drop these rows and columns"
-        )
-    work, n = matrix.copy(), len(matrix)
-    for k in range(n - 1, 0, -1):
-        work[:k, k] /= work[k, :k].sum()
-        work[:k, :k] += np.outer(work[:k, k], work[k, :k])
-    law = np.ones(n)
-    for k in range(1, n):
-        law[k] = law[:k] @ work[:k, k]
-    result: Floats = law / law.sum()
     return result

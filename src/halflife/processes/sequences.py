@@ -18,14 +18,14 @@ LARGEST_STATES = 200
 
 
 class Quantised(NamedTuple):
-    """One person's states (−1 where the reading is missing), the inner edges between them, and how many were merged into others."""
+    """One person's states (−1 where a reading is missing), the inner edges between them, and how many were merged into others."""
 
     states: States
     edges: Floats
     merged: int
 
     @property
-    def count(self) -> int:
+    def state_count(self) -> int:
         """How many states there are."""
         return len(self.edges) + 1
 
@@ -60,7 +60,7 @@ def quantise(values: Floats, states: int | Sequence[float] | Floats | None) -> Q
     """Turn readings into states.
 
     states  a number k: k states with equally many readings each, where tied ones (a meter that stands at 0 most of the time) are
-            merged;  a list of edges: states between them, the first and the last without end;  None: the numbers are states already
+            merged;  a list of edges: states between them, the first and the last without end;  None: the numbers are states
 
     >>> quantise(np.array([0.0, 0, 0, 0, 1, 2, 3, 4]), 4)
     Quantised(states=array([0, 0, 0, 0, 1, 1, 2, 2]), edges=array([0.5 , 2.25]), merged=1)
@@ -97,7 +97,7 @@ def _given(values: Floats, known: NDArray[np.bool_]) -> Quantised:
             f"states must be whole numbers from 0 to {LARGEST_STATES - 1}: give a number of states or edges otherwise"
         )
     found = np.where(known, values, MISSING).astype(np.int64)
-    return Quantised(found, np.arange(1, int(held.max()) + 1) - 0.5, 0)
+    return Quantised(found, np.arange(1, int(held.max()) + 1, dtype=np.float64) - 0.5, 0)
 
 
 def pair_counts(

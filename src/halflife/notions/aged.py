@@ -1,0 +1,295 @@
+"""Age-dependent privacy: where a person is today, today, when what was published is about earlier days."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from halflife.errors import InvalidInput, UnboundedLoss, unknown
+from halflife.notions.aging.approximate import Approximate
+from halflife.notions.aging.autoregressive import OnASpan
+from halflife.notions.aging.fading import AnyPrior, Frontiers
+from halflife.notions.aging.once import Once
+from halflife.notions.aging.pairwise import Pairwise
+from halflife.notions.aging.skip import WINDOW, Skip
+from halflife.notions.base import Exposure, Floats, Notion
+from halflife.notions.composition import check_delta
+from halflife.numerics import largest, ratio_up, real, whole
+from halflife.processes import GeometricMixing, MarkovChain, Process
+from halflife.processes.autoregressive import AutoRegressive
+from halflife.processes.base import ADVERSARIES
+from halflife.registry import register_notion
+from halflife.release import Noise, Release
+
+BOUNDS = ("tight", "paper", "pairwise")
+LARGEST_LOSS = 1e6
+
+
+@register_notion
+@dataclass(frozen=True)
+class AgeDependent(Notion[Any]):
+    """Age-dependent (ε, δ)-differential privacy for ever (Definition 10; paper), by the tight rules of T4 (ours).
+
+    At every step t, all that was published by t tells at most ε about where a person is *at t*. Neighbours differ in one person's
+    state of now; the past is drawn from the reversed process. Each release counts at the step that its data is about, S − A,
+    and fades with the kernel from there to now: K_t (T3) instead of Theorem 1, in the order of data times (erratum A1: Theorem 3
+    orders by publication and under-reports where A > S_n − S_{n−1}). Post-processing costs nothing (Proposition 7).
+
+    process    how one person's data moves; people must be independent of each other
+    bound      "tight": leaps over releases where that is better (T4a); "pairwise": tells pairs of states apart as well (T4b,
+    for few
+               states); "paper": Theorem 3's recursion with Theorem 1, by data time (A1 corrected)
+    adversary  "stationary" knows the process and no more; "any-prior" may know anything else about the person's state
+    horizon    the last step that is promised about; needed where the process is known up to a last lag only
+
+    >>> from halflife import Accountant, MarkovChain, Release
+    >>> account = Accountant(AgeDependent(2.0, MarkovChain([[0.9, 0.1], [0.1, 0.9]])))
+    >>> for step in range(1, 9):
+    ...     account.admit(Release(step, 0.5))
+    >>> round(account.risk(8), 5), round(account.retrospective(8, about=4), 2)
+    (1.75867, 2.49)
+    """
+
+    epsilon: float
+    process: Process
+    delta: float = 0.0
+    bound: str = "tight"
+    adversary: str = "stationary"
+    horizon: int | None = None
+
+    name: ClassVar[str] = "age-dependent"
+    by_data_time: ClassVar[bool] = True
+    summary: ClassVar[str] = (
+        "Where a person is now is hidden now; data fades as it ages, as fast as its process forgets."
+    )
+    noises: ClassVar[tuple[Noise, ...]] = ("laplace", "gaussian")
+    not_protected: ClassVar[tuple[str, ...]] = (
+        "Where a person was: later releases tell more about an earlier step, and a trajectory costs the sum of all losses.",
+        "People who move together (a cold spell, a holiday, a household) tell about each other; each is protected as if alone.",
+        "That a person is in the data at all, and what is true of a population.",
+    )
+    assumptions: ClassVar[tuple[str, ...]] = (
+        "People's data are independent of each other.",
+        "Each person's data move as the process says: it is public, and was not fitted to the data that is protected.",
+        "The adversary knows the process and what was published and, unless any prior is allowed, nothing else of the person.",
+        "Each release's sensitivity bounds what one person's data of one step can move it by; it is public knowledge.",
+        "A release depends on the data of its own data time alone; the noise of different releases is independent.",
+    )
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        put(self, "epsilon", real("epsilon", self.epsilon, positive=True, limit=1e6))
+        put(self, "process", Process.from_dict(self.process))
+        put(self, "delta", check_delta(self.delta))
+        if self.bound not in BOUNDS:
+            raise unknown("bound", self.bound, BOUNDS)
+        if self.adversary not in ADVERSARIES:
+            raise unknown("adversary", self.adversary, ADVERSARIES)
+        if self.horizon is not None:
+            put(self, "horizon", whole("horizon", self.horizon, least=1))
+        self._check_combination()
+
+    def _check_combination(self) -> None:
+        """Refuse what is not known to be sound."""
+        process, last = self.process, self.process.last_lag
+        if last is not None and (self.horizon is None or self.horizon > last):
+            raise InvalidInput(
+                f"process is known for lags up to {last}, so it can carry a promise up to a horizon of at most {last} steps: "
+                f"give horizon={last} or less, or a process that is known for ever"
+            )
+        if self.bound != "tight" and process.composes != "markov":
+            raise InvalidInput(
+                f"bound {self.bound!r} needs the Markov property, which {process.name} on a stream has not: use 'tight'"
+            )
+        if self.bound == "pairwise" and not isinstance(process, MarkovChain):
+            raise InvalidInput(f"bound 'pairwise' is for a single Markov chain, not for {process.name}: use 'tight'")
+        if self.adversary == "any-prior":
+            if self.bound != "tight":
+                raise InvalidInput(f"adversary 'any-prior' has one bound, 'tight', not {self.bound!r}")
+            if process.composes != "markov":
+                raise InvalidInput(f"adversary 'any-prior' is worked out for Markov processes, not for {process.name}")
+            process.spread(1)
+        if self.delta and (process.composes != "markov" or self.adversary != "stationary" or self.bound == "pairwise"):
+            raise InvalidInput(
+                "delta above 0 is worked out for Markov processes, adversary 'stationary' and bound 'tight' or 'paper': "
+                "leave it 0"
+            )
+
+    @property
+    def adaptive(self) -> bool:
+        """Pure losses may be chosen from outputs; with a δ a fixed schedule is assumed."""
+        return self.delta == 0
+
+    @classmethod
+    def examples(cls) -> Sequence[Self]:
+        """At home or not, for half hours; every rule once."""
+        home = MarkovChain([[0.85, 0.15], [0.1, 0.9]])
+        levels = MarkovChain([[0.7, 0.2, 0.1], [0.2, 0.6, 0.2], [0.1, 0.3, 0.6]])
+        return (
+            cls(1.0, home),
+            cls(1.0, GeometricMixing(1.0, 0.8), bound="paper"),
+            cls(1.0, levels, adversary="any-prior"),
+            cls(1.0, levels, bound="pairwise"),
+            cls(1.0, AutoRegressive(0.9, 1.0, 1.0)),
+            cls(1.0, home, delta=1e-6),
+        )
+
+    # The state ------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _rule(self) -> Skip | OnASpan | Once | Approximate:
+        """How losses add up, by what is known of the process."""
+        process = self.process
+        if isinstance(process, AutoRegressive):
+            return OnASpan(process)
+        if process.composes == "once":
+            return Once(Frontiers(process, "tight"))
+        if self.adversary == "any-prior":
+            return Skip(AnyPrior(process), AnyPrior(process))
+        kind = "paper" if self.bound == "paper" else "tight"
+        back = Frontiers(process, kind)
+        if self.delta:
+            return Approximate(process, back, self.delta)
+        return Skip(back, Frontiers(process, kind, "ahead"), 1 if self.bound == "paper" else WINDOW)
+
+    @cached_property
+    def _pairs(self) -> Pairwise | None:
+        return Pairwise(self.process) if self.bound == "pairwise" and isinstance(self.process, MarkovChain) else None
+
+    def start(self) -> Any:
+        """Nothing published."""
+        return (self._rule.start(), None if self._pairs is None else self._pairs.start())
+
+    def record(self, state: Any, releases: Sequence[Release]) -> Any:
+        """Put each loss to its data time."""
+        kept, pairs = state
+        for release in releases:
+            self._check_release(release)
+            if isinstance(self._rule, Approximate):
+                kept = self._rule.add(kept, release.data_time, release.loss, release.noise)
+            elif release.loss:
+                kept = self._rule.add(kept, release.data_time, release.loss)
+            if self._pairs is not None and release.loss:
+                pairs = self._pairs.add(pairs, release.data_time, release.loss)
+        return (kept, pairs)
+
+    def _check_release(self, release: Release) -> None:
+        if release.noise == "gaussian" and release.loss and not self.delta:
+            raise UnboundedLoss(
+                f"step {release.step}: Gaussian noise has no bounded pure loss: promise delta above 0, or use Laplace noise",
+                step=release.step,
+            )
+        if release.loss == float("inf"):
+            raise UnboundedLoss(
+                f"step {release.step}: the exact value was published, and its loss has no bound", step=release.step
+            )
+        self._check_horizon(release.step)
+
+    def _check_horizon(self, step: int) -> None:
+        if self.horizon is not None and step > self.horizon:
+            raise InvalidInput(
+                f"step {step} lies beyond the promise's horizon of {self.horizon}: nothing is promised there"
+            )
+
+    def exposure(self, state: Any, step: int) -> Exposure:
+        """Risk falls until the next release, as kernels only lose: it is its own peak."""
+        self._check_horizon(step)
+        risk = self._rule.risk(state[0], step)
+        if self._pairs is not None:
+            risk = min(risk, self._pairs.risk(state[1], step))
+        return Exposure(risk, risk, self.epsilon)
+
+    def headroom(self, state: Any, step: int, age: int) -> float:
+        """Found by trying: the risk after a release grows with its loss."""
+        self._check_horizon(step)
+
+        def holds(loss: float) -> bool:
+            return self.keeps(self.record(state, [Release(step, loss, age)]), step)
+
+        return (
+            largest(holds, 0.0, LARGEST_LOSS, 1e-9)
+            if holds(0.0) and self.exposure(state, step).risk < self.epsilon
+            else 0.0
+        )
+
+    def retrospective(self, state: Any, step: int, about: int) -> float:
+        """The risk at `step` about where a person was at the earlier step `about`, rounded up (ours): ε + r← + r→.
+
+        Given the state at `about`, what is told by data before and after it is independent, so both sides add up.
+        """
+        return self._rule.about(state[0], about)
+
+    def dump(self, state: Any) -> Any:
+        """Return what the rules remember."""
+        pairs = {} if self._pairs is None else {"pairs": self._pairs.dump(state[1])}
+        return {"rule": type(self._rule).__name__, "kept": self._rule.dump(state[0]), **pairs}
+
+    def load(self, data: Any) -> Any:
+        """Read what `dump` gave."""
+        if not isinstance(data, dict) or data.get("rule") != type(self._rule).__name__:
+            raise InvalidInput(f"an account of {self.name} must say how its losses add up, not {data!r}")
+        return (self._rule.load(data.get("kept")), None if self._pairs is None else self._pairs.load(data.get("pairs")))
+
+    # Plans ----------------------------------------------------------------------------------------------------------
+
+    def risks(self, losses: Floats, age: int, noise: Noise) -> Floats:
+        """Return the risk after each step, release by release; once an even schedule has settled, the rest repeats.
+
+        Pairs of states are not told apart here, which is sound and takes no linear programs.
+        """
+        if self._pairs is not None:
+            return replace(self, bound="tight").risks(losses, age, noise)
+        result, state = np.empty(len(losses)), self.start()
+        moments = np.flatnonzero(losses)
+        even = (
+            len(moments) > 2
+            and bool(np.all(np.diff(moments, 2) == 0))
+            and bool(np.all(losses[moments] == losses[moments[0]]))
+        )
+        every = int(moments[1] - moments[0]) if even else 1
+        settled = 0
+        for k, loss in enumerate(losses.tolist(), start=1):
+            if loss:
+                state = self.record(state, [Release(k, loss, age, noise=noise)])
+            result[k - 1] = self.exposure(state, k).risk
+            same = even and k > every and result[k - 1] == result[k - 1 - every]
+            settled = settled + 1 if same else 0
+            if settled > every * (WINDOW + 2):  # everything that is remembered has repeated, so it will
+                rest = np.arange(k, len(losses))
+                result[k:] = result[k - every + (rest - k) % every]
+                break
+        return result
+
+    def share(self, part: float) -> Notion[Any]:
+        """Return the same promise with this part of ε and δ; what is known of the process is shared."""
+        from fractions import Fraction
+
+        exact = [Fraction(x) * Fraction(part) for x in (self.epsilon, self.delta)]
+        epsilon, delta = (-ratio_up(-x.numerator, x.denominator) for x in exact)
+        return replace(self, epsilon=epsilon, delta=delta)
+
+    def in_other_words(self, step_minutes: float = 30.0) -> list[str]:
+        """Say how fast a loss fades."""
+        lines = []
+        for hours in (1, 6, 24):
+            gap = round(hours * 60 / step_minutes)
+            if gap >= 1 and (self.process.last_lag is None or gap <= self.process.last_lag):
+                left = self.process.amplify(1.0, gap, adversary=self.adversary)
+                lines.append(
+                    f"A loss of 1 about data that is {hours} h old counts as {left:.3g}, if the process is right."
+                )
+        return lines
+
+    def checks(self) -> Mapping[str, Any]:
+        """The outcome of the process's own check, beside the assumption that it is about."""
+        return {} if self.process.checked is None else {self.assumptions[1]: dict(self.process.checked)}
+
+    # What is written down -------------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return name and parameters, the process among them."""
+        return {**super().to_dict(), "process": self.process.to_dict()}

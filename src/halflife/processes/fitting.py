@@ -1,0 +1,118 @@
+"""Transition matrices from people's readings, with what was done to get them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from halflife.errors import InvalidInput
+from halflife.numerics import real
+from halflife.processes.contraction import Floats
+from halflife.processes.sequences import Quantised, pair_counts, quantise
+
+NO_SMOOTHING = 0.0
+"""The default: plain relative frequencies."""
+
+
+def how_fitted(fitted: Any) -> dict[str, Any] | None:
+    """Read what a fit wrote about itself."""
+    if fitted is None:
+        return None
+    if not isinstance(fitted, Mapping):
+        raise InvalidInput(f"'fitted' of a process must be a JSON object, not {fitted!r}")
+    try:
+        result: dict[str, Any] = json.loads(json.dumps(dict(fitted), allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"'fitted' of a process must be a JSON object: {error}") from None
+    return result
+
+
+def fit_chain(
+    sequences: list[Floats], states: Any, smoothing: float, whose: str = "sequence {}"
+) -> tuple[Floats, dict[str, Any]]:
+    """Return the matrix of one chain for all sequences, and how it came about.
+
+    whose  how errors name a sequence, with {} for its place
+    """
+    smoothing = real("smoothing", smoothing)
+    each, found = as_states(sequences, states, whose)
+    counts = np.zeros((found.state_count, found.state_count), dtype=np.int64)
+    for one in each:
+        counts += pair_counts(one, found.state_count, 1)
+    if found.state_count > 1 and not smoothing:
+        visits = np.bincount(found.states[found.states >= 0], minlength=found.state_count)
+        _refuse_unknown_rows(counts, visits, whose.format(0) if len(each) == 1 else "the sequences")
+    return _frequencies(counts, smoothing), describe(found, states, smoothing, len(each), int(counts.sum()))
+
+
+def as_states(sequences: list[Floats], states: Any, whose: str) -> tuple[list[np.ndarray[Any, Any]], Quantised]:
+    """Return each sequence as states, with the states of all of them together."""
+    for i, one in enumerate(sequences):
+        if len(one) < 2:
+            raise InvalidInput(f"{whose.format(i)} has {len(one)} reading, too short for one step: leave it out")
+        if not np.isfinite(one).any():
+            raise InvalidInput(f"{whose.format(i)} has no reading at all: leave it out")
+    found = quantise(np.concatenate(sequences), states)
+    ends = np.cumsum([len(one) for one in sequences])[:-1]
+    return np.split(found.states, ends), found
+
+
+def describe(found: Quantised, states: Any, smoothing: float, sequences: int, transitions: int) -> dict[str, Any]:
+    """What a fit says of itself."""
+    asked = list(map(float, states)) if isinstance(states, list | tuple | np.ndarray) else states
+    return {
+        "sequences": sequences,
+        "readings": int((found.states >= 0).sum()),
+        "transitions": transitions,
+        "states": None if asked is None else asked if isinstance(asked, list) else int(asked),
+        "merged": found.merged,
+        "smoothing": smoothing,
+        "edges": found.edges.tolist(),
+    }
+
+
+def _refuse_unknown_rows(counts: np.ndarray[Any, Any], visits: np.ndarray[Any, Any], whose: str) -> None:
+    for what, places in (
+        ("visited", np.flatnonzero(visits == 0)),
+        ("followed by a reading", np.flatnonzero(counts.sum(axis=1) == 0)),
+    ):
+        if len(places):
+            raise InvalidInput(
+                f"{whose}: state {', '.join(map(str, places))} is never {what}, so nothing is known about where it leads: "
+                "use fewer states, leave it out, or give a smoothing above 0"
+            )
+
+
+def _frequencies(counts: np.ndarray[Any, Any], smoothing: float) -> Floats:
+    """Rows of counts as frequencies; a single state stays where it is."""
+    if counts.shape[-1] == 1:
+        return np.ones(counts.shape)
+    weights = counts + smoothing
+    result: Floats = weights / weights.sum(axis=-1, keepdims=True)
+    return result
+
+
+def fit_cycle(sequences: list[Floats], states: Any, slots: int, smoothing: float) -> tuple[Floats, dict[str, Any]]:
+    """Return one kernel a slot for all sequences together, and how they came about."""
+    smoothing = real("smoothing", smoothing)
+    each, found = as_states(sequences, states, "sequence {}")
+    n = found.state_count
+    counts, visits = np.zeros((slots, n, n), dtype=np.int64), np.zeros((slots, n), dtype=np.int64)
+    for one in each:
+        slot = np.arange(len(one)) % slots
+        counts += pair_counts(one, n, 1, slot, slots)
+        visits += np.bincount(slot[one >= 0] * n + one[one >= 0], minlength=slots * n).reshape(slots, n)
+    left = counts.sum(axis=2) > 0
+    if n > 1 and not smoothing:
+        stuck = np.argwhere((visits > 0) & ~left)
+        if len(stuck):
+            raise InvalidInput(
+                f"state {stuck[0, 1]} in slot {stuck[0, 0]} is never followed by a reading, so nothing is known about where it "
+                "leads: use fewer states or slots, or give a smoothing above 0"
+            )
+        counts = np.where(left[:, :, None], counts, 1)  # rows that nobody is ever in
+    about = describe(found, states, smoothing, len(each), int(counts[left].sum()))
+    return _frequencies(counts, smoothing), about | {"slots": slots, "impossible": int((visits == 0).sum())}

@@ -90,7 +90,7 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
 
     def _remember_draws(self, step: int, releases: Sequence[Release]) -> None:
         for release in releases:
-            if release.draw is None:
+            if release.draw is None or self.notion.draws(self._state) is not None:
                 continue
             if release.draw in self._draws and not self.notion.shares_draws:
                 raise UnboundedLoss(
@@ -98,7 +98,8 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
                     f"exact and its loss under {self.notion.name} has no bound: draw fresh noise",
                     step=step,
                 )
-            self._draws |= {release.draw}
+            if release.draw not in self._draws:
+                self._draws |= {release.draw}
 
     def _refusal(self, before: Any, after: Any, release: Release) -> BudgetExceeded:
         step = release.step
@@ -200,8 +201,9 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
 
     @property
     def draws(self) -> frozenset[str]:
-        """The names of the shared noise that was used."""
-        return self._draws
+        """The names of the shared noise that was used; where it may be reused, those that still may."""
+        remembered = self.notion.draws(self._state)
+        return self._draws if remembered is None else remembered
 
     @property
     def why_unbounded(self) -> str | None:

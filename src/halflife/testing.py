@@ -54,6 +54,7 @@ class Subject:
             return Release(step, loss, scale=divide_up(1.0, loss) if loss > 0 else None, noise=notion.noises[0])
 
         self.release = release or plain
+        self._plan = plan if release is None else None
         self.losses: Callable[[int], Floats] = losses or plan.losses  # type: ignore[union-attr]
         self.age = self.release(1, 0.0).age
 
@@ -63,6 +64,8 @@ class Subject:
 
     def planned(self, n: int) -> list[Release]:
         """Return the releases of steps 1 … n."""
+        if self._plan is not None:
+            return [release for k in range(1, n + 1) for release in self._plan.releases_at(k)]
         made = (self.release(k, loss) for k, loss in enumerate(self.losses(n).tolist(), start=1) if loss > 0)
         return [replace(release, noise=self._planned_noise) for release in made]
 
@@ -285,7 +288,9 @@ def scale_is_sensitivity_over_loss(plan: Plan) -> None:
         _expect(plan.scale(k) == scales[k - 1] or math.isclose(plan.scale(k), scales[k - 1], rel_tol=1e-15), "scale(k)")
         _expect(plan.loss(k) == losses[k - 1], "loss(k) differs from losses(n)")
     factor = math.sqrt(2) if plan.noise == "laplace" else 1.0
-    _expect(math.isclose(plan.std(1), factor * plan.scale(1), rel_tol=1e-12), "std is not that of the noise")
+    whole = factor * math.hypot(*plan.layers(1))
+    _expect(math.isclose(plan.std(1), whole, rel_tol=1e-12), "std is not that of the noise")
+    _expect(plan.layers(1)[0] == plan.scale(1), "the first layer is not the noise of the step")
 
 
 def promise_holds_for_long(plan: Plan) -> None:
@@ -304,11 +309,8 @@ def account_admits_the_plan(plan: Plan) -> None:
     """
     n = min(plan.horizon or 2000, 2000)
     risks, account = plan.risks(n), Accountant(plan.notion)
-    for k, (loss, scale) in enumerate(zip(plan.losses(n).tolist(), plan.scales(n).tolist(), strict=True), start=1):
-        if loss > 0:
-            account.admit(
-                Release(k, loss, plan.request.age, sensitivity=plan.sensitivity_at(k), scale=scale, noise=plan.noise)
-            )
+    for k in range(1, n + 1):
+        account.admit(*plan.releases_at(k))
         if k in (1, 2, n // 2, n):
             risk = account.risk(k)
             _expect(risk <= risks[k - 1] * 1.05, f"step {k}: risk {risk}, the plan announced {risks[k - 1]}")

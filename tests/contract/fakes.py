@@ -172,6 +172,9 @@ class FakePeriodic(Fake):
                 raise UnboundedLoss(f"step {r.step}: noise without a pattern tells periods apart", step=r.step)
         return (tuple(sorted(pattern.items())), tuple(fresh))
 
+    def draws(self, state):
+        return frozenset(name for name, _ in state[0])
+
     def exposure(self, state, step):
         risk = max(sum(x for _, x in state[0]), sum(x for s, x in state[1] if s > step - self.period))
         return Exposure(risk, sum(x for _, x in state[0]) if not self.strong else risk, self.epsilon)

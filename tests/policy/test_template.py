@@ -199,6 +199,15 @@ GOODS = [
     GOOD.replace("files: readings.csv", "files: [a.csv, b.csv]").replace("size: 4", "size: '4'"),
     GOOD.replace("half_life: 1 day", "half_life: 48\n  plan: tight\n  cap: 0.5"),
     fill(write_template(METERS, ["a.csv"], None, "p.yaml")),
+    *(
+        GOOD.replace("exponential\n", "age-dependent\n").replace("half_life: 1 day", f"process: {process}")
+        for process in (
+            "{name: markov-chain, matrix: [[0.9, 1e-1], [0.1, 0.9]]}\n  bound: tight\n  adversary: any-prior",
+            "{file: home.json, whose: other people}\n  delta: 1e-6\n  horizon: 1 week",
+            "{name: population, fit: {files: [a.csv], time: ts, value: kwh, states: 6, whose: public}}",
+            "{name: markov-chain, fit: {files: a.csv, time: ts, value: kwh, edges: [0.1, 1], step: 30 min, whose: public}}",
+        )
+    ),
 ]
 
 

@@ -241,9 +241,8 @@ def exact_law(matrix):
     return [row[-1] for row in rows]
 
 
-def test_a_probability_too_small_for_a_double_counts_as_impossible():
-    """P_t(0, 2) is about 1e−400: as a zero in one row and not in the other it would be an infinite ratio; so it is called one."""
-    tiny = 1e-200
-    chain = MarkovChain([[1 - tiny, tiny, 0], [0.5, 0.5 - tiny, tiny], [0, 0.5, 0.5]])
-    assert chain.amplify(math.inf, 2) == math.inf
-    assert chain.amplify(1.0, 2) <= 1.0
+def test_a_probability_too_small_to_be_precise_counts_as_impossible():
+    """P_2(0, 2) is 1e−320, where doubles have lost digits: its ratio to other rows is unknown, so it is called infinite."""
+    ring = MarkovChain([[1 - 1e-160, 1e-160, 0], [0, 1 - 1e-160, 1e-160], [1e-160, 0, 1 - 1e-160]])
+    assert ring.amplify(math.inf, 2) == math.inf
+    assert ring.amplify(1.0, 2) <= 1.0

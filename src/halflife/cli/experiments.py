@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from halflife.lab.demo import DemoResult
+    from halflife.papers.age_dependent import Reproduction as AgedReproduction
     from halflife.papers.discounted import Reproduction
 
 
@@ -112,6 +113,7 @@ def reproduce() -> None:
     \b
     Example:
       halflife reproduce discounted --out discounted
+      halflife reproduce age-dependent --out aged
     """
 
 
@@ -153,6 +155,71 @@ def discounted(data: Path | None, out: Path, seed: int) -> None:
     click.echo(f"Report:  {written[0]}")
     click.echo(f"Tables:  {written[1]}")
     click.echo(f"Numbers: {', '.join(path.name for path in written[2:])}")
+
+
+@reproduce.command("age-dependent")
+@click.option(
+    "--data", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR",
+    help="Folder with the real data.  [default: $HALFLIFE_DATA, else ../shared/data, else generated homes]",
+)  # fmt: skip
+@click.option(
+    "--out", type=click.Path(file_okay=False, writable=True, path_type=Path), default=Path("halflife-age-dependent"),
+    show_default=True, metavar="DIR", help="Folder for report.html, tables.md and the numbers; made if it is not there.",
+)  # fmt: skip
+@click.option("--seed", type=int, default=1, show_default=True, help="Of the generated homes; real data needs none.")
+def age_dependent(data: Path | None, out: Path, seed: int) -> None:
+    """Age-dependent differential privacy (Zhang, Wei, Berry, Huang): Figures 2 to 8, the two towns, the errata, and whether
+    homes move as their model says.
+
+    \b
+    Example:
+      halflife reproduce age-dependent --data ../shared/data --out aged
+    """
+    from rich.console import Console
+
+    from halflife.lab.page import load_plotly
+    from halflife.papers import age_dependent as paper
+    from halflife.papers.age_dependent_london import LONDON, WHERE_TO_GET, generated_source, real_source
+    from halflife.papers.age_dependent_report import write_all
+    from halflife.papers.discounted import find_data
+
+    load_plotly()  # a missing extra is reported before any work is done
+    folder = find_data(data, (LONDON,))
+    if folder is None:
+        click.echo(WHERE_TO_GET, err=True)
+    with progress_bar() as show:
+        show("reading" if folder else "simulating the homes", 0, 1)
+        source = generated_source(seed) if folder is None else real_source(folder)
+        found = paper.reproduce(source, progress=show)
+        show("writing the report", 0, 1)
+        written = write_all(found, out)
+    Console().print(_risks(found))
+    click.echo(f"Counted: {paper.chance_words(found)}")
+    click.echo(f"Check:   {found.verdict}")
+    click.echo(f"Data:    {source.name}")
+    click.echo(f"Report:  {written[0]}")
+    click.echo(f"Tables:  {written[1]}")
+    click.echo(f"Numbers: {', '.join(path.name for path in written[2:])}")
+
+
+def _risks(found: AgedReproduction) -> Table:
+    """The table of risks by age."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from halflife.papers.age_dependent import RISK_HEADS, risk_cells, shown
+
+    title = f"What is left of ε_C by age (nats): {found.source.name}"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    for name in RISK_HEADS:
+        table.add_column(name.replace(" ", "\n", 1), justify="right")
+    last = None
+    for row in shown(found.rows):
+        if last not in (None, row.epsilon):
+            table.add_section()
+        last = row.epsilon
+        table.add_row(*risk_cells(row))
+    return table
 
 
 def _scales(found: Reproduction) -> Table:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
@@ -31,7 +32,7 @@ def _age_and_loss(age: float, epsilon: float) -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
-class _TwoStates:
+class _TwoStates(ABC):
     """`people` independent people on a chain of two states, −1 and 1, in its stationary law (Example 1; paper).
 
     p = Pr[−1 → 1] and q = Pr[1 → −1] per step (eq. 43). Published is the mean plus Laplace noise of scale 2/(ε I), as one person
@@ -55,6 +56,10 @@ class _TwoStates:
                 f"p + q = {self.p + self.q:g} is above 1: such a chain prefers to change at every step, so its error goes up and "
                 "down with the age, and no schedule can be sought by its largest age"
             )
+
+    @abstractmethod
+    def __call__(self, age: float, epsilon: float) -> float:
+        """The error at this age, with this loss."""
 
     @property
     def up(self) -> float:

@@ -244,6 +244,9 @@ class ReleaseDraw(_Drawing):
 
     def _commit(self) -> None:
         self._account.adopt(self._trial)
+        if self._stored:
+            known = self._account.draws
+            self._stored = {name: kept for name, kept in self._stored.items() if name in known}
 
     def _abandon(self) -> None:
         self._trial, self.releases = self._account, ()

@@ -188,6 +188,10 @@ class Notion(ABC, Generic[S]):
                 promise[key] = -ratio_up(-exact.numerator, exact.denominator)
         return Notion.from_dict(promise)
 
+    def draws(self, state: S) -> frozenset[str] | None:
+        """Return the names of reused noise that may still be used; None if the account is to remember all names itself."""
+        return None
+
     def checks(self) -> Mapping[str, Any]:
         """Return, by assumption, the outcome of whatever check it was put to."""
         return {}

@@ -13,7 +13,7 @@ from halflife.errors import InvalidInput, unknown
 from halflife.notions.base import Floats, Notion, PlanRequest
 from halflife.notions.gaussian_dp import gaussian_epsilon
 from halflife.numerics import TOLERANCE, divide_up, whole
-from halflife.release import Noise
+from halflife.release import Noise, Release
 
 STD_OF_UNIT_SCALE: dict[str, float] = {"laplace": math.sqrt(2), "gaussian": 1.0}
 MEAN_ABSOLUTE_OF_UNIT_SCALE: dict[str, float] = {"laplace": 1.0, "gaussian": math.sqrt(2 / math.pi)}
@@ -89,6 +89,15 @@ class Plan:
         result[::every] = self._first(-(-n // every))
         return result
 
+    def releases_at(self, k: int) -> tuple[Release, ...]:
+        """Return what step k records if it goes by the plan; nothing if nothing is published then."""
+        loss = self.loss(k)
+        if loss == 0:
+            return ()
+        return (
+            Release(k, loss, self.request.age, sensitivity=self.sensitivity_at(k), scale=self.scale(k), noise=self.noise),
+        )
+
     def scale(self, k: int) -> float:
         """Return the noise scale of step k, rounded up; infinite if nothing is published then."""
         loss = self.loss(k)
@@ -103,9 +112,13 @@ class Plan:
         rounded: Floats = np.nextafter(result, np.inf)
         return rounded
 
+    def layers(self, k: int) -> tuple[float, ...]:
+        """Return the scales of the independent noises that the value of step k carries."""
+        return (self.scale(k),)
+
     def std(self, k: int) -> float:
         """Return the standard deviation of the noise at step k."""
-        return STD_OF_UNIT_SCALE[self.noise] * self.scale(k)
+        return STD_OF_UNIT_SCALE[self.noise] * math.hypot(*self.layers(k))
 
     def stds(self, n: int) -> Floats:
         """Return the standard deviations of the noise at steps 1 … n."""

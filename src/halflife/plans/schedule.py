@@ -4,9 +4,9 @@ A schedule publishes a loss ε_C every S̄ steps on data A steps old. Its reader
 the paper has A + S̄, which whole steps never reach: corrected), so its error is f(A + S̄ − 1, ε_C), for a model f that grows with
 the age and falls with the loss. Sought is the schedule of least peak risk with an error of at most a limit.
 
-A policy that varies from release to release does no better by the paper's bound (Theorem 4; paper). With K in its place that holds
-among policies of one age: where the risk about the data times is least, the choice made just before has a limit no higher, so
-repeating it is as good (ours). Ages that vary can gain a little on chains of more than two states (tests have one: 2.3 %).
+A policy that varies from release to release does no better by the paper's bound (Theorem 4; paper). With K in its place that
+holds among policies of one age: where the risk about the data times is least, the choice made just before has a limit no higher,
+so repeating it is as good (ours). Ages that vary can gain a little on chains of more than two states (tests have one: 2.3 %).
 
 Whatever way a schedule was found, its risk is that of `periodic_peak`, and its error that of the model: both computed again.
 """
@@ -122,8 +122,8 @@ def best_schedule(
               Algorithms 1 and 2 (paper; corrected, A4), and "convex": a convex program in place of Algorithm 1; both are rounded
               to the integers around, with the loss chosen and the risk certified again
 
-    By the tight bound the best is often old data at every step with hardly any noise: age alone protects where a person is now, if
-    the process is right, and where they were is published. Give ages, periods or an error model that say otherwise.
+    By the tight bound the best is often old data at every step with hardly any noise: age alone protects where a person is now,
+    if the process is right, and where they were is published. Give ages, periods or an error model that say otherwise.
 
     >>> from halflife.processes import MarkovChain
     >>> chain = MarkovChain([[0.9, 0.1], [0.1, 0.9]])

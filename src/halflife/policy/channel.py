@@ -18,15 +18,19 @@ from halflife import registry
 from halflife.engines.base import Question
 from halflife.errors import HalflifeError, InvalidInput, unknown
 from halflife.noise import SMALLEST_LOSS
+from halflife.notions import AgeDependent
 from halflife.notions.base import Notion
 from halflife.numerics import down
 from halflife.outputs import Layout
 from halflife.plans import Plan
+from halflife.policy.aged import Span, check_horizon, check_statistic, plan_of_stream, shared_plan
 from halflife.policy.groups import read_groups
 from halflife.policy.measure import read_measure
 from halflife.policy.paths import check_files
+from halflife.policy.process import read_process
 from halflife.policy.quantity import parse_quantity
 from halflife.policy.text import Where
+from halflife.processes import Process
 from halflife.sensitivity import Sensitivity
 from halflife.smoothing import MovingAverage, Smoother, Truncate
 from halflife.steps import (
@@ -48,7 +52,7 @@ if TYPE_CHECKING:
 SHORTER = DAY // 8
 """By how much a local day may be shorter than 24 hours, at most: three hours."""
 MOST_CELLS = 10_000_000
-IN_STEPS = ("w", "half_life", "period")
+IN_STEPS = ("w", "half_life", "period", "horizon")
 """Parameters of a notion that count steps, so that they may be written as a time."""
 
 
@@ -165,8 +169,15 @@ def _work_out(policy: Policy) -> tuple[Channel, ...]:
     notion = promised(policy, account)
     _check_names(policy)
     check_files(policy)
-    made = tuple(_channel(policy, i, account, notion, share) for i, share in enumerate(_shares(policy)))
+    times = [_times(policy, i, account) for i in range(len(policy.streams))]
+    spans = [_span(policy, i, account, notion, *t) for i, t in enumerate(times)]
+    whole = shared_plan(policy, notion, spans) if isinstance(notion, AgeDependent) else None
+    made = tuple(
+        _channel(policy, i, account, notion, share, *times[i], spans[i], whole)
+        for i, share in enumerate(_shares(policy))
+    )
     _check_ages(policy, made, notion)
+    check_horizon(policy, made, notion)
     return made
 
 
@@ -182,8 +193,14 @@ def _check_names(policy: Policy) -> None:
 def promised(policy: Policy, account: Steps) -> Notion[Any]:
     """Return the notion that the policy promises; its times become steps of the account.
 
-    A parameter that counts steps may be written as a time: `half_life: 1 day`.
+    A parameter that counts steps may be written as a time: `half_life: 1 day`. It is worked out once: a process may be fitted.
     """
+    if policy._notion is None:
+        policy._notion = _promised(policy, account)
+    return policy._notion
+
+
+def _promised(policy: Policy, account: Steps) -> Notion[Any]:
     promise = policy.promise
     with policy.about("promise", "notion"):
         cls = registry.find_notion(promise.notion)
@@ -193,7 +210,9 @@ def promised(policy: Policy, account: Steps) -> Notion[Any]:
         with policy.about("promise", key):
             if key not in known:
                 raise unknown(f"parameter of {cls.name}", key, [*known, "plan", "noise", "cap"])
-            if value is not None:
+            if value is not None and known[key].type in (Process, "Process"):
+                given[key] = read_process(policy, value, account)
+            elif value is not None:
                 given[key] = _parameter(known[key], value, account, policy.clock.step)
     for name, f in known.items():
         if name not in given and f.default is MISSING and f.default_factory is MISSING:
@@ -207,8 +226,8 @@ def promised(policy: Policy, account: Steps) -> Notion[Any]:
 
 
 def _parameter(parameter: Field[Any], value: Any, account: Steps, step: str) -> Any:
-    """A notion's parameter: a number, or a time in steps of the account where it counts steps."""
-    if not isinstance(value, str):
+    """A notion's parameter: text, a number, or a time in steps of the account where it counts steps."""
+    if not isinstance(value, str) or parameter.type in (str, "str"):
         return value
     try:
         exact = parse_quantity(value, None)
@@ -216,7 +235,7 @@ def _parameter(parameter: Field[Any], value: Any, account: Steps, step: str) -> 
         if parameter.name not in IN_STEPS:
             raise InvalidInput(f"{parameter.name} must be a number, not {value!r}") from None
         exact = Fraction(microseconds(parse_width(value)), account.width)
-        if exact.denominator != 1 and parameter.type in (int, "int"):
+        if exact.denominator != 1 and parameter.type in (int, "int", "int | None"):
             raise InvalidInput(f"{value} is no whole number of steps of {step}") from None
     return int(exact) if exact.denominator == 1 else float(exact)
 
@@ -237,17 +256,18 @@ def _shares(policy: Policy) -> list[float]:
     return [float(s) for s in given if s is not None]
 
 
-def _channel(policy: Policy, i: int, account: Steps, notion: Notion[Any], share: float) -> Channel:
+def _channel(
+    policy: Policy, i: int, account: Steps, notion: Notion[Any], share: float, steps: Steps, last: int | None, span: Span,
+    whole: Plan | None,
+) -> Channel:  # fmt: skip
     """Work out one stream."""
-    part, at, size = policy.streams[i], ("streams", i), policy.population.size
-    steps, last = _times(policy, i, account)
-    with policy.about(*at, "step"):
-        _check_data_time(steps, account, notion)
-    age = _age(policy, i, account)
+    part, at, size, age = policy.streams[i], ("streams", i), policy.population.size, span.age
     if part.source is not None:
         with policy.about(*at, "source", "zone"):
             find_zone(part.source.zone)
     groups, measure = read_groups(policy, i), read_measure(policy, i)
+    with policy.about(*at, "statistic"):
+        check_statistic(notion, measure, groups)
     with policy.about(*at, "groups"):
         sensitivity = measure.sensitivity(policy, groups)
         factors = measure.factors(groups, size)
@@ -258,7 +278,12 @@ def _channel(policy: Policy, i: int, account: Steps, notion: Notion[Any], share:
         if policy.promise.noise not in (None, *notion.noises):
             raise unknown(f"noise for {notion.name}", policy.promise.noise, notion.noises)
     with policy.about("promise", "plan"):
-        plan = _plan(policy, notion.share(share), sensitivity, last, every, age)
+        plan = (
+            _plan(policy, notion.share(share), sensitivity, last, every, age)
+            if whole is None
+            else plan_of_stream(whole, share, sensitivity, span)
+        )
+        _check_budget(policy, plan, sensitivity)
     for j in range(len(part.post)):
         with policy.about(*at, "post", j):
             _smoother(part, j)
@@ -269,6 +294,14 @@ def _channel(policy: Policy, i: int, account: Steps, notion: Notion[Any], share:
     if made.cells > MOST_CELLS:
         raise policy.error((at, f"a step has {made.cells:,} numbers (groups × bins): the most is {MOST_CELLS:,}"))
     return made
+
+
+def _span(policy: Policy, i: int, account: Steps, notion: Notion[Any], steps: Steps, last: int | None) -> Span:
+    """When the data of a stream is of, in steps of the account, and how old it is when it is published."""
+    with policy.about("streams", i, "step"):
+        _check_data_time(steps, account, notion)
+    first = account.step(steps.start_us)
+    return Span(first, None if last is None else first + last - 1, _age(policy, i, account))
 
 
 def _times(policy: Policy, i: int, account: Steps) -> tuple[Steps, int | None]:
@@ -377,11 +410,14 @@ def _plan(policy: Policy, notion: Notion[Any], s: Sensitivity, last: int | None,
     plan: Plan = notion.plan(sensitivity=s.of("laplace"), **request)
     if plan.noise != "laplace":
         plan = notion.plan(sensitivity=s.of(plan.noise), **request)
+    return plan
+
+
+def _check_budget(policy: Policy, plan: Plan, s: Sensitivity) -> None:
     if plan.loss(1) < SMALLEST_LOSS * s.touched:
         raise InvalidInput(
-            f"the {promise.plan} plan gives the first step next to no budget: nothing could be published"
+            f"the {policy.promise.plan} plan gives the first step next to no budget: nothing could be published"
         )
-    return plan
 
 
 def explain(channel: Channel) -> Iterator[str]:

@@ -40,6 +40,8 @@ def ledger_facts(policy: Policy, channels: tuple[Channel, ...]) -> dict[str, str
 
 def _stream_facts(c: Channel) -> dict[str, Any]:
     source, share = c.part.source, c.plan.notion.to_dict()
+    if "process" in share:  # it stands with the promise; its streams share losses, not ε
+        share = {k: v for k, v in share.items() if k != "process"} | {"share": c.plan.facts.get("share", 1.0)}
     return {
         "kind": c.part.statistic.kind,
         "steps": asdict(c.steps),

@@ -16,6 +16,7 @@ from halflife.policy.quantity import parse_quantity
 from halflife.policy.text import Document, PolicyError, Problem, Where, parse_document, read_document
 
 if TYPE_CHECKING:
+    from halflife.notions.base import Notion
     from halflife.policy.channel import Channel
 
 
@@ -74,7 +75,7 @@ class Promise(Part):
 
     model_config = ConfigDict(extra="allow")
 
-    notion: Text = Field(description="classical, w-event, exponential, hyperbolic, …")
+    notion: Text = Field(description="classical, w-event, exponential, hyperbolic, age-dependent, …")
     plan: Text = Field("tight", description="How the budget is spread over time: tight, paper, constant, optimal.")
     noise: Literal["laplace", "gaussian"] | None = Field(None, description="Force a family of noise.")
     cap: Annotated[float, Field(gt=0), BeforeValidator(_number)] | None = Field(
@@ -223,6 +224,7 @@ class Policy(Part):
     _document: Document = PrivateAttr(default_factory=lambda: Document("policy", None, {}))
     _folder: Path = PrivateAttr(default_factory=lambda: Path().resolve())
     _channels: tuple[Channel, ...] | None = PrivateAttr(None)
+    _notion: Notion[Any] | None = PrivateAttr(None)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -261,7 +263,7 @@ class Policy(Part):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy, changed if asked; it is worked out afresh."""
         copy = super().model_copy(update=update, deep=deep)
-        copy._channels = None
+        copy._channels = copy._notion = None
         return copy
 
     def check(self) -> None:

@@ -15,6 +15,8 @@ from typing import Any
 from halflife import registry
 from halflife.policy.model import Policy
 from halflife.policy.paths import matches
+from halflife.policy.process import WHOSE, Fit
+from halflife.processes import PROCESSES, Process
 
 _PERSON = ("person", "household", "home", "meter", "user", "customer", "patient", "device", "lclid", "id")
 _TIME = ("timestamp", "datetime", "time", "ts", "date", "hour", "interval_start", "start")
@@ -38,6 +40,8 @@ promise:
   epsilon:                    # how much a person's risk may be: 1 is usual, smaller is safer
   w: 1 day                    # w-event: whatever happened within any such stretch is hidden
   # half_life: 1 week         # exponential: when a loss counts half
+  # process: {{file: home.json}}    # age-dependent: how one person's data moves; `halflife process fit` writes it, from readings
+                              # of other people; or {{name: markov-chain, matrix: [[0.9, 0.1], [0.1, 0.9]]}}
   # delta: 1e-6               # above 0: less noise, for a promise that may fail with this probability
   plan: tight
 
@@ -150,18 +154,35 @@ def json_schema() -> dict[str, Any]:
     for cls in registry.NOTIONS.values():
         for f in fields(cls):
             if f.init and f.name not in promise["properties"]:
-                promise["properties"][f.name] = {"type": ["number", "string", "null"], "description": f"of {cls.name}"}
+                kind = ["object"] if f.type in (Process, "Process") else ["number", "string", "null"]
+                promise["properties"][f.name] = {"type": kind, "description": f"of {cls.name}"}
             elif f.init and str(promise["properties"][f.name].get("description", "")).startswith("of "):
                 promise["properties"][f.name]["description"] += f", {cls.name}"
     promise["additionalProperties"] = False
+    promise["properties"]["process"] |= _process_schema()
     _loosen(schema)
     promise["properties"]["notion"]["enum"] = sorted(registry.NOTIONS)
     promise["properties"]["plan"]["enum"] = sorted({method for _, method in registry.PLANS})
-    files = schema["$defs"]["Source"]["properties"]["files"]
-    schema["$defs"]["Source"]["properties"]["files"] = {
-        "description": files.pop("description"), "anyOf": [files.pop("items"), {**files, "items": {"type": "string"}}],
-    }  # fmt: skip
+    for owner in (schema["$defs"]["Source"], promise["properties"]["process"]["properties"]["fit"]):
+        files = owner["properties"]["files"]
+        owner["properties"]["files"] = {
+            "description": files.pop("description"), "anyOf": [files.pop("items"), {**files, "items": {"type": "string"}}],
+        }  # fmt: skip
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "halflife policy"}
+
+
+def _process_schema() -> dict[str, Any]:
+    """A process: read from a file, fitted, or a name with what it takes."""
+    fit = Fit.model_json_schema()
+    return {
+        "description": "of age-dependent: how one person's data moves: a name with parameters, a name with `fit`, or a file",
+        "properties": {
+            "name": {"enum": sorted(PROCESSES)},
+            "file": {"type": "string", "description": "JSON, as `halflife process fit` writes it."},
+            "whose": {"enum": list(WHOSE), "description": "Whose readings a process in a file was fitted on."},
+            "fit": fit,
+        },
+    }
 
 
 def _loosen(schema: Any) -> None:

@@ -16,7 +16,7 @@ from halflife.processes.base import Direction, Process, nothing_yet, register_pr
 from halflife.processes.contraction import NOTHING, ROUND_UP, STEEP, Floats, Frontier, theorem_1
 
 TANGENTS = 2048
-THRESHOLDS, ROUNDS = 129, 5
+THRESHOLDS, ROUNDS = 65, 4
 FURTHEST = 37.0
 """Tangents reach so many standard deviations out: beyond, tails are below e^−700."""
 ALIKE = 1e-7
@@ -51,7 +51,7 @@ class AutoRegressive(Process):
     composes: ClassVar[Literal["markov", "autoregressive", "once"]] = "autoregressive"
 
     def __post_init__(self) -> None:
-        if isinstance(self.rho, Sequence | np.ndarray):
+        if isinstance(self.rho, Sequence | np.ndarray) and not isinstance(self.rho, str):
             raise InvalidInput(
                 f"rho must be one number, not {len(self.rho)}: in AR(p) with p ≥ 2 the present value alone does not tell the "
                 "future, the state is the last p values: use a Markov chain on states made of them, or AR(1) and its check"
@@ -180,19 +180,32 @@ def _intercepts(a: Floats, shift: float) -> Floats:
 
     m is convex, so for a small δ it is at most δ φ(a − δ) [1 − (a − δ) m(a − δ)].
     """
-    from scipy.special import erfcx, ndtr
-
-    def mills(x: Floats) -> Floats:
-        result: Floats = math.sqrt(math.pi / 2) * erfcx(x / math.sqrt(2))
-        return result
-
     from_x = a - shift
-    density = np.exp(-(from_x**2) / 2) / math.sqrt(2 * math.pi)
     if shift < ALIKE:
-        result: Floats = density * shift * (1 - from_x * mills(from_x))
+        result: Floats = _density(from_x) * shift * (1 - from_x * _mills(from_x))
     else:
-        beyond = density * (mills(np.maximum(from_x, 0.0)) - mills(a))
-        result = np.where(from_x > 0, beyond, ndtr(-from_x) - density * mills(a))
+        beyond = _density(from_x) * (_mills(np.maximum(from_x, 0.0)) - _mills(a))
+        result = np.where(from_x > 0, beyond, 1 - _missing(a, shift))
+    return result
+
+
+def _missing(a: Floats, shift: float) -> Floats:
+    """1 − (p − L q), where that is small: a sum, so that no digits are lost."""
+    from scipy.special import ndtr
+
+    result: Floats = ndtr(a - shift) + _density(a - shift) * _mills(a)
+    return result
+
+
+def _density(x: Floats) -> Floats:
+    result: Floats = np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
+    return result
+
+
+def _mills(x: Floats) -> Floats:
+    from scipy.special import erfcx
+
+    result: Floats = math.sqrt(math.pi / 2) * erfcx(x / math.sqrt(2))
     return result
 
 
@@ -202,7 +215,8 @@ def _around_the_curve(shift: float) -> Frontier:
         return NOTHING
     a = shift / 2 + np.linspace(min(FURTHEST, STEEP / shift), 0.0, TANGENTS)
     steepness, height = np.expm1(shift * (a - shift / 2)), _intercepts(a, shift)
-    q = np.diff(height) / -np.diff(steepness)
+    rise = np.where(height[1:] < 0.5, np.diff(height), -np.diff(_missing(a, shift)))
+    q = rise / -np.diff(steepness)
     d = height[1:] + steepness[1:] * q
-    q, d = np.concatenate([[0.0], q]), np.concatenate([[height[0]], d])
+    q, d = np.concatenate([[0.0], q]), np.concatenate([[max(height[0], math.ulp(0.0))], d])
     return Frontier(q * (1 - INEXACT), np.maximum.accumulate(d) * (1 + INEXACT))

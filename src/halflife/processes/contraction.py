@@ -58,7 +58,8 @@ class Frontier(NamedTuple):
             return 0.0
         if (self.q[moving] <= 0).any():
             return math.inf
-        return float(np.log1p(self.d[moving] / self.q[moving]).max()) * ROUND_UP
+        with np.errstate(over="ignore"):
+            return float(np.log1p(self.d[moving] / self.q[moving]).max()) * ROUND_UP
 
 
 NOTHING = Frontier(np.zeros(1), np.zeros(1))
@@ -201,18 +202,19 @@ def _polygons_above(found: Frontier, upper: Floats, lower: Floats, ratio: Floats
     steepest = ratio[:, None] * (1 + 4 * slack)
     heights[:, :-1][slopes >= steepest] = 0.0
     lines = np.concatenate([np.minimum(slopes, steepest), steepest], axis=1)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         q = np.maximum((heights[:, :-1] - heights[:, 1:]) / np.diff(lines, axis=1), 0.0) * (1 - 8 * UNIT_ROUNDOFF)
         d = heights[:, :-1] + (lines[:, :-1] - 1) * q
     crossing = np.isfinite(q)
     wins: NDArray[np.bool_] = crossing & _above(found, np.where(crossing, q, 0.0), np.where(crossing, d, 0.0))
-    return np.logical_or.reduce(wins, axis=1)
+    result: NDArray[np.bool_] = np.logical_or.reduce(wins, axis=1)
+    return result
 
 
 def _slopes(found: Frontier) -> Floats:
     """Some of the slopes of a frontier in the plane of (q, p), ascending from 1."""
     q, d = np.concatenate([[0.0], found.q]), np.concatenate([[0.0], found.d])
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         slopes = 1 + np.diff(d) / np.diff(q)
     slopes = np.unique(np.append(slopes[np.isfinite(slopes)], 1.0))
     return slopes[np.unique(np.linspace(0, len(slopes) - 1, TANGENTS).round().astype(np.int64))]
@@ -274,8 +276,13 @@ def any_prior(spread: float, epsilon: float) -> float:
     >>> round(any_prior(math.inf, 0.5), 12), round(any_prior(2.0, 0.0), 12)
     (0.5, 0.0)
     """
-    less, more = sorted((spread / 2, epsilon / 2))
-    if less > STEEP:
-        return 2 * less
-    left = 2 * math.log1p(math.expm1(less) * -math.expm1(-more) / (1 + math.exp(less - more)))
-    return min(epsilon, left * ROUND_UP)
+    return float(any_prior_rows(np.array([spread]), np.array([epsilon]))[0])
+
+
+def any_prior_rows(spread: Floats, epsilon: Floats) -> Floats:
+    """Return what survives against any prior for each spread and its ε."""
+    less, more = np.minimum(spread, epsilon) / 2, np.maximum(spread, epsilon) / 2
+    with np.errstate(invalid="ignore", over="ignore"):
+        left = 2 * np.log1p(np.expm1(less) * -np.expm1(-more) / (1 + np.exp(less - more))) * ROUND_UP
+    result: Floats = np.where(less > STEEP, 2 * less, np.minimum(left, epsilon))
+    return result

@@ -132,11 +132,17 @@ def classes(matrix: Floats) -> tuple[list[list[int]], list[int]]:
 def elimination(matrix: Floats) -> Floats:
     """Return π of an irreducible matrix."""
     work, n = matrix.copy(), len(matrix)
-    for k in range(n - 1, 0, -1):
-        work[:k, k] /= work[k, :k].sum()
-        work[:k, :k] += np.outer(work[:k, k], work[k, :k])
     law = np.ones(n)
-    for k in range(1, n):
-        law[k] = law[:k] @ work[:k, k]
-    result: Floats = law / law.sum()
+    with np.errstate(all="ignore"):
+        for k in range(n - 1, 0, -1):
+            work[:k, k] /= work[k, :k].sum()
+            work[:k, :k] += np.outer(work[:k, k], work[k, :k])
+        for k in range(1, n):
+            law[k] = law[:k] @ work[:k, k]
+        result: Floats = law / law.sum()
+    if not (result > TINY).all():
+        rare = np.flatnonzero(~(result > TINY)).tolist()
+        raise InvalidInput(
+            f"the chain is in states {rare} with a probability too small for a double: drop or merge them"
+        )
     return result

@@ -139,7 +139,7 @@ class MarkovChain(Process):
 
     def age(self, states: Any, t: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Return states t steps older, each drawn from its row of P̂_t (Definition 5, eq. 10; paper)."""
-        return draw(self.kernel(t), states, rng)
+        return draw(self.kernel(t), read_states(states, self.states), rng)
 
     def sample(self, steps: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Return one person's states at steps 1 … n, the first from the stationary law."""
@@ -158,12 +158,17 @@ class MarkovChain(Process):
         return {"matrix": self.matrix.tolist()} | ({} if self.fitted is None else {"fitted": self.fitted})
 
 
-def draw(kernel: Floats, states: Any, rng: np.random.Generator) -> NDArray[np.int64]:
+def read_states(states: Any, count: int) -> NDArray[np.int64]:
+    """Read an array of states of a chain with this many."""
+    found = np.asarray(states)
+    if found.size and (found.dtype.kind not in "iu" or found.min() < 0 or found.max() >= count):
+        raise InvalidInput(f"states must be whole numbers from 0 to {count - 1}")
+    return found.astype(np.int64)
+
+
+def draw(kernel: Floats, now: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
     """Return one draw from the row of the kernel that belongs to each of these states."""
-    now = np.asarray(states)
-    if now.size and (now.dtype.kind not in "iu" or now.min() < 0 or now.max() >= len(kernel)):
-        raise InvalidInput(f"states must be whole numbers from 0 to {len(kernel) - 1}")
-    rows = np.cumsum(kernel, axis=1)[now.astype(np.int64)]
+    rows = np.cumsum(kernel, axis=1)[now]
     rows /= rows[..., -1:]
     drawn: NDArray[np.int64] = (rng.random((*now.shape, 1)) >= rows).sum(axis=-1).clip(max=len(kernel) - 1)
     return drawn

@@ -24,7 +24,7 @@ from halflife.processes.kernels import (
     spread_of,
     stochastic,
 )
-from halflife.processes.markov import draw
+from halflife.processes.markov import draw, read_states
 from halflife.processes.sequences import read_sequences
 
 MOST_SLOTS = 1_000
@@ -145,15 +145,12 @@ class PeriodicMarkovChain(Process):
 
     def age(self, states: Any, t: int, rng: np.random.Generator, slot: int = 0) -> NDArray[np.int64]:
         """Return states t steps older than now, which is in this slot, each drawn from its row of the kernel back."""
-        now = np.asarray(states)
-        slot = whole("slot", slot, least=0) % self.slots
-        drawn = draw(self.kernel(t, slot=slot), now, rng)
-        impossible = np.unique(now[self.laws[slot][now] == 0]) if now.size else now
+        now, slot = read_states(states, self.states), whole("slot", slot, least=0) % self.slots
+        impossible = np.unique(now[self.laws[slot][now] == 0])
         if len(impossible):
-            raise InvalidInput(
-                f"state {', '.join(map(str, impossible))} is impossible in slot {slot}, so it has no past"
-            )
-        return drawn
+            which = ", ".join(map(str, impossible))
+            raise InvalidInput(f"state {which} is impossible in slot {slot}, so it has no past")
+        return draw(self.kernel(t, slot=slot), now, rng)
 
     def sample(self, steps: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Return one person's states at steps 1 … n, the first in slot 0 from its law."""

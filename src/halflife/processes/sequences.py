@@ -60,7 +60,8 @@ def quantise(values: Floats, states: int | Sequence[float] | Floats | None) -> Q
     """Turn readings into states.
 
     states  a number k: k states with equally many readings each, where tied ones (a meter that stands at 0 most of the time) are
-            merged;  a list of edges: states between them, the first and the last without end;  None: the numbers are states
+            merged, down to two if readings differ at all;  a list of edges: states between them, the first and the last without
+            end;  None: the numbers are states
 
     >>> quantise(np.array([0.0, 0, 0, 0, 1, 2, 3, 4]), 4)
     Quantised(states=array([0, 0, 0, 0, 1, 1, 2, 2]), edges=array([0.5 , 2.25]), merged=1)
@@ -83,10 +84,10 @@ def quantise(values: Floats, states: int | Sequence[float] | Floats | None) -> Q
     found = np.where(known, np.searchsorted(edges, np.where(known, values, 0.0), side="right"), MISSING)
     if isinstance(states, Sequence | np.ndarray):
         return Quantised(found, edges, 0)
-    used = np.unique(found[known])
-    if len(used) < len(edges) + 1:  # a quantile at the smallest value leaves the state below it empty
-        edges = edges[[s > 0 and s in used and s - 1 >= used[0] for s in range(1, len(edges) + 1)]]
-        found = np.where(known, np.searchsorted(edges, np.where(known, values, 0.0), side="right"), MISSING)
+    edges = edges[np.unique(found[known])[1:] - 1]  # a quantile at the smallest value leaves the state below it empty
+    if not len(edges):  # nearly all readings are the smallest: what lies above it still is another state
+        edges = np.unique(values[known])[1:2]
+    found = np.where(known, np.searchsorted(edges, np.where(known, values, 0.0), side="right"), MISSING)
     return Quantised(found, edges, asked - len(edges) - 1)
 
 

@@ -1,0 +1,303 @@
+"""The process of an age-dependent promise: written out, read from a file, or fitted on a declared design sample.
+
+    process: {name: markov-chain, matrix: [[0.9, 0.1], [0.1, 0.9]]}
+    process: {file: home.json}                       # what `halflife process fit` writes
+    process: {name: markov-chain, fit: {files: design.parquet, person: id, time: ts, value: kwh, states: 6, whose: other people}}
+
+A kernel that was fitted on private data is itself a release of that data. So a fitted process says whose readings it was fitted
+on, and those of the people who are protected are refused.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, ValidationError
+
+from halflife.errors import HalflifeError, InvalidInput, unknown
+from halflife.policy.model import Part, Positive, Text, Texts, _in_words, _number
+from halflife.policy.quantity import parse_quantity
+from halflife.policy.samples import Sample, read_sample
+from halflife.policy.text import Where
+from halflife.processes import PROCESSES, EmpiricalProcess, MarkovChain, PeriodicMarkovChain, Population, Process
+from halflife.steps import Steps, microseconds, parse_width
+
+if TYPE_CHECKING:
+    from halflife.policy.model import Policy
+
+LARGEST_FILE = 100_000_000
+KINDS: Mapping[str, Any] = {
+    "markov-chain": MarkovChain,
+    "population": Population,
+    "periodic-markov-chain": PeriodicMarkovChain,
+    "empirical": EmpiricalProcess,
+}
+"""What can be fitted."""
+WHOSE = ("other people", "public")
+DECLARE = (
+    "a kernel fitted on private data is itself a release of it: fit it on readings of other people (`whose: other people`) or on "
+    "public ones (`whose: public`), never on those of the people who are protected"
+)
+AT: Where = ("promise", "process")
+
+Number = Annotated[float, Field(ge=0), BeforeValidator(_number)]
+
+
+class Fit(Part):
+    """A design sample, and how a process is fitted on it. Paths are relative to the policy file."""
+
+    files: Texts = Field(description="A file, a pattern, or a list of them: not those of the people who are protected.")
+    format: Literal["parquet", "csv", "duckdb", "sqlite"] | None = Field(
+        None, description="If the ending does not say."
+    )
+    table: Text | None = Field(None, description="The table of a DuckDB or SQLite file.")
+    person: Text | None = Field(None, description="The column that identifies a person, if it differs here.")
+    time: Text = Field(description="The column with the time of a reading.")
+    value: Text = Field(description="The column with the reading.")
+    zone: Text = Field("UTC", description="The zone of times that carry none.")
+    epoch: Literal["s", "ms", "us"] | None = Field(None, description="If times are numbers since 1970.")
+    step: Text | None = Field(None, description="How wide a step of the process is: the clock's step.")
+    states: Annotated[int, Field(ge=2, le=200), BeforeValidator(_number)] | None = Field(
+        None, description="How many states, with equally many readings each."
+    )
+    edges: Annotated[list[Annotated[float, BeforeValidator(_number)]], Field(min_length=1, max_length=199)] | None = (
+        Field(
+            None,
+            description="The inner edges between states, in the unit of the readings, instead of a number of them.",
+        )
+    )
+    smoothing: Number | None = Field(None, description="What is added to each count of transitions; 0 if not given.")
+    slots: Positive | None = Field(
+        None, description="Of periodic-markov-chain: steps in a cycle; a day's if not given."
+    )
+    lags: Positive | None = Field(None, description="Of empirical: the largest lag, in steps.")
+    whose: Literal["other people", "public"] = Field(description=f"Whose readings these are: {DECLARE}.")
+
+
+def read_process(policy: Policy, given: Any, account: Steps) -> Process:
+    """Return the process that a policy names."""
+    if isinstance(given, Process):
+        return _declared(policy, given, None, account)
+    if not isinstance(given, Mapping):
+        raise policy.error((AT, f"must be a mapping with a name or a file, not {str(given)[:80]!r}"))
+    if "file" in given:
+        _refuse_others(policy, given, ("file", "whose"))
+        return _declared(policy, _from_file(policy, given["file"]), given, account)
+    name = _name(policy, given)
+    if "fit" in given:
+        _refuse_others(policy, given, ("name", "fit"))
+        return _declared(policy, _fitted(policy, name, given["fit"]), None, account)
+    whose = {key: given[key] for key in ("whose",) if key in given}
+    return _declared(policy, _written(policy, name, {k: v for k, v in given.items() if k != "whose"}), whose, account)
+
+
+def _refuse_others(policy: Policy, given: Mapping[str, Any], known: Sequence[str]) -> None:
+    for key in given:
+        if key not in known:
+            raise policy.error(((*AT, str(key)), str(unknown("key beside " + known[-2], key, known))))
+
+
+def _name(policy: Policy, given: Mapping[str, Any]) -> str:
+    if given.get("name") is None:
+        raise policy.error(((*AT, "name"), f"missing: one of {', '.join(sorted(PROCESSES))}; or `file`"))
+    with policy.about(*AT, "name"):
+        if given["name"] not in PROCESSES:
+            raise unknown("process", given["name"], PROCESSES)
+    return str(given["name"])
+
+
+# Written out --------------------------------------------------------------------------------------------------------
+
+
+def _written(policy: Policy, name: str, given: Mapping[str, Any]) -> Process:
+    """A process with its parameters: numbers are read as people write them, and what is wrong is named by its key."""
+    known = inspect.signature(PROCESSES[name].__init__).parameters
+    wanted = [p for p in known if p != "self"]
+    for key in given:
+        with policy.about(*AT, str(key)):
+            if key not in (*wanted, "name", "checked"):
+                raise unknown(f"parameter of {name}", key, [*wanted, "fit", "file"])
+    for key in wanted:
+        if key not in given and known[key].default is inspect.Parameter.empty:
+            raise policy.error(((*AT, key), f"missing: {name} needs it"))
+    try:
+        return Process.from_dict({key: value if key == "name" else as_meant(value) for key, value in given.items()})
+    except HalflifeError as error:
+        raise policy.error(((*AT, *_culprit(str(error), given)), str(error))) from error
+
+
+def as_meant(value: Any) -> Any:
+    """Numbers and truth values as people mean them, inside lists and mappings too; what is neither stays text.
+
+    >>> as_meant([["0.9", "1e-1"], {"good": "true", "verdict": "fine"}])
+    [[0.9, 0.1], {'good': True, 'verdict': 'fine'}]
+    """
+    if isinstance(value, Mapping):
+        return {key: as_meant(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_meant(part) for part in value]
+    if not isinstance(value, str):
+        return value
+    if value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    try:
+        exact = parse_quantity(value, None)
+    except InvalidInput:
+        return value
+    return int(exact) if exact.denominator == 1 else float(exact)
+
+
+def _culprit(message: str, given: Mapping[str, Any]) -> tuple[str, ...]:
+    """The key that a message is about: the first that it names."""
+    words = [word.strip(",.:()'’-") for word in message.split()]
+    places = {
+        key: words.index(name) for key in given for name in (key, key.rstrip("s")) if key != "name" and name in words
+    }
+    return (min(places, key=lambda key: places[key]),) if places else ()
+
+
+# From a file --------------------------------------------------------------------------------------------------------
+
+
+def _from_file(policy: Policy, name: Any) -> Process:
+    with policy.about(*AT, "file"):
+        if not isinstance(name, str):
+            raise InvalidInput(f"must be the path of a process, not {name!r}")
+        path = policy.path(name)
+        return load_process(path.read_bytes() if _readable(path) else b"", name)
+
+
+def _readable(path: Any) -> bool:
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise InvalidInput(
+            f"{path} cannot be read: {error.strerror or error}: `halflife process fit` writes one"
+        ) from None
+    if not path.is_file() or size > LARGEST_FILE:
+        raise InvalidInput(f"{path} is no file of a process, or larger than {LARGEST_FILE:,} bytes")
+    return True
+
+
+def load_process(content: bytes, name: str) -> Process:
+    """Read a process from the JSON of `Process.to_dict`; errors name the file."""
+    try:
+        data = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"{name} is not JSON: {str(error) or 'nested too deeply'}") from None
+    try:
+        return Process.from_dict(data)
+    except InvalidInput as error:
+        raise InvalidInput(f"{name}: {error}") from None
+
+
+# Fitted -------------------------------------------------------------------------------------------------------------
+
+
+def _fitted(policy: Policy, name: str, data: Any) -> Process:
+    at = (*AT, "fit")
+    if name not in KINDS:
+        raise policy.error((at, f"{name} cannot be fitted, give its parameters: only {', '.join(sorted(KINDS))} can"))
+    try:
+        fit = Fit.model_validate(data)
+    except ValidationError as error:
+        found = (_in_words(Fit, e) for e in error.errors())
+        raise policy.error(*(((*at, *where), _declaration(where, text)) for where, text in found)) from None
+    for key, kind in (("slots", "periodic-markov-chain"), ("lags", "empirical")):
+        if getattr(fit, key) is not None and name != kind:
+            raise policy.error(((*at, key), f"is about {kind}, not about {name}: leave it out"))
+    if (fit.states is None) == (fit.edges is None):
+        raise policy.error(((*at, "states"), "give either a number of states, or the edges between them"))
+    with policy.about(*at):
+        sample = read_sample(
+            [policy.path(f) for f in fit.files], person=fit.person or policy.population.person, time=fit.time, value=fit.value,
+            step=fit.step or policy.clock.step, format=fit.format, table=fit.table, zone=fit.zone, epoch=fit.epoch,
+        )  # fmt: skip
+        return fit_process(
+            name, sample, fit.states or fit.edges, step=fit.step or policy.clock.step, whose=fit.whose,
+            smoothing=fit.smoothing, slots=fit.slots, lags=fit.lags,
+        )  # fmt: skip
+
+
+def _declaration(where: Where, text: str) -> str:
+    return f"{text}: {DECLARE}" if where == ("whose",) and "missing" not in text else text
+
+
+def fit_process(
+    name: str,
+    sample: Sample,
+    states: Any,
+    *,
+    step: str,
+    whose: str | None = None,
+    smoothing: float | None = None,
+    slots: int | None = None,
+    lags: int | None = None,
+) -> Process:
+    """Fit a process on a sample; it remembers how wide a step is, and whose readings they were if that is said.
+
+    name  markov-chain, population, periodic-markov-chain or empirical;  states  how many, or the edges between them
+    """
+    if name not in KINDS:
+        raise unknown("kind of process that can be fitted", name, KINDS)
+    options: dict[str, Any] = {}
+    if name == "empirical":
+        if smoothing is not None:
+            raise InvalidInput("an empirical process has no smoothing: leave it out")
+        options["lags"] = lags
+    elif smoothing is not None:
+        options["smoothing"] = smoothing
+    if name == "periodic-markov-chain":
+        options["slots"] = sample.slots if slots is None else slots
+        if options["slots"] is None:
+            raise InvalidInput(f"a step of {step} does not divide a day: say with slots how many steps a cycle has")
+    try:
+        made = KINDS[name].fit(list(sample.sequences), states, **options)
+    except InvalidInput as error:
+        raise InvalidInput(named(str(error), sample)) from None
+    facts = made.to_dict()
+    return Process.from_dict(
+        {**facts, "fitted": {**facts["fitted"], "step": step, **({"whose": whose} if whose else {})}}
+    )
+
+
+def named(message: str, sample: Sample) -> str:
+    """Return a message about person or sequence number i with the person's name.
+
+    >>> named("person 1: state 0 is never left", Sample(("ann", "bob"), (), 1))
+    "person 1 ('bob'): state 0 is never left"
+    """
+    words = message.split(" ", 2)
+    number = words[1].rstrip(":") if len(words) > 1 and words[0] in ("person", "sequence") else ""
+    if not number.isdigit() or int(number) >= len(sample.people):
+        return message
+    return message.replace(f"{words[0]} {number}", f"{words[0]} {number} ({sample.people[int(number)]!r})", 1)
+
+
+# Whose readings, and how wide a step --------------------------------------------------------------------------------
+
+
+def _declared(policy: Policy, process: Process, given: Mapping[str, Any] | None, account: Steps) -> Process:
+    """Refuse a fitted process of which nobody says whose readings it was fitted on, or whose steps are not the clock's."""
+    fitted = getattr(process, "fitted", None)
+    whose = (given or {}).get("whose")
+    if whose is not None:
+        with policy.about(*AT, "whose"):
+            if whose not in WHOSE:
+                raise InvalidInput(f"{unknown('value', whose, WHOSE)}: {DECLARE}")
+    if fitted is None:
+        return process
+    with policy.about(*AT):
+        width = fitted.get("step")
+        if width is not None and microseconds(parse_width(width)) != account.width:
+            raise InvalidInput(
+                f"the process was fitted on steps of {width}, and the clock's are {policy.clock.step}: fit it on those"
+            )
+    said = whose or fitted.get("whose")
+    if said not in WHOSE:
+        raise policy.error(((*AT, "whose"), f"missing: whose readings the process was fitted on: {DECLARE}"))
+    facts = process.to_dict()
+    return Process.from_dict({**facts, "fitted": {**fitted, "whose": said}})

@@ -1,0 +1,339 @@
+"""The process of an age-dependent promise: written out, from a file, fitted; and what it asks of streams."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from halflife import Accountant, AgeDependent, AutoRegressive, GeometricMixing, MarkovChain, Population, Release
+from halflife.policy import Policy, PolicyError, channels, ledger_facts, promised
+from halflife.policy.samples import read_sample
+from halflife.processes import EmpiricalProcess, PeriodicMarkovChain
+from policy.towns import GOOD, change, moving, write_tables
+
+COIN = MarkovChain([[0.9, 0.1], [0.1, 0.9]])
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return write_tables(tmp_path)
+
+
+def aged(process, more="", text=GOOD):
+    """The policy with this promise."""
+    return change(
+        "exponential\n  epsilon: 1\n  half_life: 1 day",
+        f"age-dependent\n  epsilon: 1\n  process: {process}{more}",
+        text,
+    )
+
+
+def notion(text, folder):
+    policy = Policy.parse(text, folder)
+    return promised(policy, channels(policy)[0].account)
+
+
+def write_design(folder, name="design.csv", homes=3, days=20, seed=1):
+    """Half-hourly readings of a few homes whose states follow a chain; a hole here and there, and one bad cell."""
+    rng, rows = np.random.default_rng(seed), []
+    for h in range(homes):
+        states = COIN.sample(48 * days, rng)
+        for k, state in enumerate(states):
+            if rng.random() > 0.02:
+                at = np.datetime64("2025-03-01T00:00") + np.timedelta64(30 * k, "m")
+                rows.append((f"d{h}", at, f"{state + 0.01 * rng.random():.4f}"))
+    rows.append(("d0", "2025-03-01T00:05", "NaN"))
+    with (folder / name).open("w", newline="") as file:
+        out = csv.writer(file)
+        out.writerow(["id", "ts", "kwh"])
+        out.writerows(rows)
+    return folder / name
+
+
+FIT = "fit: {files: design.csv, person: id, time: ts, value: kwh, states: 2, whose: other people}"
+
+# Written out --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("process", "made"),
+    [
+        ("{name: markov-chain, matrix: [[0.9, 1e-1], [.1, 9e-1]]}", COIN),
+        ("{name: geometric, c: 1, rho: 0.8}", GeometricMixing(1.0, 0.8)),
+        ("{name: autoregressive, rho: -0.9, sigma: 1, span: 1.0}", AutoRegressive(-0.9, 1.0, 1.0)),
+        ("{name: population, processes: [{name: markov-chain, matrix: [[0.9, 0.1], [0.1, 0.9]]}]}", Population([COIN])),
+        (
+            "{name: periodic-markov-chain, kernels: [[[0.9, 0.1], [0.1, 0.9]], [[1, 0], [0.5, 0.5]]]}",
+            PeriodicMarkovChain([[[0.9, 0.1], [0.1, 0.9]], [[1, 0], [0.5, 0.5]]]),
+        ),
+    ],
+)
+def test_a_process_by_name_is_read_as_a_person_means_it(folder, process, made):
+    found = notion(aged(process), folder)
+    assert found == AgeDependent(1.0, made)
+    assert channels(Policy.parse(aged(process), folder))[0].losses(1, 1)[0] > 0
+
+
+def test_all_parameters_of_the_notion_can_be_written(folder):
+    more = "\n  delta: 0\n  adversary: any-prior\n  bound: tight\n  horizon: 5 weeks"
+    found = notion(aged("{name: markov-chain, matrix: [[0.9, 0.1], [0.1, 0.9]]}", more), folder)
+    assert found == AgeDependent(1.0, COIN, adversary="any-prior", horizon=5 * 336)
+    assert notion(aged("{name: geometric, c: 1, rho: 0.5}", "\n  bound: paper\n  plan: paper"), folder).bound == "paper"
+    assert notion(aged("{name: geometric, c: 1, rho: 0.5}", "\n  delta: 1e-6\n  noise: gaussian"), folder).delta == 1e-6
+
+
+MATRIX = "{name: markov-chain, matrix: [[0.9, 0.1], [0.1, 0.9]]}"
+BAD = [
+    (
+        "{name: markov-chain, matrix: [[0.9, 0.1], [0.2, 0.9]]}",
+        "9:33: promise.process.matrix: row 1 of the transition matrix sums to 1.1, not to 1",
+    ),
+    ("{name: markov-chain, matrix: [[0.9, x], [0.2, 0.8]]}", "promise.process.matrix: row 0, column 1 .*must be a number, not 'x'"),
+    (
+        "{name: markov-chian, matrix: [[1]]}",
+        r"9:13: promise.process.name: unknown process 'markov-chian': did you mean 'markov-chain'\?",
+    ),
+    (
+        "{name: markov-chain, matrx: [[1]]}",
+        r"promise.process.matrx: unknown parameter of markov-chain 'matrx': did you mean 'matrix'\?",
+    ),
+    ("{name: markov-chain}", "promise.process.matrix: missing: markov-chain needs it"),
+    ("{matrix: [[1]]}", "promise.process.name: missing: one of autoregressive, "),
+    ("markov-chain", "9:3: promise.process: must be a mapping with a name or a file, not 'markov-chain'"),
+    ("{name: geometric, c: 1, rho: 1.5}", "promise.process.rho: rho must lie between 0 and 1"),
+    ("{name: geometric, c: yes, rho: 0.5}", "promise.process.c: c must be a number"),
+    ("{name: autoregressive, rho: [0.5, 0.2], sigma: 1, span: 1}", "promise.process.rho: rho must be one number, not 2"),
+    ("{name: population, processes: []}", "promise.process.processes: .*at least one process"),
+    ("{file: nowhere.json}", "promise.process.file: .*nowhere.json cannot be read: No such file"),
+    ("{file: homes.csv}", "promise.process.file: homes.csv is not JSON"),
+    ("{file: broken.json}", "promise.process.file: broken.json: row 0 of the transition matrix sums to 0.9"),
+    ("{file: home.json, fitt: 1}", r"promise.process.fitt: unknown key beside file 'fitt'"),
+    ("{file: home.json, whose: mine}", "promise.process.whose: unknown value 'mine'.*Known: other people, public"),
+    ("{file: fitted.json}", "promise.process.whose: missing: whose readings the process was fitted on: a kernel fitted on private"),
+    ("{file: hourly.json}", "promise.process: the process was fitted on steps of 1 h, and the clock's are 30 min"),
+    (
+        "{name: markov-chain, fit: {files: design.csv, time: ts, value: kwh, states: 2}}",
+        "promise.process.fit.whose: missing: Whose readings these are: a kernel fitted on private data is itself a release",
+    ),
+    (
+        f"{{name: markov-chain, {FIT.replace('other people', 'these people')}}}",
+        "promise.process.fit.whose: unknown value 'these people'.*: a kernel fitted on private data is itself a release",
+    ),
+    (f"{{name: markov-chain, {FIT.replace('time: ts', 'tiem: ts')}}}", r"promise.process.fit.tiem: unknown key 'tiem': did you mean 'time'\?"),
+    (f"{{name: markov-chain, {FIT.replace('states: 2', 'states: two')}}}", "promise.process.fit.states: must be a whole number"),
+    (f"{{name: markov-chain, {FIT.replace('states: 2, ', '')}}}", "promise.process.fit.states: give either a number of states, or"),
+    (f"{{name: markov-chain, {FIT.replace('states: 2', 'states: 2, lags: 3')}}}", "promise.process.fit.lags: is about empirical"),
+    (f"{{name: markov-chain, {FIT.replace('kwh', 'kwhs')}}}", r"promise.process.fit: .*'kwhs': did you mean 'kwh'\?"),
+    (f"{{name: markov-chain, {FIT.replace('design.csv', 'gone.csv')}}}", "promise.process.fit: no such file: .*gone.csv"),
+    (f"{{name: autoregressive, {FIT}}}", "promise.process.fit: autoregressive cannot be fitted, give its parameters"),
+    (f"{{name: markov-chain, matrix: [[1]], {FIT}}}", "promise.process.matrix: unknown key beside name 'matrix'"),
+    (f"{MATRIX}\n  bound: tigt", r"promise.bound: unknown bound 'tigt': did you mean 'tight'\?|promise: unknown bound 'tigt'"),
+    (f"{MATRIX}\n  horizon: 20 min", "promise.horizon: 20 min is no whole number of steps of 30 min"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("process", "said"), BAD)
+def test_a_bad_process_is_refused_with_its_place(folder, process, said):
+    write_design(folder)
+    (folder / "broken.json").write_text('{"name": "markov-chain", "matrix": [[0.9, 0.0], [0.5, 0.5]]}')
+    (folder / "home.json").write_text(json.dumps(COIN.to_dict()))
+    facts = {**COIN.to_dict(), "fitted": {"readings": 9}}
+    (folder / "fitted.json").write_text(json.dumps(facts))
+    (folder / "hourly.json").write_text(json.dumps({**facts, "fitted": {"step": "1 h", "whose": "public"}}))
+    with pytest.raises(PolicyError, match=f"policy.yaml:.*{said}"):
+        Policy.parse(aged(process), folder)
+
+
+def test_a_failed_check_written_out_stays_failed(folder):
+    text = aged("{name: markov-chain, matrix: [[0.9, 0.1], [0.1, 0.9]], checked: {good: false, verdict: too slow}}")
+    policy = Policy.parse(text, folder)
+    assert "THE PROCESS FAILED ITS CHECK: too slow" in channels(policy)[0].plan.not_protected()[0]
+
+
+# From a file, and fitted --------------------------------------------------------------------------------------------
+
+
+def test_a_process_is_read_from_a_file_and_a_changed_one_is_another_promise(folder):
+    (folder / "home.json").write_text(json.dumps(COIN.to_dict()))
+    policy = Policy.parse(aged("{file: home.json}"), folder)
+    facts = ledger_facts(policy, channels(policy))
+    assert json.loads(facts["promise"])["notion"]["process"]["matrix"] == [[0.9, 0.1], [0.1, 0.9]]
+    assert "process" not in json.loads(facts["stream:load"])["share"]
+    (folder / "home.json").write_text(json.dumps(MarkovChain([[0.8, 0.2], [0.1, 0.9]]).to_dict()))
+    assert promised(policy, channels(policy)[0].account).process == COIN, "it is read once"
+    other = Policy.parse(aged("{file: home.json}"), folder)
+    assert ledger_facts(other, channels(other))["promise"] != facts["promise"]
+
+
+@pytest.mark.parametrize("name", ["markov-chain", "population", "periodic-markov-chain", "empirical"])
+def test_a_process_is_fitted_on_a_declared_sample(folder, name):
+    write_design(folder)
+    fit = FIT.replace(
+        "states: 2", "edges: [0.5], smoothing: 0.5" if name != "empirical" else "edges: [5e-1], lags: 400"
+    )
+    text = aged(f"{{name: {name}, {fit}}}", "\n  horizon: 400" if name == "empirical" else "")
+    text = change("2026-02-01", "2026-01-03", text)
+    found = notion(text, folder).process
+    assert found.name == name
+    assert found.fitted["whose"] == "other people"
+    assert found.fitted["step"] == "30 min"
+    sample = read_sample([folder / "design.csv"], person="id", time="ts", value="kwh", step="30 min")
+    sequences = list(sample.sequences)
+    direct = {
+        "markov-chain": lambda: MarkovChain.fit(sequences, [0.5], 0.5).matrix,
+        "population": lambda: Population.fit(sequences, [0.5], 0.5).processes[1].matrix,
+        "periodic-markov-chain": lambda: PeriodicMarkovChain.fit(sequences, [0.5], 48, 0.5).kernels[7],
+        "empirical": lambda: EmpiricalProcess.fit(sequences, [0.5], 400).total_variation(3),
+    }[name]()
+    made = {
+        "markov-chain": lambda: found.matrix,
+        "population": lambda: found.processes[1].matrix,
+        "periodic-markov-chain": lambda: found.kernels[7],
+        "empirical": lambda: found.total_variation(3),
+    }[name]()
+    assert np.array_equal(made, direct)
+    assert notion(text, folder) == notion(text, folder), "the same sample, the same promise"
+
+
+# Samples ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_sample_is_one_number_a_slot_and_nan_where_there_is_none(tmp_path):
+    (tmp_path / "a.csv").write_text(
+        "who,at,x\nb,2025-03-01 00:10,1\nb,2025-03-01 00:20,4\nb,2025-03-01 01:40,2\nb,2025-03-01 01:10,inf\n"
+        "a,2025-03-02 00:40,7\na,2025-03-02 02:00,8\n,2025-03-01 00:00,9\na,never,9\na,2025-03-02 01:00,x\n"
+    )
+    sample = read_sample([tmp_path / "a.csv"], person="who", time="at", value="x", step="30 min")
+    assert sample.people == ("a", "b")
+    assert np.array_equal(sample.sequences[1], [2.5, np.nan, np.nan, 2.0], equal_nan=True)
+    assert np.array_equal(sample.sequences[0], [np.nan, 7, np.nan, np.nan, 8], equal_nan=True), (
+        "from 00:00 of the first day"
+    )
+    assert (sample.slots, sample.step_minutes) == (48, 30.0)
+    london = read_sample(
+        [tmp_path / "a.csv"], person="who", time="at", value="x", step="1 h", zone="America/New_York"
+    )  # 5 h later in UTC
+    assert np.array_equal(london.sequences[1], [np.nan] * 5 + [2.5, 2.0], equal_nan=True)
+
+
+def test_a_sample_does_not_depend_on_threads_or_the_order_of_rows(tmp_path):
+    rng = np.random.default_rng(2)
+    rows = [
+        f"{p},2025-03-01 00:{m:02d},{rng.normal() * 10 ** rng.integers(-8, 8)!r}\n" for p in "abc" for m in range(60)
+    ]
+    found = []
+    for seed in (1, 2, 3):
+        np.random.default_rng(seed).shuffle(rows)
+        (tmp_path / f"{seed}.csv").write_text("who,at,x\n" + "".join(rows))
+        found.append(read_sample([tmp_path / f"{seed}.csv"], person="who", time="at", value="x", step="1 h"))
+    assert all(f.people == ("a", "b", "c") for f in found)
+    assert all(np.array_equal(a, b) for f in found[1:] for a, b in zip(found[0].sequences, f.sequences, strict=True))
+
+
+def test_a_sample_without_a_good_reading_says_which_columns_it_looked_at(tmp_path):
+    (tmp_path / "a.csv").write_text("who,at,x\nb,never,1\n")
+    with pytest.raises(
+        ValueError, match="no good reading: check that 'who' names a person, 'at' a time and 'x' a number"
+    ):
+        read_sample([tmp_path / "a.csv"], person="who", time="at", value="x", step="30 min")
+    (tmp_path / "b.csv").write_text("who,at,x\nb,1000-01-01,1\nb,2025-01-01,1\n")
+    with pytest.raises(ValueError, match="'b' has readings .* slots apart: a time is wrong"):
+        read_sample([tmp_path / "b.csv"], person="who", time="at", value="x", step="1 s")
+
+
+# Streams ------------------------------------------------------------------------------------------------------------
+
+AR = "{name: autoregressive, rho: 0.9, sigma: 1, span: 1}"
+
+
+def test_an_autoregressive_process_takes_sums_of_clipped_values_alone(folder):
+    assert channels(Policy.parse(aged(AR), folder))[0].losses(1, 1)[0] > 0
+    part = "    statistic: {{kind: {}}}\n"
+    pushed = GOOD[: GOOD.index("    source:")] + part.format("count") + "    output: load.csv\n"
+    with pytest.raises(
+        PolicyError, match=r"streams.0.statistic: .*in proportion to how far .*and a count does not have it"
+    ):
+        Policy.parse(aged(AR, text=pushed), folder)
+    histogram = "histogram, unit: kWh, resolution: 1 Wh, edges: [0, 1, 2], fold: sum"
+    text = GOOD[: GOOD.index("    source:")] + part.format(histogram) + "    output: load.csv\n"
+    with pytest.raises(PolicyError, match=r"and a histogram does not have it"):
+        Policy.parse(aged(AR, text=text), folder)
+    with pytest.raises(PolicyError, match=r"says nothing about their group"):
+        Policy.parse(aged(AR, text=moving()), folder)
+    with pytest.raises(PolicyError, match=r"span of 6 is wider than the clip, 5"):
+        Policy.parse(aged(AR.replace("span: 1", "span: 6")), folder)
+
+
+def test_a_stream_ends_within_the_horizon(folder):
+    text = change("2026-02-01", "2026-01-02", aged(MATRIX, "\n  horizon: 50"))  # 48 steps, published two steps later
+    assert channels(Policy.parse(text, folder))[0].release_steps(48, 48).tolist() == [50]
+    with pytest.raises(PolicyError, match="streams.0: 'load' publishes its last step at step 50 .* after step 49"):
+        Policy.parse(change("horizon: 50", "horizon: 49", text), folder)
+    with pytest.raises(
+        PolicyError, match="promise.horizon: nothing is promised after step 50, and stream 'load' has no end"
+    ):
+        Policy.parse(change("  end: 2026-01-02\n", "", text), folder)
+
+
+def many(process, shares, delays, **promise):
+    """A policy of pushed sums with these shares and delays, of a day of half hours."""
+    statistic = {"kind": "sum", "unit": "kWh", "resolution": "1 Wh", "clip": [0, "5 kWh"], "fold": "sum"}
+    streams = [
+        {"name": f"s{i}", "share": share, "delay": f"{30 * delay} min", "statistic": statistic, "output": "-"}
+        for i, (share, delay) in enumerate(zip(shares, delays, strict=True))
+    ]
+    return Policy.from_dict({
+        "population": {"id": "town", "size": 10, "person": "who"},
+        "promise": {"notion": "age-dependent", "epsilon": 1.0, "process": process.to_dict(), **promise},
+        "clock": {"step": "30 min", "start": "2026-01-01"},
+        "streams": streams,
+    })  # fmt: skip
+
+
+SLOW_WALK = MarkovChain(
+    [[2 / 3, 1 / 3, 0, 0], [1 / 3, 1 / 3, 1 / 3, 0], [0, 1 / 3, 1 / 3, 1 / 3], [0, 0, 1 / 3, 2 / 3]]
+)
+
+
+@pytest.mark.parametrize(
+    ("process", "promise"),
+    [
+        (COIN, {}),
+        (GeometricMixing(1.0, 0.7), {"bound": "paper", "plan": "paper"}),
+        (SLOW_WALK, {}),
+        (AutoRegressive(0.9, 1.0, 1.0), {}),
+        (COIN, {"adversary": "any-prior"}),
+    ],
+    ids=lambda x: getattr(x, "name", str(x)),
+)
+def test_streams_that_share_the_promise_keep_it_together(process, promise):
+    """Three streams of different ages, a planned step each: the account admits them all, data times out of order."""
+    made = channels(many(process, (0.2, 0.5, 0.3), (4, 0, 9), **promise))
+    notion = made[0].plan.notion
+    account, steps = Accountant(notion), 200
+    for step in range(1, steps + 1):
+        due = [c for c in made if step > c.age]
+        account.admit(*(Release(step, c.losses(1, 1)[0], c.age) for c in due))
+    assert 0.7 < account.risk(steps) <= 1.0
+    assert sum(c.losses(1, 1)[0] for c in made) <= made[1].plan.notion.plan(method=promise.get("plan", "tight")).loss(1)
+
+
+def test_parts_of_epsilon_would_not_keep_the_promise():
+    """Why losses are shared and not ε: with Theorem 1's bound two streams of half the ε come to more than all of it."""
+    process = GeometricMixing(1.0, 0.7)
+    whole = AgeDependent(1.0, process, bound="paper")
+    half = whole.share(0.5).plan(method="paper", age=3).loss(1)
+    account = Accountant.replay(whole, [Release(k, half, 3) for k in range(4, 200) for _ in range(2)])
+    assert account.risk() > 1.05
+    made = channels(many(process, (0.5, 0.5), (3, 3), bound="paper", plan="paper"))
+    kept = [Release(k, c.losses(1, 1)[0], 3) for k in range(4, 200) for c in made]
+    assert Accountant.replay(whole, kept).risk() <= 1.0
+
+
+def test_a_delta_is_for_one_stream_alone():
+    with pytest.raises(PolicyError, match=r"promise.delta: above 0 is worked out for one stream alone"):
+        many(COIN, (0.5, 0.5), (0, 0), delta=1e-6)
+    assert many(COIN, (1.0,), (0,), delta=1e-6)

@@ -19,6 +19,7 @@ from halflife import (
     Release,
 )
 from halflife.errors import UnboundedLoss
+from halflife.notions.aging.fading import AnyPrior
 from halflife.notions.aging.skip import WINDOW
 from halflife.notions.gaussian_dp import gaussian_epsilon
 from halflife.processes import Process
@@ -417,3 +418,14 @@ def test_a_spoilt_account_is_refused(spoil):
     else:
         with pytest.raises(InvalidInput):
             Accountant.from_json(spoilt)
+
+
+def test_a_large_loss_against_any_prior_is_not_rounded_down():
+    """Where both tanh are nearly 1 the plain formula loses digits: D = 150, ε = 75 leaves 75 but for 1e-15."""
+
+    class Sharp(MarkovChain):
+        def spread(self, t):
+            return 150.0
+
+    left = AnyPrior(Sharp([[0.9, 0.1], [0.1, 0.9]]))(np.array([1]), np.array([75.0]))
+    assert left[0] >= 75.0 - 1e-9

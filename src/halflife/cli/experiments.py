@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -195,7 +196,7 @@ def age_dependent(data: Path | None, out: Path, seed: int) -> None:
         written = write_all(found, out)
     Console().print(_risks(found))
     click.echo(f"Counted: {paper.chance_words(found)}")
-    click.echo(f"Check:   {found.verdict}")
+    click.echo(f"Check:   {found.check.verdict}")
     click.echo(f"Data:    {source.name}")
     click.echo(f"Report:  {written[0]}")
     click.echo(f"Tables:  {written[1]}")
@@ -212,7 +213,7 @@ def _risks(found: AgedReproduction) -> Table:
     title = f"What is left of ε_C by age (nats): {found.source.name}"
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     for name in RISK_HEADS:
-        table.add_column(name.replace(" ", "\n", 1), justify="right")
+        table.add_column(re.sub(r"(?<=[:,]) | (?=\()", "\n", name), justify="right")
     last = None
     for row in shown(found.rows):
         if last not in (None, row.epsilon):

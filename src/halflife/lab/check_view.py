@@ -19,19 +19,19 @@ HEADS = {
     "same time of day": "With the time of day held fixed",
 }
 CAPTIONS = {
-    "any time": "Two states and a set were chosen on the first half of each person's data, where they look most apart, and counted on "
-    "the second. So the direct estimate lies below the truth.",
-    "same time of day": "Whether a person was above the own usual for that time of day. What the clock explains is not in here, nor "
-    "is what tells finer than above or not.",
+    "any time": "Two states and a set were chosen on the first half of each person's data, where they look most apart, and "
+    "counted on the second. So the direct estimate lies below the truth.",
+    "same time of day": "Whether a person was above the own usual for that time of day. What the clock explains is not in here, "
+    "nor is what tells finer than above or not.",
 }
 MARKS = (
-    (0.25, "15 min"), (0.5, "30 min"), (1, "1 h"), (2, "2 h"), (4, "4 h"), (8, "8 h"), (12, "12 h"), (24, "1 day"), (48, "2"),
-    (96, "4"), (168, "1 week"), (336, "2"), (720, "30 days"), (2160, "90"), (8760, "1 year"),
+    (0.25, "15 min"), (0.5, "30 min"), (1, "1 h"), (2, "2 h"), (4, "4 h"), (8, "8 h"), (12, "12 h"), (24, "1 day"),
+    (48, "2 days"), (96, "4 days"), (168, "1 week"), (336, "2 weeks"), (720, "30 days"), (2160, "90 days"), (8760, "1 year"),
 )  # fmt: skip
 
 
 class Curves(NamedTuple):
-    """One kind, lag by lag, where there was enough data: hours back, Δ by the model (mean and largest), directly, and its interval."""
+    """One kind, lag by lag, where there was enough data: hours back, Δ by the model (mean, largest), directly, its interval."""
 
     hours: list[float]
     model: list[float]
@@ -44,7 +44,7 @@ class Curves(NamedTuple):
 
 def check_data(check: Check) -> dict[str, Curves]:
     """Return what the figures show, by kind; lags with too few units are left out."""
-    found = {}
+    found: dict[str, Curves] = {}
     for kind in KINDS:
         rows = [row for row in check.rows if row.kind == kind and not math.isnan(row.direct)]
         if rows:
@@ -71,12 +71,13 @@ def plot_check(check: Check, kind: str = "any time") -> Any:
     shown = [(hours, text) for hours, text in MARKS if 0.9 * curves.hours[0] <= hours <= 1.1 * curves.hours[-1]]
     axis = {
         "type": "log", "title": {"text": "how far back", "font": {"size": 13}}, "hoverformat": "~g",
-        "tickvals": [hours for hours, _ in shown], "ticktext": [text for _, text in shown], "unifiedhovertitle": {"text": "%{x} hours"},
+        "tickvals": [hours for hours, _ in shown], "ticktext": [text for _, text in shown], "ticksuffix": " hours",
     }  # fmt: skip
     figure = load_plotly().Figure(layout=layout("Δ, how much is still told", **axis))
     figure.add_scatter(
         x=[*curves.hours, *reversed(curves.hours)], y=[*curves.high, *reversed(curves.low)], fill="toself", mode="lines",
-        line={"width": 0}, name="99.9 % for all lags together", hoverinfo="skip", meta={"colours": PALETTE[1]},
+        line={"width": 0}, name=f"{100 * (1 - check.family_wise):g} % for all lags together", hoverinfo="skip",
+        meta={"colours": PALETTE[1]},
     )  # fmt: skip
     _line(figure, curves.hours, curves.direct, "counted directly, mean", 1, "solid")
     _line(figure, curves.hours, curves.model, "by the process, mean", 0, "solid")
@@ -102,11 +103,11 @@ def write_check(check: Check, path: Path) -> None:
         f"{_table(check, kind)}</section>"
         for kind in check_data(check)
     ]
-    said = "" if check.good else ' class="open"'
+    said = "lede" if check.good else "lede open"
     body = f"""<header><h1>Does the process under-report?</h1>
-<ul{said}><li>{escape(check.verdict)}</li></ul>
-<p class="lede">A {escape(check.process)} process against the data of {people_text(check.people)}, in up to {check.units} units. All
-intervals hold together with a confidence of {100 * (1 - check.family_wise):g} %. Δ is how much is still told about now by what
+<p class="{said}">{escape(check.verdict)}</p>
+<p>A {escape(check.process)} process against the data of {people_text(check.people)}, in up to {check.units} units. All intervals
+hold together with a confidence of {100 * (1 - check.family_wise):g} %. Δ is how much is still told about now by what
 was learnt so long ago: 1 is everything, 0 is nothing.</p></header>
 {"".join(drawn)}"""
     try:

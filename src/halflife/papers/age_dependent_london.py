@@ -356,21 +356,6 @@ def _shuffled(above: Floats, rng: np.random.Generator) -> Floats:
     return result
 
 
-def check_panel(check: Check) -> Panel:
-    """Return the check as a panel: Δ of the model beside what is counted, over lags up to two weeks."""
-    every, fixed = ([row for row in check.rows if row.kind == kind] for kind in ("any time", "same time of day"))
-    x = np.array([row.lag * check.step_minutes / 60 for row in every])
-    curves = (
-        Curve("model, worst home", np.array([row.largest for row in every]), 0, DASH),
-        Curve("model, average", np.array([row.model for row in every]), 0, DOT),
-        Curve("counted, average", np.array([row.direct for row in every]), 1),
-        Curve("counted, at least", np.array([row.low for row in every]), 1, DOT),
-        Curve("same time of day, average", np.array([row.direct for row in fixed]), 2, DASHDOT),
-        Curve("same time of day, at least", np.array([row.low for row in fixed]), 2, DOT),
-    )
-    return Panel("A7", "The check", check.verdict, "hours back (log)", "Δ", x, curves, log_x=True, y_most=1.0)
-
-
 class Reversible(NamedTuple):
     """How many of the fitted chains are reversible, as eq. 55 needs them to be (A8)."""
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from halflife.errors import InvalidInput
+from halflife.lab.check_view import CAPTIONS, HEADS, check_data, plot_check
 from halflife.lab.page import DASHES, PALETTE, figure_html, layout, load_plotly, write_page
 from halflife.papers.age_dependent import (
     DISTANCE_HEADS,
@@ -117,7 +118,7 @@ def _opening(found: Reproduction) -> str:
 formulas, with halflife's own curve beside each. Data: {escape(found.source.name)}. Where the paper's text prints no
 parameters they are ours, and said to be.</p></header>
 <section aria-labelledby="open"><h2 id="open">What to know first</h2><ul class="open">
-<li>{escape(found.verdict)}</li>
+<li>{escape(found.check.verdict)}</li>
 <li>Age-dependent privacy is about where a person is <i>now</i>. Later releases tell more about where they were, and a whole
 trajectory costs the sum of all losses. People must be independent of each other: under the same weather they are not.</li>
 <li>Eq. 55 is about reversible chains. Of the {found.reversible.chains} chains fitted here with more than two states,
@@ -147,10 +148,15 @@ alone. The first three are right only if homes move like their chains. {escape(c
 
 def _check(found: Reproduction) -> str:
     rows = [distance_cells(one) for one in found.distances]
+    drawn = "".join(
+        f"<h3>{HEADS[kind]}</h3>"
+        + figure_html(f"check-{i}", plot_check(found.check, kind), f"Δ by lag, {HEADS[kind]}", CAPTIONS[kind])
+        for i, kind in enumerate(check_data(found.check))
+    )
     return f"""<section aria-labelledby="check"><h2 id="check">Does the model under-report? (A7)</h2>
 <p>A first-order chain is fitted to each home with 6 states. If homes moved like that, what was a day ago would tell next to
 nothing about now. “Same time of day” asks only whether a reading is above or below the home's own median of that half hour.</p>
-{_table("Total variation distance, by home", DISTANCE_HEADS, rows)}{_panels(found.figures["check"])}</section>"""
+{_table("Total variation distance, by home", DISTANCE_HEADS, rows)}{drawn}</section>"""
 
 
 def _towns(found: Reproduction) -> str:

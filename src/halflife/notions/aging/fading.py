@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from halflife.processes.base import Direction, Process
-from halflife.processes.contraction import ROUND_UP, Floats, contract_rows
+from halflife.processes.contraction import Floats, any_prior_rows, contract_rows
 
 Whole = NDArray[np.int64]
 REMEMBERED = 256
@@ -73,10 +73,7 @@ class AnyPrior:
     def __call__(self, gaps: Whole, losses: Floats) -> Floats:
         """Return what is left of each loss after its gap."""
         spread = np.array([np.inf if g == 0 else self._spread(min(g, LARGEST_LAG)) for g in gaps.tolist()])
-        with np.errstate(divide="ignore"):  # where both are so large that their tanh is 1, nothing is left out
-            left = 4 * np.arctanh(np.tanh(spread / 4) * np.tanh(losses / 4)) * ROUND_UP
-        result: Floats = np.minimum(left, losses)
-        return result
+        return any_prior_rows(spread, losses)
 
     def _spread(self, gap: int) -> float:
         if gap not in self._spreads:

@@ -25,8 +25,8 @@ CAPTIONS = {
     "nor is what tells finer than above or not.",
 }
 MARKS = (
-    (0.25, "15 min"), (0.5, "30 min"), (1, "1 h"), (2, "2 h"), (4, "4 h"), (8, "8 h"), (12, "12 h"), (24, "1 day"),
-    (48, "2 days"), (96, "4 days"), (168, "1 week"), (336, "2 weeks"), (720, "30 days"), (2160, "90 days"), (8760, "1 year"),
+    (0.25, "15 min"), (0.5, "30 min"), (2, "2 h"), (8, "8 h"), (24, "1 d"), (72, "3 d"), (168, "7 d"), (336, "14 d"), (720, "30 d"),
+    (2160, "90 d"), (8760, "1 y"),
 )  # fmt: skip
 
 
@@ -72,6 +72,7 @@ def plot_check(check: Check, kind: str = "any time") -> Any:
     axis = {
         "type": "log", "title": {"text": "how far back", "font": {"size": 13}}, "hoverformat": "~g",
         "tickvals": [hours for hours, _ in shown], "ticktext": [text for _, text in shown], "ticksuffix": " hours",
+        "automargin": True,
     }  # fmt: skip
     figure = load_plotly().Figure(layout=layout("Δ, how much is still told", **axis))
     figure.add_scatter(

@@ -1,7 +1,8 @@
 """What fresher patterns cost: almost-periodic noise that is drawn anew every N periods, under notions laid over it.
 
-Old noise hides the habits of the time when it was drawn. If habits drift, what has changed since shows as variation, which the weak
-notion publishes exactly; renewing the noise hides the habits of now, and tells about habits anew: each renewal spends ε again.
+Old noise hides the habits of the time when it was drawn. If habits drift, what has changed since shows as variation, which the
+weak notion publishes exactly; renewing the noise hides the habits of now, and tells about habits anew: each renewal spends ε
+again.
 """
 
 from __future__ import annotations

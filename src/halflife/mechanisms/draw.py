@@ -115,15 +115,19 @@ class _Drawing(ABC):
 
     def __init__(self) -> None:
         self._step: int | None = None
+        self._late = 0
         self._stored: dict[str, Stored] = {}
 
     @contextmanager
-    def step(self, step: int) -> Iterator[Draw]:
-        """Open a step. What is drawn inside is charged when the block ends, and forgotten if it ends in an error."""
+    def step(self, step: int, late: int = 0) -> Iterator[Draw]:
+        """Open a step. What is drawn inside is charged when the block ends, and forgotten if it ends in an error.
+
+        late  by how many steps it is published later than its mechanism plans: data is older by as much
+        """
         if self._step is not None:
             raise InvalidInput(f"step {self._step} is still open: close it before step {step}")
         kept = dict(self._stored)
-        self._step = whole("step", step, least=1)
+        self._step, self._late = whole("step", step, least=1), whole("late", late, least=0)
         self._begin()
         try:
             yield self
@@ -160,7 +164,7 @@ class _Drawing(ABC):
             raise InvalidInput("noise is drawn inside a step: with draw.step(k) as d: mechanism.step(k, truth, d)")
         if (loss is None) == (scale is None):
             raise InvalidInput(f"a draw needs either a loss or a scale, not loss={loss!r} and scale={scale!r}")
-        wanted = Wanted(key, sensitivity, loss, scale, noise, age, size, lattice, None)
+        wanted = Wanted(key, sensitivity, loss, scale, noise, age + self._late, size, lattice, None)
         if atop is None:
             return self._one(wanted)
         if key is not None:

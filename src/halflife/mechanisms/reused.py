@@ -24,6 +24,7 @@ class ReusedNoise:
 
     phase_of  the phase of a step; a day's or a week's follow the wall clock. By the plan if it is not given
     lattice   the unit that all values are whole multiples of;  size  how many numbers a value has
+    stream    whose noise it is, where several streams share an account: each has its own
     """
 
     name: ClassVar[str] = "reused"
@@ -35,10 +36,12 @@ class ReusedNoise:
         phase_of: Phase | None = None,
         lattice: float = 1.0,
         size: int = 1,
+        stream: str = "",
     ) -> None:
         if not isinstance(plan, PeriodicPlan):
             raise InvalidInput(f"reused noise needs a plan of almost-periodic privacy, not one of {plan.notion.name}")
         self.plan, self.phase_of = plan, phase_of or plan.phase
+        self._prefix = f"{stream}: " if stream else ""
         self._lattice, self._size = real("lattice", lattice, positive=True), whole("size", size, least=1)
 
     def step(self, step: int, truth: Any, draw: Draw) -> Any:
@@ -54,7 +57,7 @@ class ReusedNoise:
         return truth + draw(None, plan.sensitivity, scale=plan.scale(step), atop=under, **options)
 
     def _name(self, step: int) -> str:
-        return self.plan.draw_name(step, self.phase_of(step))
+        return self._prefix + self.plan.draw_name(step, self.phase_of(step))
 
     def state(self) -> None:
         """Nothing to keep: the noise is kept by the draw."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
@@ -20,14 +20,17 @@ from halflife.registry import register_notion
 from halflife.release import Noise, Release
 
 LARGEST_PERIOD = 100_000
-GENERATIONS = 2
-"""How many periods' worth of names an account remembers: those in use, and those that were used before the last renewal."""
+REMEMBERED = 2
+"""For how many renewals an account remembers the name of noise that is no longer used. Forgotten noise would be charged again."""
 
 
 class Patterns(NamedTuple):
-    """Names of reused noise with their losses, oldest first; what they come to; what fresh noise comes to in a period."""
+    """Names of reused noise with their losses and last uses; what they come to; what fresh noise comes to in a period.
 
-    names: tuple[tuple[str, float], ...]
+    The mapping is never changed: a new name makes a new one.
+    """
+
+    names: Mapping[str, tuple[float, int]]
     patterns: Any
     variations: Any
 
@@ -143,7 +146,7 @@ class AlmostPeriodic(Notion[Patterns]):
 
     def start(self) -> Patterns:
         """Nothing published."""
-        return Patterns((), self._patterns.start(), self._variations.start())
+        return Patterns({}, self._patterns.start(), self._variations.start())
 
     def record(self, state: Patterns, releases: Sequence[Release]) -> Patterns:
         """Charge new patterns once, and fresh noise where it tells something."""
@@ -156,16 +159,16 @@ class AlmostPeriodic(Notion[Patterns]):
         return state
 
     def _pattern(self, state: Patterns, release: Release) -> Patterns:
-        known = dict(state.names)
-        name = release.draw
+        name, known = release.draw, state.names
         assert name is not None
         if name not in known:
-            names = (*state.names, (name, release.loss))[-GENERATIONS * self.period :]
             plain = replace(release, draw=None, atop=None)
-            return Patterns(names, self._patterns.record(state.patterns, [plain]), state.variations)
-        if known[name] != release.loss:
+            return Patterns(
+                self._used(known, release, name), self._patterns.record(state.patterns, [plain]), state.variations
+            )
+        if known[name][0] != release.loss:
             raise UnboundedLoss(
-                f"step {release.step}: the noise {name!r} was drawn at a loss of {known[name]:g} and cannot have "
+                f"step {release.step}: the noise {name!r} was drawn at a loss of {known[name][0]:g} and cannot have "
                 f"{release.loss:g} now: "
                 "the difference of two scales tells the value",
                 step=release.step,
@@ -177,20 +180,32 @@ class AlmostPeriodic(Notion[Patterns]):
                 "which strong almost-periodic privacy hides",
                 step=release.step,
             )
-        return state
+        return state._replace(names=self._used(known, release, name))
+
+    def _used(
+        self, known: Mapping[str, tuple[float, int]], release: Release, name: str
+    ) -> Mapping[str, tuple[float, int]]:
+        """Names with this use; those that renewals have replaced long ago are forgotten."""
+        loss = known[name][0] if name in known else release.loss
+        if self.renew is None:
+            return known if name in known else {**known, name: (loss, release.step)}
+        oldest = release.step - REMEMBERED * self.renew * self.period
+        return {**{n: use for n, use in known.items() if use[1] > oldest}, name: (loss, release.step)}
 
     def _fresh(self, state: Patterns, release: Release) -> Patterns:
         plain = replace(release, atop=None)
-        patterns, variations = state.patterns, state.variations
-        if release.atop is None or release.atop not in dict(state.names):
+        names, patterns, variations = state
+        if release.atop is not None and release.atop in names:
+            names = self._used(names, release, release.atop)
+        else:
             patterns = self._patterns.record(patterns, [plain])
         if self.strong:
             variations = self._variations.record(variations, [plain])
-        return Patterns(state.names, patterns, variations)
+        return Patterns(names, patterns, variations)
 
     def draws(self, state: Patterns) -> frozenset[str]:
         """The names of this renewal and of the one before."""
-        return frozenset(name for name, _ in state.names)
+        return frozenset(state.names)
 
     def exposure(self, state: Patterns, step: int) -> Exposure:
         """The worse of what is told about the part that repeats, and (strong) about one period's variations."""
@@ -214,7 +229,7 @@ class AlmostPeriodic(Notion[Patterns]):
     def dump(self, state: Patterns) -> Any:
         """Return names, and what both parts remember."""
         return {
-            "names": [list(item) for item in state.names],
+            "names": [[name, loss, last] for name, (loss, last) in state.names.items()],
             "patterns": self._patterns.dump(state.patterns),
             "variations": self._variations.dump(state.variations),
         }
@@ -223,10 +238,10 @@ class AlmostPeriodic(Notion[Patterns]):
         """Read what `dump` gave."""
         if not isinstance(data, dict) or not isinstance(data.get("names"), list):
             raise InvalidInput(f"an almost-periodic account must hold the names of its noise, not {data!r}")
-        if not all(isinstance(x, list) and len(x) == 2 and isinstance(x[0], str) for x in data["names"]):
-            raise InvalidInput("the names of reused noise must be [name, loss] each")
-        names = tuple((x[0], real("loss", x[1])) for x in data["names"])
-        if len({n for n, _ in names}) != len(names):
+        if not all(isinstance(x, list) and len(x) == 3 and isinstance(x[0], str) for x in data["names"]):
+            raise InvalidInput("the names of reused noise must be [name, loss, last use] each")
+        names = {x[0]: (real("loss", x[1]), whole("last use", x[2], least=1)) for x in data["names"]}
+        if len(names) != len(data["names"]):
             raise InvalidInput("a name of reused noise stands twice")
         return Patterns(names, self._patterns.load(data.get("patterns")), self._variations.load(data.get("variations")))
 

@@ -192,7 +192,8 @@ def _errata(found: Reproduction) -> str:
 
 
 def _table(caption: str, heads: Sequence[str], lines: Sequence[Sequence[str]], words: bool = False) -> str:
-    style = "min-width: 0; text-align: left; vertical-align: top" if words else "min-width: 0"
+    style = "min-width: 0" + ("; text-align: left; vertical-align: top" if words else "")
+    wide = style.replace("0", "7rem") if words else style
     head = "".join(f'<th scope="col" style="{style}">{escape(h)}</th>' for h in heads)
     body = "".join(
         f'<tr><th scope="row" style="{style}">{escape(line[0])}</th>'

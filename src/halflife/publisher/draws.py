@@ -7,7 +7,7 @@ group alone (parallel composition), else as many as the policy declares; the L1 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,11 +20,12 @@ from halflife.accountant import Accountant
 from halflife.errors import unknown
 from halflife.ledger import Entry
 from halflife.mechanisms.draw import Mechanism, ReleaseDraw, check_adaptive
+from halflife.mechanisms.reused import ReusedNoise
 from halflife.policy import Channel
 from halflife.publisher.readable import in_output_units
 from halflife.release import Release
 from halflife.smoothing import Smoother
-from halflife.steps import Integers
+from halflife.steps import DAY, Integers, find_zone, from_us
 
 Floats = NDArray[np.float64]
 Totals = NDArray[np.int64]
@@ -101,7 +102,29 @@ def stepwise(channel: Channel) -> Stepwise | None:
         return None
     if name not in registry.MECHANISMS:
         raise unknown("mechanism", name, registry.MECHANISMS)
-    return Stepwise(registry.MECHANISMS[name](channel.plan))
+    made = registry.MECHANISMS[name]
+    if made is ReusedNoise:
+        return Stepwise(made(channel.plan, phases(channel), size=channel.cells, stream=channel.name))
+    return Stepwise(made(channel.plan))
+
+
+def phases(channel: Channel) -> Callable[[int], int] | None:
+    """Return the phase of each of the account's steps by the wall clock, if the period is whole days and noise is never renewed.
+
+    A day of 23 hours lacks some phases, one of 25 has some twice. None: phases are counted in steps.
+    """
+    steps, notion = channel.steps, channel.plan.notion
+    period, renew = getattr(notion, "period", None), getattr(notion, "renew", None)
+    if period is None or renew is not None or steps.days or DAY % steps.width or (period * steps.width) % DAY:
+        return None
+    zone, days = find_zone(steps.zone), period * steps.width // DAY
+
+    def phase(step: int) -> int:
+        local = from_us(steps.start(step)).astimezone(zone)
+        of_day = ((local.hour * 60 + local.minute) * 60 + local.second) * 1_000_000 + local.microsecond
+        return int((local.date().toordinal() - 1) % days * (DAY // steps.width) + of_day // steps.width)
+
+    return phase
 
 
 def draw_planned(
@@ -121,8 +144,10 @@ def draw_stepwise(
     draw = ReleaseDraw(account)
     draw.restore(maker.noise)
     noisy, facts, scales = [], [], []
-    for step, at, truth in zip(due.steps.tolist(), due.release_steps.tolist(), totals, strict=True):
-        with draw.step(at) as d:
+    for step, at, planned, truth in zip(
+        due.steps.tolist(), due.release_steps.tolist(), due.releases, totals, strict=True
+    ):
+        with draw.step(at, late=planned.age - due.channel.age) as d:
             made = maker.mechanism.step(
                 1 + (step - 1) * due.channel.every, truth if len(truth) > 1 else int(truth[0]), d
             )

@@ -25,7 +25,7 @@ def periodic(monkeypatch):
     class Reused:
         """y(t) = f(t) + v(t mod T), on the lattice of whole units."""
 
-        name, adaptive = "reused", False
+        name, adaptive = "fake-reused", False
 
         def __init__(self, plan):
             self.plan, self.seen = plan, 0
@@ -44,10 +44,10 @@ def periodic(monkeypatch):
     def plan(notion, request):
         return Plan(notion, request, "laplace", lambda n: np.full(n, 1.0 / PERIOD), "a fake", "a fake")
 
-    monkeypatch.setattr(FakePeriodic, "mechanism", "reused")
+    monkeypatch.setattr(FakePeriodic, "mechanism", "fake-reused")
     monkeypatch.setitem(registry.NOTIONS, FakePeriodic.name, FakePeriodic)
     monkeypatch.setitem(registry.PLANS, (FakePeriodic.name, "tight"), plan)
-    monkeypatch.setitem(registry.MECHANISMS, "reused", Reused)
+    monkeypatch.setitem(registry.MECHANISMS, "fake-reused", Reused)
 
 
 def at(hour):

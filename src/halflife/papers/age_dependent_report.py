@@ -192,13 +192,13 @@ def _errata(found: Reproduction) -> str:
 
 
 def _table(caption: str, heads: Sequence[str], lines: Sequence[Sequence[str]], words: bool = False) -> str:
-    style = "min-width: 0" + ("; text-align: left; vertical-align: top" if words else "")
-    wide = style.replace("0", "7rem") if words else style
-    head = "".join(f'<th scope="col" style="{style}">{escape(h)}</th>' for h in heads)
-    body = "".join(
-        f'<tr><th scope="row" style="{style}">{escape(line[0])}</th>'
-        f'{"".join(f"""<td style="{style}">{escape(c)}</td>""" for c in line[1:])}</tr>\n'
-        for line in lines
-    )
+    """A table whose first column is narrow; with `words` its cells are text."""
+    first = "min-width: 0; text-align: left; vertical-align: top" if words else "min-width: 0"
+    rest = first.replace("0", "7rem") if words else "min-width: 0"
+    head = "".join(f'<th scope="col" style="{rest if i else first}">{escape(h)}</th>' for i, h in enumerate(heads))
+    body = ""
+    for line in lines:
+        cells = "".join(f'<td style="{rest}">{escape(cell)}</td>' for cell in line[1:])
+        body += f'<tr><th scope="row" style="{first}">{escape(line[0])}</th>{cells}</tr>\n'
     return f"""<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}"><table>
 <caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"""

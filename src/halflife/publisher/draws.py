@@ -102,7 +102,7 @@ def stepwise(channel: Channel) -> Stepwise | None:
         return None
     if name not in registry.MECHANISMS:
         raise unknown("mechanism", name, registry.MECHANISMS)
-    made = registry.MECHANISMS[name]
+    made: Any = registry.MECHANISMS[name]
     if made is ReusedNoise:
         return Stepwise(made(channel.plan, phases(channel), size=channel.cells, stream=channel.name))
     return Stepwise(made(channel.plan))

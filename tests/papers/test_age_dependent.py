@@ -97,7 +97,7 @@ def test_figure_4_by_formulas_and_a_grid(small):
     ratio = np.log((1 + 0.8 ** t[1:]) / (1 - 0.8 ** t[1:]))
     assert risk["Theorem 2: any mechanism"][1:] == pytest.approx(ratio, rel=1e-9)
     assert (best.x == model.RISKS).all()
-    error, epsilons = TwoStateMSE(0.1, 0.1, 20), np.geomspace(0.01, 40, 3000)
+    error, epsilons = TwoStateMSE(0.1, 0.1, 20), np.geomspace(0.01, 30, 3000)
     for i in (0, 10, 20, 29):
         allowed = [
             error(age, float(epsilons[2 * np.arctanh(0.8**age * np.tanh(epsilons / 2)) <= best.x[i]].max()))

@@ -91,7 +91,7 @@ BAD = [
         "{name: markov-chain, matrix: [[0.9, 0.1], [0.2, 0.9]]}",
         "9:33: promise.process.matrix: row 1 of the transition matrix sums to 1.1, not to 1",
     ),
-    ("{name: markov-chain, matrix: [[0.9, x], [0.2, 0.8]]}", "promise.process.matrix: row 0, column 1 .*must be a number, not 'x'"),
+    ("{name: markov-chain, matrix: [[0.9, x], [0.2, 0.8]]}", "promise.process.matrix: row 0, column 1 .*a number, not 'x'"),
     (
         "{name: markov-chian, matrix: [[1]]}",
         r"9:13: promise.process.name: unknown process 'markov-chian': did you mean 'markov-chain'\?",
@@ -112,7 +112,7 @@ BAD = [
     ("{file: broken.json}", "promise.process.file: broken.json: row 0 of the transition matrix sums to 0.9"),
     ("{file: home.json, fitt: 1}", r"promise.process.fitt: unknown key beside file 'fitt'"),
     ("{file: home.json, whose: mine}", "promise.process.whose: unknown value 'mine'.*Known: other people, public"),
-    ("{file: fitted.json}", "promise.process.whose: missing: whose readings the process was fitted on: a kernel fitted on private"),
+    ("{file: fitted.json}", "promise.process.whose: missing: whose readings the process was fitted on: a kernel fitted on"),
     ("{file: hourly.json}", "promise.process: the process was fitted on steps of 1 h, and the clock's are 30 min"),
     (
         "{name: markov-chain, fit: {files: design.csv, time: ts, value: kwh, states: 2}}",
@@ -122,9 +122,9 @@ BAD = [
         f"{{name: markov-chain, {FIT.replace('other people', 'these people')}}}",
         "promise.process.fit.whose: unknown value 'these people'.*: a kernel fitted on private data is itself a release",
     ),
-    (f"{{name: markov-chain, {FIT.replace('time: ts', 'tiem: ts')}}}", r"promise.process.fit.tiem: unknown key 'tiem': did you mean 'time'\?"),
+    (f"{{name: markov-chain, {FIT.replace('time:', 'tiem:')}}}", r"process.fit.tiem: unknown key 'tiem': did you mean 'time'\?"),
     (f"{{name: markov-chain, {FIT.replace('states: 2', 'states: two')}}}", "promise.process.fit.states: must be a whole number"),
-    (f"{{name: markov-chain, {FIT.replace('states: 2, ', '')}}}", "promise.process.fit.states: give either a number of states, or"),
+    (f"{{name: markov-chain, {FIT.replace('states: 2, ', '')}}}", "promise.process.fit.states: give either a number of states"),
     (f"{{name: markov-chain, {FIT.replace('states: 2', 'states: 2, lags: 3')}}}", "promise.process.fit.lags: is about empirical"),
     (f"{{name: markov-chain, {FIT.replace('kwh', 'kwhs')}}}", r"promise.process.fit: .*'kwhs': did you mean 'kwh'\?"),
     (f"{{name: markov-chain, {FIT.replace('design.csv', 'gone.csv')}}}", "promise.process.fit: no such file: .*gone.csv"),
@@ -240,7 +240,7 @@ def test_a_sample_without_a_good_reading_says_which_columns_it_looked_at(tmp_pat
     ):
         read_sample([tmp_path / "a.csv"], person="who", time="at", value="x", step="30 min")
     (tmp_path / "b.csv").write_text("who,at,x\nb,1000-01-01,1\nb,2025-01-01,1\n")
-    with pytest.raises(ValueError, match="'b' has readings .* slots apart: a time is wrong"):
+    with pytest.raises(ValueError, match=r"'b' has readings .* slots apart: a time is wrong"):
         read_sample([tmp_path / "b.csv"], person="who", time="at", value="x", step="1 s")
 
 
@@ -270,10 +270,10 @@ def test_an_autoregressive_process_takes_sums_of_clipped_values_alone(folder):
 def test_a_stream_ends_within_the_horizon(folder):
     text = change("2026-02-01", "2026-01-02", aged(MATRIX, "\n  horizon: 50"))  # 48 steps, published two steps later
     assert channels(Policy.parse(text, folder))[0].release_steps(48, 48).tolist() == [50]
-    with pytest.raises(PolicyError, match="streams.0: 'load' publishes its last step at step 50 .* after step 49"):
+    with pytest.raises(PolicyError, match=r"streams.0: 'load' publishes its last step at step 50 .* after step 49"):
         Policy.parse(change("horizon: 50", "horizon: 49", text), folder)
     with pytest.raises(
-        PolicyError, match="promise.horizon: nothing is promised after step 50, and stream 'load' has no end"
+        PolicyError, match=r"promise.horizon: nothing is promised after step 50, and stream 'load' has no end"
     ):
         Policy.parse(change("  end: 2026-01-02\n", "", text), folder)
 

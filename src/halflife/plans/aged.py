@@ -15,6 +15,7 @@ from halflife.notions.gaussian_dp import gaussian_mu
 from halflife.numerics import largest
 from halflife.plans.base import STD_OF_UNIT_SCALE, Plan, refuse_extra, refuse_gaussian
 from halflife.plans.periodic_risk import _contraction, _limit_before, largest_loss, periodic_peak
+from halflife.processes.certifiable import known_to, least_certifiable
 from halflife.registry import register_plan
 from halflife.release import Noise, Release
 
@@ -144,7 +145,10 @@ def _refuse_nothing(notion: AgeDependent, request: PlanRequest, loss: float) -> 
 
 def _plan(notion: AgeDependent, request: PlanRequest, noise: Noise, loss: float, source: str, tail: str) -> Plan:
     facts: dict[str, Any] = {"loss": loss}
-    warnings = (first_line(notion, loss if noise == "laplace" else None, request),)
+    warnings = (
+        first_line(notion, loss if noise == "laplace" else None, request),
+        *_what_can_be_certified(notion, loss),
+    )
     return Plan(notion, request, noise, lambda n: np.full(n, loss), source, tail, facts, warnings)
 
 
@@ -162,6 +166,17 @@ def first_line(notion: AgeDependent, loss: float | None, request: PlanRequest) -
     return (
         f"This protects where a person is now, within {notion.epsilon:g}, not where they were: about a past step the risk "
         f"{grows} as later releases come; and {stood}."
+    )
+
+
+def _what_can_be_certified(notion: AgeDependent, loss: float) -> tuple[str, ...]:
+    """Say how well an estimated process is known, if it was estimated."""
+    off, least = known_to(notion.process), least_certifiable(notion.process, loss)
+    if off is None or least is None:
+        return ()
+    return (
+        f"The process was estimated: at 99 % confidence its distances are known to ±{off:.2g} at best, so a loss of {loss:.3g} "
+        f"cannot be certified below {least:.3g}, however old the data; the figures here take the estimate for the truth.",
     )
 
 

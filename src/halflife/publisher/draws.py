@@ -20,7 +20,7 @@ from halflife.accountant import Accountant
 from halflife.errors import unknown
 from halflife.ledger import Entry
 from halflife.mechanisms.draw import Mechanism, ReleaseDraw, check_adaptive
-from halflife.mechanisms.reused import ReusedNoise
+from halflife.plans.periodic import PeriodicPlan
 from halflife.policy import Channel
 from halflife.publisher.readable import in_output_units
 from halflife.release import Release
@@ -102,10 +102,10 @@ def stepwise(channel: Channel) -> Stepwise | None:
         return None
     if name not in registry.MECHANISMS:
         raise unknown("mechanism", name, registry.MECHANISMS)
-    made: Any = registry.MECHANISMS[name]
-    if made is ReusedNoise:
-        return Stepwise(made(channel.plan, phases(channel), size=channel.cells, stream=channel.name))
-    return Stepwise(made(channel.plan))
+    make, plan = registry.MECHANISMS[name], channel.plan
+    if isinstance(plan, PeriodicPlan):
+        return Stepwise(make(plan, phases(channel), size=channel.cells, stream=channel.name))
+    return Stepwise(make(plan))
 
 
 def phases(channel: Channel) -> Callable[[int], int] | None:

@@ -1,0 +1,25 @@
+"""How well an estimated process is known, against the figures of finding A7."""
+
+import numpy as np
+import pytest
+
+from halflife.processes import GeometricMixing, MarkovChain, Population
+from halflife.processes.certifiable import known_to, least_certifiable
+
+
+def test_forty_homes_and_a_year_cannot_certify_much():
+    rng = np.random.default_rng(1)
+    homes = Population.fit([rng.random(17_521) for _ in range(40)], 6)
+    assert known_to(homes) == pytest.approx(0.099, abs=5e-4)
+    assert least_certifiable(homes, 4.0) == pytest.approx(1.84, abs=0.01)
+
+
+def test_more_readings_certify_more():
+    rng = np.random.default_rng(2)
+    few, many = (MarkovChain.fit(rng.random(n), 4) for n in (1_000, 100_000))
+    assert known_to(many) == pytest.approx(known_to(few) / 10, rel=0.01)
+
+
+def test_what_was_not_estimated_is_not_limited():
+    assert known_to(GeometricMixing(1.0, 0.5)) is None
+    assert least_certifiable(MarkovChain([[0.5, 0.5], [0.5, 0.5]]), 1.0) is None

@@ -57,8 +57,15 @@ class Mechanism(Protocol):
     An adaptive mechanism chooses losses from earlier outputs; notions that compose only fixed schedules refuse it.
     """
 
-    name: str
-    adaptive: bool
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        ...
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether it chooses losses from earlier outputs."""
+        ...
 
     def step(self, step: int, truth: Any, draw: Draw) -> Any:
         """Return the output of this step; `truth` may carry lanes (repetitions) in an array."""

@@ -21,16 +21,17 @@ if not CHROMIUM.exists():
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
 
 DRAWN = "() => [...document.querySelectorAll('.plot')].every(p => p.querySelector('.scatterlayer .trace'))"
-COLOURS = "() => [...document.querySelectorAll('.js-line')].map(e => getComputedStyle(e).stroke)"
+COLOURS = """() => [...document.querySelectorAll('.js-line')].map(e => getComputedStyle(e))
+  .filter(style => style.strokeWidth !== '0px').map(style => style.stroke)"""
 CUT = """() => [...document.querySelectorAll('.plot')].filter(p => {
-  const legend = p.querySelector('.legend'), area = p.querySelector('.plotbg, .bglayer');
+  const legend = p.querySelector('.legend');
   return legend && legend.getBoundingClientRect().right > p.getBoundingClientRect().right + 2;
 }).map(p => p.id)"""
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
-    found = paper.reproduce(generated_source(1, 9, 60))
+    found = paper.reproduce(generated_source(1, 4, 40))
     return write_all(found, tmp_path_factory.mktemp("aged"))[0]
 
 

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Anyfloats = NDArray[np.floating]
-Scope = Literal["each home", "all homes"]
+Scope = Literal["each home", "mean of homes"]
 
-MARGIN = 1.1
-"""What is found must lie this far above the largest of the shuffled copies: shuffling is not exact when spreads change over time."""
+MARGIN, REACH, FAR_REACH = 1.1, 2.0, 3.0
+"""See `stands_out`; the last is for a maximum, whose law has a long tail."""
 LEAST_SHARE = 0.005
 """A pattern that explains less of the variation than this is not worth a name."""
 LEAST_MEMORY = 0.02
@@ -37,7 +37,7 @@ class Finding(NamedTuple):
     """Something that a period does not explain.
 
     name    "drift", "season", "drift or season" (the record is too short to tell), "weekday" or "memory"
-    scope   "each home": homes move each in their own way, which ρ sees; "all homes": they move together, which ρ cannot see
+    scope   "each home": homes move each in their own way, which ρ sees; "mean of homes": their mean moves, which ρ cannot see
     size    the share of the variation that follows it; for memory the mean correlation of neighbouring periods
     usual   the largest size in shuffled copies
     """
@@ -47,6 +47,19 @@ class Finding(NamedTuple):
     size: float
     usual: float
     text: str
+
+
+def stands_out(value: float, shuffled: Sequence[float], reach: float = REACH) -> bool:
+    """Whether a value is beyond what shuffled copies have: 10 % above their mean, and `reach` times as far from it as the largest.
+
+    With 19 copies and a reach of 2 the second is nearly four standard deviations. The first is for a median that hardly varies between copies:
+    shuffling is not exact when the spread of a home changes over time, and that alone can move it by a few per cent.
+
+    >>> stands_out(0.157, [0.048, 0.049]), stands_out(0.052, [0.048, 0.049]), stands_out(0.5, [0.3, 0.45])
+    (True, False, False)
+    """
+    mean = float(np.mean(shuffled))
+    return value > max(MARGIN * mean, mean + reach * (max(shuffled) - mean))
 
 
 def calendar(periods: int, minutes: float) -> dict[str, Floats]:
@@ -80,7 +93,7 @@ def find_patterns(
     matrix, shuffled  correlations between periods, and the same of shuffled copies; NaN where nothing is known
     weight            how much of all variation this matrix is about
     """
-    observed, nulls = _filled(matrix), [_filled(null) for null in shuffled]
+    observed, nulls = np.nan_to_num(matrix), [np.nan_to_num(null) for null in shuffled]
     left = calendar(len(observed), minutes)
     slow = np.hstack([left[name] for name in left if name != "weekday"]) if left else np.zeros((len(observed), 0))
     background = _background(observed, _orthonormal(slow))
@@ -93,7 +106,7 @@ def find_patterns(
         size, most, basis = shares[best], max(usual[best]), bases[best]
         excess = size - float(np.mean(usual[best]))
         floor = 0.0 if best == "weekday" else OVER_BACKGROUND * background * basis.shape[1]
-        if size > max(MARGIN * most, floor) and excess * weight >= LEAST_SHARE:
+        if stands_out(size, usual[best]) and size > floor and excess * weight >= LEAST_SHARE:
             found.append(Finding(best, scope, size, most, _pattern_text(best, scope, size, most)))
             taken = _orthonormal(np.hstack([taken, basis]))
         del left[best]
@@ -110,10 +123,10 @@ def share(matrix: Anyfloats, basis: Floats) -> float:
     return float(np.sum(basis * (matrix @ basis))) / total if total > 0 else 0.0
 
 
-def _memory(observed: Floats, nulls: Sequence[Floats], taken: Floats) -> list[Finding]:
+def _memory(observed: Anyfloats, nulls: Sequence[Anyfloats], taken: Floats) -> list[Finding]:
     """Whether neighbouring periods are alike beyond the patterns that were found."""
     size, usual = _neighbours(observed, taken), [_neighbours(null, taken) for null in nulls]
-    if size <= max(usual) or size - float(np.mean(usual)) < LEAST_MEMORY:
+    if not stands_out(size, usual) or size - float(np.mean(usual)) < LEAST_MEMORY:
         return []
     most = max(usual)
     beyond = " beyond that" if taken.shape[1] else ""
@@ -121,7 +134,7 @@ def _memory(observed: Floats, nulls: Sequence[Floats], taken: Floats) -> list[Fi
     return [Finding("memory", "each home", size, most, text)]
 
 
-def _neighbours(matrix: Floats, taken: Floats) -> float:
+def _neighbours(matrix: Anyfloats, taken: Floats) -> float:
     """The mean correlation of neighbouring periods, with the taken patterns projected out of both sides."""
     if len(matrix) < 3:
         return 0.0
@@ -131,7 +144,7 @@ def _neighbours(matrix: Floats, taken: Floats) -> float:
     return float(np.diagonal(rest, 1).mean()) / spread if spread > 0 else 0.0
 
 
-def _background(matrix: Floats, slow: Floats) -> float:
+def _background(matrix: Anyfloats, slow: Floats) -> float:
     """The share of a wave of no meaning, per column."""
     if len(matrix) < 4 * WAVES[-1]:
         return 0.0
@@ -142,18 +155,16 @@ def _background(matrix: Floats, slow: Floats) -> float:
 
 
 def _pattern_text(name: str, scope: Scope, size: float, most: float) -> str:
-    who = "homes, each in its own way," if scope == "each home" else "all homes together"
+    each = scope == "each home"
+    who, s = ("homes, each in its own way,", "") if each else ("the mean over homes, which ρ does not see,", "s")
     what = {
-        "drift": f"{who} drift over the record",
-        "season": f"{who} follow a season",
-        "drift or season": f"{who} drift or follow a season (the record is too short to tell which)",
-        "weekday": f"{who} follow the day of the week",
+        "drift": f"drift{s} over the record",
+        "season": f"follow{s} a season",
+        "drift or season": f"drift{s} or follow{s} a season (the record is too short to tell which)",
+        "weekday": f"follow{s} the day of the week",
     }[name]
-    return f"{what} ({100 * size:.1f} % of what varies; shuffled at most {100 * most:.1f} %)"
-
-
-def _filled(matrix: Anyfloats) -> Floats:
-    return np.nan_to_num(np.asarray(matrix, dtype=np.float64))
+    within = "of what varies" if each else "of how it varies"
+    return f"{who} {what} ({100 * size:.1f} % {within}; shuffled at most {100 * most:.1f} %)"
 
 
 def _centred(basis: Floats) -> Floats:

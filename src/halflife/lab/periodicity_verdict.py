@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from halflife.lab.periodicity_patterns import MARGIN, WEEK, Finding, Floats
+from halflife.lab.periodicity_patterns import FAR_REACH, WEEK, Finding, Floats, stands_out
 from halflife.processes.verdict import duration
 
 Outcome = Literal["contradicted", "not contradicted", "too little data"]
@@ -153,9 +153,9 @@ class PeriodCheck:
 
     @property
     def dependent(self) -> bool:
-        """Whether the median or the largest |ρ| lies a tenth above that of every shuffled copy."""
-        pairs = ((self.median, self.shuffled_medians), (self.maximum, self.shuffled_maxima))
-        return any(value > MARGIN * max(null) for value, null in pairs)
+        """Whether the median or the largest |ρ| stands out of the shuffled copies (see `stands_out`)."""
+        bulk = stands_out(self.median, self.shuffled_medians)
+        return bulk or stands_out(self.maximum, self.shuffled_maxima, FAR_REACH)
 
     @property
     def outcome(self) -> Outcome:
@@ -201,14 +201,14 @@ class PeriodCheck:
         return next((row for row in self.lags if row.lag == lag), None)
 
     def named_lags(self) -> list[tuple[str, Lag]]:
-        """Return the distances that people ask about, as far as the record goes: neighbours, a week, half a year, a year."""
+        """Return the distances that people ask about, where there are eight pairs: neighbours, a week, half a year, a year."""
         minutes, rows = self.period * self.step_minutes, []
-        for name, apart in (("a week apart", WEEK), ("half a year apart", 182 * 1440.0), ("a year apart, less a day", 364 * 1440.0)):
+        asked = (("neighbours", minutes), ("a week apart", WEEK), ("half a year apart", 26 * WEEK), ("a year apart", 52 * WEEK))
+        for name, apart in asked:
             row = self.at_lag(round(apart / minutes))
-            if row is not None and row.lag > 1 and abs(row.lag * minutes - apart) <= minutes / 2:
+            if row is not None and row.lag * minutes == apart and row.lag <= self.periods - 8 and row not in [r for _, r in rows]:
                 rows.append((name, row))
-        first = self.at_lag(1)
-        return ([] if first is None else [("neighbours", first)]) + rows
+        return rows
 
     def summary(self) -> dict[str, Any]:
         """Return everything but the matrix, as JSON can hold it."""

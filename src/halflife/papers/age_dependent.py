@@ -161,14 +161,10 @@ def chance_words(found: Reproduction) -> str:
         f"{c.median:.2f} and {c.worst:.2f} of ε_C = {c.epsilon:g}" for c in found.chance if c.epsilon in TABLE_EPSILONS
     )
     least = min(row.promised / row.epsilon for row in found.rows)
-    promise = (
-        "it lets nothing fade: the worst home is in some state too rarely"
-        if least > 0.995
-        else f"it leaves {100 * least:.0f} % of every loss or more"
-    )
+    promise = "nothing fades" if least > 0.995 else f"{100 * least:.0f} % of every loss or more is left"
     return (
         "What is counted are estimates. With a home's readings in random order, where nothing is told, the same count shows "
-        f"{said} (middle and worst home). As a bound that holds with 99 %, for all homes and lags at once, {promise}."
+        f"{said} (middle and worst home). As a bound that holds with 99 % for all homes and lags up to two days, {promise}."
     )
 
 

@@ -18,7 +18,7 @@ from halflife.lab.staleness import TwoStateFailureRate, TwoStateMSE
 from halflife.notions import AgeDependent
 from halflife.notions.base import Floats
 from halflife.papers.age_dependent_model import CHAIN, PEOPLE, RHO, P, Q, odds
-from halflife.papers.age_dependent_panels import DASH, DOT, Curve, Panel
+from halflife.papers.age_dependent_panels import DASH, DOT, SOLID, Curve, Panel
 from halflife.plans.periodic_risk import periodic_peak
 from halflife.plans.schedule import frontier, no_trade_off
 from halflife.processes import GeometricMixing, MarkovChain, Process
@@ -111,7 +111,7 @@ class FixedPoints(NamedTuple):
 
 def figure_3_fixed_points() -> FixedPoints:
     """Return the fixed points of Figure 3, and the risk at each publication."""
-    releases = _periodic(AGE, EVERY, EPOCHS)
+    releases = _periodic()
     steps = [one.step for one in releases]
     printed = theorem_3(CHAIN, releases, steps[-1])
     tight = risks_over_time(AgeDependent(GENEROUS, CHAIN), releases, steps[-1])
@@ -122,13 +122,13 @@ def figure_3_fixed_points() -> FixedPoints:
     )  # fmt: skip
 
 
-def _periodic(age: int, every: int, count: int, loss: float = LOSS) -> list[Release]:
-    return [Release(every * k, loss, age) for k in range(1, count + 1)]
+def _periodic() -> list[Release]:
+    return [Release(EVERY * k, LOSS, AGE) for k in range(1, EPOCHS + 1)]
 
 
 def figure_3_data() -> tuple[Panel, ...]:
     """Figure 3: A = 2, S̄ = 4, ε_C = 0.5, ρ = 0.8: ε(t) climbs to the fixed point of Proposition 3; tight to its own."""
-    releases, last = _periodic(AGE, EVERY, EPOCHS), EVERY * (EPOCHS + 1) - 1
+    releases, last = _periodic(), EVERY * (EPOCHS + 1) - 1
     points = figure_3_fixed_points()
     x = np.arange(1.0, last + 1)
     exact = np.full(last, math.nan)
@@ -205,21 +205,14 @@ def _schedules(
 ) -> Panel:
     printed, ours = model(P, Q, PEOPLE, as_printed=True), model(P, Q, PEOPLE)
     ways = (
-        (
-            "paper: Prop. 3, eq. 48",
-            GeometricMixing(1.0, RHO),
-            printed,
-            "paper",
-            "paper",
-            Curve("", np.zeros(0), 0, DASH),
-        ),
-        ("Prop. 3, enough noise (A2)", CHAIN, ours, "paper", "whole-steps", Curve("", np.zeros(0), 2, DOT)),
-        ("ours: tight, enough noise (A2)", CHAIN, ours, "tight", "whole-steps", Curve("", np.zeros(0), 1)),
+        ("paper: Prop. 3, eq. 48", GeometricMixing(1.0, RHO), printed, "paper", "paper", 0, DASH),
+        ("Prop. 3, enough noise (A2)", CHAIN, ours, "paper", "whole-steps", 2, DOT),
+        ("ours: tight, enough noise (A2)", CHAIN, ours, "tight", "whole-steps", 1, SOLID),
     )
     curves = []
-    for label, process, error, bound, peak_age, style in ways:
+    for label, process, error, bound, peak_age, colour, dash in ways:
         points = frontier(process, error, limits, bound, peak_age=peak_age, **SEARCH)
         y = np.array([math.nan if best is None else best.risk for _, best in points])
-        curves.append(style._replace(name=label, y=y))
+        curves.append(Curve(label, y, colour, dash))
     return Panel(name, title, said, f"largest {title.lower()} allowed", "least peak risk (nats, log)", np.array(limits),
                  tuple(curves), log_y=True)  # fmt: skip

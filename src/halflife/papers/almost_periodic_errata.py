@@ -199,6 +199,7 @@ def errata_data(
         Erratum(
             "§3", "small coefficients are strong evidence for independence", "half ≤ 0.1259 (Ausgrid), ≤ 0.0746 (UMass)",
             f"median |ρ| {check.median:.3f} here, and at most {max(check.shuffled_medians):.3f} where each home's days are shuffled: "
-            f"{check.outcome}", f"{len(check.shuffled_medians)} shuffled copies of {source.name}",
+            + ("independence is rejected" if check.dependent else "chance explains it"),
+            f"{len(check.shuffled_medians)} shuffled copies of {source.name}",
         ),
     ]  # fmt: skip

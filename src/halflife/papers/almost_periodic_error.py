@@ -25,8 +25,8 @@ from halflife.papers.almost_periodic_homes import DAY, WEEK, Stream, monday
 
 EPSILON = 5.0
 """Of Figures 7 and 9."""
-EPSILONS = tuple(float(f"{e:.3g}") for e in np.geomspace(0.1, 100, 13))
-CHECKED = (0.1, 1.0, 10.0, 100.0)
+EPSILONS = tuple(sorted({EPSILON, *(float(f"{e:.3g}") for e in np.geomspace(0.1, 100, 13))}))
+CHECKED = (0.1, 1.0, EPSILON, 10.0, 100.0)
 """Where the closed form is checked by simulation."""
 RUNS, LOT = 200, 25
 
@@ -160,7 +160,7 @@ def error_data(
             closed = relative_error(mechanism, epsilon, public, stream)
             found = math.nan
             if epsilon in CHECKED:
-                found = simulated_error(mechanism, epsilon, public, stream, _seed(seed, place, i), runs)
+                found = simulated_error(mechanism, epsilon, public, stream, _seed(seed, stream.homes, place, i), runs)
             other = math.nan if seen is None else relative_error(mechanism, epsilon, seen, stream)
             rows.append(ErrorRow(stream.name, mechanism, epsilon, closed, found, other))
     return rows

@@ -13,6 +13,7 @@ from rich.table import Table
 import halflife as hl
 
 LATE = 10**6
+AGED = 10**5
 BATCH = 2000
 
 
@@ -27,8 +28,8 @@ def rate(admit, releases) -> float:
     return best
 
 
-def ours(notion: hl.Notion) -> tuple[float, float, int]:
-    """Admits a second at step 10³ and at 10⁶ of one stream, and how large the account is at the end."""
+def ours(notion: hl.Notion, last: int = LATE) -> tuple[float, float, int]:
+    """Admits a second at step 10³ and at the last of one stream, and how large the account is at the end."""
     account = hl.Accountant(notion)
     noise = notion.noises[0]
 
@@ -37,9 +38,9 @@ def ours(notion: hl.Notion) -> tuple[float, float, int]:
 
     account.admit(*releases(1, 1000))
     early = rate(account.admit, releases(1001, BATCH))
-    for first in range(1001 + BATCH, LATE, 50_000):
-        account.admit(*releases(first, min(50_000, LATE - first)))
-    late = rate(account.admit, releases(LATE, BATCH))
+    for first in range(1001 + BATCH, last, 50_000):
+        account.admit(*releases(first, min(50_000, last - first)))
+    late = rate(account.admit, releases(last, BATCH))
     return early, late, len(account.to_json())
 
 
@@ -89,6 +90,9 @@ def main() -> None:
     ):
         early, late, size = ours(notion)
         table.add_row(str(notion), f"{early:,.0f}", f"{late:,.0f}", f"{late / early:.2f}", f"{size:,} B")
+    chain = hl.MarkovChain([[0.9, 0.1], [0.1, 0.9]])
+    early, late, size = ours(hl.AgeDependent(1.0, chain), AGED)
+    table.add_row(f"AgeDependent(1.0, two states), to step {AGED:,}", f"{early:,.0f}", f"{late:,.0f}", f"{late / early:.2f}", f"{size:,} B")
     for name, peer in (
         ("OpenDP privacy filter", opendp_filter),
         ("diffprivlib BudgetAccountant", diffprivlib_accountant),

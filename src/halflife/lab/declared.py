@@ -1,4 +1,4 @@
-"""What almost-periodic privacy needs declared: how far one person can move a statistic by what repeats (Δf_z) and by what varies (Δf_w).
+"""What almost-periodic privacy needs declared: how far one person moves a statistic, by what repeats and by what varies.
 
 `propose_sensitivities` uses public bounds alone. `look_at_private_changes` looks at people's data, and says so.
 """
@@ -54,16 +54,16 @@ def propose_sensitivities(
 
     low, high    every reading x = z + w lies between them, or is clipped to them; public
     people       how many there are at most, fixed and public; a mean divides by it
-    statistic    "sum" Σx, "mean" Σx/n, "weighted sum" Σ a_i x_i (`weights`, public, one a person), "histogram" (counts of people in
-                 `bins` bins, each in one; its L1 sensitivity)
+    statistic    "sum" Σx, "mean" Σx/n, "weighted sum" Σ a_i x_i (`weights`, public, one a person), "histogram" (counts of people
+                 in `bins` bins, each in one; its L1 sensitivity)
     missing      what a missing reading, or one who has not come or has left, counts as
     resolution   readings are rounded to multiples of it before the clip: bounds are widened to the nearest multiples outside
 
     With a = 1, 1/n or max|a_i|:  Δf_z = a·(high − low), as z, a mean of readings, lies within the bounds;
-    Δf_w = a·(max(high, c) − min(low, c)), with c = `missing`: z stays, so w moves the reading from anywhere it may be to anywhere,
-    and a clip, a gap, joining and leaving count as variation (P4). The paper's sup over W would be twice as much where w may be any
-    difference of two readings, but both readings of neighbours lie within the bounds. For a histogram both are 2: z is a point
-    of the simplex (how often a person is in each bin), w moves the person from one bin to another.
+    Δf_w = a·(max(high, c) − min(low, c)), with c = `missing`: z stays, so w moves the reading from anywhere it may be to
+    anywhere, and a clip, a gap, joining and leaving count as variation (P4). The paper's sup over W would be twice as much where
+    w may be any difference of two readings, but both readings of neighbours lie within the bounds. For a histogram both are 2: z
+    is a point of the simplex (how often a person is in each bin), w moves the person from one bin to another.
 
     >>> declared = propose_sensitivities(0.0, 5.0, 250, "mean")
     >>> declared.pattern, declared.variation
@@ -106,10 +106,10 @@ def _conditions(span: str) -> tuple[str, ...]:
 
 def _histogram(bins: int) -> Declared:
     reasons = (
-        f"Δf_z: what repeats is how often a person is in each of {bins} bins, numbers that add up to 1: two such lists are at most "
-        "2 apart in L1.",
+        f"Δf_z: what repeats is how often a person is in each of {bins} bins, numbers that add up to 1: two such lists are "
+        "at most 2 apart in L1.",
         "Δf_w: a variation moves a person from one bin to another, or to none: two counts change by 1 at most.",
-        "The statistic is linear in the bins that people are in, not in their readings: it is those that must be almost periodic.",
+        "The statistic is linear in the bins that people are in, not in their readings: those must be almost periodic.",
     )
     weak = "everybody is in exactly one bin at every step"
     return Declared(2.0, 2.0, reasons, (weak, *_conditions("the bins")[1:]))
@@ -117,21 +117,29 @@ def _histogram(bins: int) -> Declared:
 
 def _bounds(low: Any, high: Any, missing: Any, resolution: Any) -> tuple[float, float, float]:
     """The bounds, outward to multiples of the resolution."""
-    a, b, c = (math.copysign(real(f"|{name}|", abs(x)), x) for name, x in (("low", low), ("high", high), ("missing", missing)))
+    a, b, c = (
+        math.copysign(real(f"|{name}|", abs(x)), x) for name, x in (("low", low), ("high", high), ("missing", missing))
+    )
     if not a < b:
-        raise InvalidInput(f"low = {low!r} must lie below high = {high!r}: bounds are public, and a reading lies between them")
+        raise InvalidInput(
+            f"low = {low!r} must lie below high = {high!r}: bounds are public, and a reading lies between them"
+        )
     if resolution is None:
         return a, b, c
     unit = real("resolution", resolution, positive=True)
     if b - a < unit:
-        raise InvalidInput(f"the resolution {unit:g} is coarser than the bounds are apart ({b - a:g}): give a finer one")
+        raise InvalidInput(
+            f"the resolution {unit:g} is coarser than the bounds are apart ({b - a:g}): give a finer one"
+        )
     return _multiple(a, unit, math.floor), _multiple(b, unit, math.ceil), c
 
 
 def _multiple(x: float, unit: float, outward: Any) -> float:
     """x if it is a multiple of the unit to 12 digits, else the next multiple outward."""
     nearest = round(x / unit)
-    return x if math.isclose(nearest * unit, x, rel_tol=1e-12, abs_tol=1e-12 * unit) else float(outward(x / unit)) * unit
+    return (
+        x if math.isclose(nearest * unit, x, rel_tol=1e-12, abs_tol=1e-12 * unit) else float(outward(x / unit)) * unit
+    )
 
 
 def _pull(statistic: Statistic, people: int, weights: Sequence[float] | None) -> tuple[Fraction, str]:
@@ -155,9 +163,9 @@ def _up(exact: Fraction) -> float:
 # A look at data -----------------------------------------------------------------------------------------------------
 
 COST = (
-    "Its cost is without bound: these are exact facts about these people, so no ε covers using them for a release about the same people. "
-    "Use them for a design sample of other people, who are not in the release; or pay: release a quantile through a mechanism of "
-    "its own, and charge it to the account."
+    "Its cost is without bound: these are exact facts about these people, so no ε covers using them for a release about the same "
+    "people. Look at a design sample of other people, who are not in the release; or pay: release a quantile through a mechanism "
+    "of its own, and charge it to the account."
 )
 
 
@@ -182,9 +190,10 @@ class PrivateLook(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"A look at private data of {self.homes} homes: for {100 * self.quantile:g} % of them no reading changes by more than "
-            f"{self.change:.4g} from one period to the next, none lies further than {self.deviation:.4g} from the home's own mean, and the "
-            f"pattern stays within ±{self.pattern:.4g}. {100 * self.beyond:.2g} % of all changes are larger. {self.cost}"
+            f"A look at private data of {self.homes} homes: for {100 * self.quantile:g} % of them no reading changes by more "
+            f"than {self.change:.4g} from one period to the next; for as many none lies further than {self.deviation:.4g} from "
+            f"the home's own mean, and the pattern stays within ±{self.pattern:.4g}. {100 * self.beyond:.2g} % of all changes "
+            f"are larger. {self.cost}"
         )
 
 
@@ -194,8 +203,9 @@ def look_at_private_changes(readings: Any, period: int, quantile: float = 0.99) 
     readings   homes × steps, NaN where missing, or a list of sequences;  period  in steps
     quantile   of the homes that the numbers hold for
 
-    The outcome must not be used as a bound, a clip or a sensitivity for the same people: it depends on them exactly, and a release whose
-    noise depends on it has no finite loss. It is for a design sample of other people. Missing readings make no change.
+    The outcome must not be used as a bound, a clip or a sensitivity for the same people: it depends on them exactly, and a
+    release whose noise depends on it has no finite loss. It is for a design sample of other people. Missing readings make no
+    change.
 
     >>> look = look_at_private_changes([[1.0, 2.0, 1.5, 2.0, 1.0, 2.0], [0.0, 0.0, 0.0, 3.0, 0.0, 0.0]], 2, quantile=1.0)
     >>> look.change, look.deviation, look.looked_at_private_data
@@ -204,7 +214,9 @@ def look_at_private_changes(readings: Any, period: int, quantile: float = 0.99) 
     values = read_homes(readings, fewest=1)
     t = whole("period", period, least=1)
     if 2 * t > values.shape[1]:
-        raise InvalidInput(f"a period of {t:,} steps does not fit twice into {values.shape[1]:,} steps: there is no change to look at")
+        raise InvalidInput(
+            f"a period of {t:,} steps does not fit twice into {values.shape[1]:,} steps: nothing can change"
+        )
     q = real("quantile", quantile, limit=1.0)
     cube = values[:, : values.shape[1] // t * t].reshape(len(values), -1, t)
     known = np.isfinite(cube)

@@ -50,10 +50,10 @@ class Finding(NamedTuple):
 
 
 def stands_out(value: float, shuffled: Sequence[float], reach: float = REACH) -> bool:
-    """Whether a value is beyond what shuffled copies have: 10 % above their mean, and `reach` times as far from it as the largest.
+    """Whether a value is beyond shuffled copies: 10 % above their mean, and `reach` times as far from it as the largest.
 
-    With 19 copies and a reach of 2 the second is nearly four standard deviations. The first is for a median that hardly varies between copies:
-    shuffling is not exact when the spread of a home changes over time, and that alone can move it by a few per cent.
+    With 19 copies and a reach of 2 the second is nearly four standard deviations. The first is for a median that hardly varies
+    between copies: shuffling is not exact when the spread of a home changes over time, and that can move it by a few per cent.
 
     >>> stands_out(0.157, [0.048, 0.049]), stands_out(0.052, [0.048, 0.049]), stands_out(0.5, [0.3, 0.45])
     (True, False, False)
@@ -130,7 +130,9 @@ def _memory(observed: Anyfloats, nulls: Sequence[Anyfloats], taken: Floats) -> l
         return []
     most = max(usual)
     beyond = " beyond that" if taken.shape[1] else ""
-    text = f"neighbouring periods of a home are alike{beyond} (mean correlation {size:.2f}; shuffled at most {most:.2f})"
+    text = (
+        f"neighbouring periods of a home are alike{beyond} (mean correlation {size:.2f}; shuffled at most {most:.2f})"
+    )
     return [Finding("memory", "each home", size, most, text)]
 
 
@@ -151,7 +153,7 @@ def _background(matrix: Anyfloats, slow: Floats) -> float:
     angle = 2 * np.pi * np.arange(len(matrix)) / len(matrix)
     waves = np.column_stack([turn(n * angle) for n in WAVES for turn in (np.cos, np.sin)])
     basis = _orthonormal(_without(waves, slow))
-    return share(matrix, basis) / basis.shape[1]
+    return share(matrix, basis) / int(basis.shape[1])
 
 
 def _pattern_text(name: str, scope: Scope, size: float, most: float) -> str:

@@ -18,7 +18,7 @@ FEWEST_PERIODS = 8
 
 LOOKED_AT = (
     "This looked at people's readings without noise: every number here is a fact about them. Use it on a design sample, or on "
-    "data that is public or paid for; nothing of it may be published, or set a parameter of a release about the same people, for free."
+    "data that is public or paid for; nothing of it may be published, or shape a release about the same people, for free."
 )
 MEANING = (
     "The test is about what the promise means, not about whether it holds: its proof never uses independence (P5). What is "
@@ -71,11 +71,13 @@ class Tells(NamedTuple):
     def text(self) -> str:
         """The same as a sentence."""
         if math.isnan(self.correlation):
-            return "How much w tells about z cannot be measured: too few homes have both a positive mean and a variation."
+            return (
+                "How much w tells about z cannot be measured: too few homes have both a positive mean and a variation."
+            )
         return (
             f"w tells about z: over {self.homes} homes the correlation of log(sd of w) with log(mean of z) is "
-            f"{self.correlation:.2f}. A home's mean use, known within a factor of {self.blind:.2f} to one who knows the others, is "
-            f"known within {self.told:.2f} to one who also sees how far its w spreads; the promise does not cover that."
+            f"{self.correlation:.2f}. A home's mean, known within a factor of {self.blind:.2f} to one who knows the other homes, "
+            f"is known within {self.told:.2f} to one who also sees how far its w spreads; the promise does not cover that."
         )
 
 
@@ -181,7 +183,9 @@ class PeriodCheck:
             return f"Not contradicted: with a period of {self.name} nothing is left that varies."
         numbers = self._numbers()
         if self.outcome == "not contradicted":
-            return f"Not contradicted: {numbers} That is no proof of independence: it says that this test did not see any dependence."
+            return (
+                f"Not contradicted: {numbers} That is no proof of independence: this test did not see any dependence."
+            )
         small = " Small is not independent." if self.dependent else ""
         named = "; ".join(finding.text for finding in self.findings)
         broken = f" What breaks it: {named}." if named else " Nothing that has a name explains it."
@@ -191,9 +195,9 @@ class PeriodCheck:
         low, high = min(self.shuffled_medians), max(self.shuffled_medians)
         span = f"{low:.3f}" if f"{low:.3f}" == f"{high:.3f}" else f"{low:.3f} to {high:.3f}"
         return (
-            f"with a period of {self.name}, the median |ρ| of {self.homes} homes over {self.periods} periods is {self.median:.3f}, where "
-            f"homes whose periods are shuffled have {span} (p = {self.median_p:.2g}); the largest is {self.maximum:.2f}, shuffled at "
-            f"most {max(self.shuffled_maxima):.2f} (p = {self.maximum_p:.2g})."
+            f"with a period of {self.name}, the median |ρ| of {self.homes} homes over {self.periods} periods is "
+            f"{self.median:.3f}; if each home's periods are shuffled it is {span} (p = {self.median_p:.2g}). The largest is "
+            f"{self.maximum:.2f}; shuffled it is at most {max(self.shuffled_maxima):.2f} (p = {self.maximum_p:.2g})."
         )
 
     def at_lag(self, lag: int) -> Lag | None:
@@ -202,11 +206,21 @@ class PeriodCheck:
 
     def named_lags(self) -> list[tuple[str, Lag]]:
         """Return the distances that people ask about, where there are eight pairs: neighbours, a week, half a year, a year."""
-        minutes, rows = self.period * self.step_minutes, []
-        asked = (("neighbours", minutes), ("a week apart", WEEK), ("half a year apart", 26 * WEEK), ("a year apart", 52 * WEEK))
+        minutes, rows = self.period * self.step_minutes, list[tuple[str, Lag]]()
+        asked = (
+            ("neighbours", minutes),
+            ("a week apart", WEEK),
+            ("half a year apart", 26 * WEEK),
+            ("a year apart", 52 * WEEK),
+        )
         for name, apart in asked:
             row = self.at_lag(round(apart / minutes))
-            if row is not None and row.lag * minutes == apart and row.lag <= self.periods - 8 and row not in [r for _, r in rows]:
+            if (
+                row is not None
+                and row.lag * minutes == apart
+                and row.lag <= self.periods - 8
+                and row not in [r for _, r in rows]
+            ):
                 rows.append((name, row))
         return rows
 
@@ -238,7 +252,9 @@ class PeriodCheck:
         }
 
     def __str__(self) -> str:
-        named = (f"ρ, {name}: {row.mean:.3f} (shuffled {row.low:.3f} to {row.high:.3f})" for name, row in self.named_lags())
+        named = (
+            f"ρ, {name}: {row.mean:.3f} (shuffled {row.low:.3f} to {row.high:.3f})" for name, row in self.named_lags()
+        )
         lines = [self.verdict, "", *named]
         return "\n".join([*lines, "", self.tells.text, "", MEANING, "", LOOKED_AT])
 

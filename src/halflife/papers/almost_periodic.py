@@ -153,7 +153,10 @@ def freshness_data(found: Reproduction) -> list[Fresh]:
 # Text ---------------------------------------------------------------------------------------------------------------
 
 COEFFICIENT_HEADS = ("whose number", "data set", "homes", "period", "half of |ρ| at most", "largest |ρ|", "shuffled: half at most", "largest")
-ERROR_HEADS = ("data set", "mechanism", "ε", "closed form", "simulated", "ranges read off the data")
+ERROR_HEADS = (
+    "data set", "mechanism", *(f"ε = {epsilon:g}" for epsilon in error.CHECKED), "simulated, at most",
+    f"ε = {error.EPSILON:g}, ranges read off the data",
+)  # fmt: skip
 GAIN_HEADS = ("data set", "days", "horizon", "printed", "weak: horizon / T", "strong, C1", "strong, Corollary 8 (unsound)", "abstract")
 LOSS_HEADS = ("periods K", "Corollary 8: ε[Δf_w/(Δf_z + Δf_w) + K − 1]", "attained", "C1 (corrected)")
 ATTACK_HEADS = ("periods averaged", "Corollary 8: √(2/K)", "simulated", "C1: √(2 + 2/K)", "simulated, C1")
@@ -175,15 +178,17 @@ def coefficient_rows(found: Reproduction) -> list[tuple[str, ...]]:
     return rows
 
 
-def error_cells(row: ErrorRow) -> tuple[str, ...]:
-    """Return the cells of one error, in percent."""
-    values = (row.closed, row.simulated, row.read_off)
-    return row.stream, row.mechanism, f"{row.epsilon:g}", *(_percent(value) for value in values)
-
-
-def shown_errors(found: Reproduction) -> list[ErrorRow]:
-    """The errors at every ε that was simulated, once for each stream."""
-    return list(dict.fromkeys(row for row in found.errors if row.epsilon in error.CHECKED))
+def error_rows(found: Reproduction) -> list[tuple[str, ...]]:
+    """Return a row for each stream and mechanism: the error at every ε that was simulated, and by how much the simulation differs."""
+    rows = []
+    for stream in dict.fromkeys(row.stream for row in found.errors):
+        for mechanism in error.MECHANISMS:
+            of = {row.epsilon: row for row in found.errors if (row.stream, row.mechanism) == (stream, mechanism)}
+            checked = [of[epsilon] for epsilon in error.CHECKED]
+            off = max(abs(row.simulated / row.closed - 1) for row in checked)
+            sizes = (_percent(row.closed) for row in checked)
+            rows.append((stream, mechanism, *sizes, f"± {100 * off:.1f} %", _percent(of[error.EPSILON].read_off)))
+    return rows
 
 
 def gain_cells(gain: Gain) -> tuple[str, ...]:
@@ -252,7 +257,7 @@ Data: {found.source.name}.
 
 ## Relative error √E(y − f)² / max |f| (Figures 8 and 10)
 
-{markdown(ERROR_HEADS, [error_cells(row) for row in shown_errors(found)])}
+{markdown(ERROR_HEADS, error_rows(found))}
 
 ## The gain over splitting ε
 

@@ -111,7 +111,7 @@ def p1_panels(losses: Sequence[Loss], attacks: Sequence[Attack]) -> tuple[Panel,
     second = Panel(
         "P1b", "the attack: averaging later periods", "The root mean square error of an attacker who averages K later periods and wants "
         f"one person's first-period variation. Against Corollary 8 it falls as 1/√K: {last.paper_simulated:.3f} after "
-        f"{last.periods} periods, of noise that should never fall below 1.41. Against C1 it stays above √2.",
+        f"{last.periods} periods, and there is no end to it. Against C1 it stays at √2.",
         "later periods averaged, K (log)", "error of the estimate (log)", np.array([float(row.periods) for row in attacks]),
         (
             Curve("Corollary 8 (paper): √(2/K)", np.array([row.paper for row in attacks]), 1),

@@ -176,7 +176,7 @@ def error_panels(figure: str, stream: Stream, rows: Sequence[ErrorRow]) -> tuple
     by = {m: [row for row in rows if row.mechanism == m] for m in MECHANISMS}
     lines = [Curve(m, np.array([row.closed for row in by[m]]), *STYLES[m]) for m in MECHANISMS]
     marks = [
-        Curve("simulated" if m == WEAK else f"simulated: {m}", np.array([row.simulated for row in by[m]]), STYLES[m][0], marks=True)
+        Curve(f"simulated: {m.split(':')[0]}", np.array([row.simulated for row in by[m]]), STYLES[m][0], marks=True)
         for m in MECHANISMS
     ]
     title, x_title, y_title = "relative error against ε", "ε (log)", "√E(y − f)² / max |f| (log)"
@@ -207,11 +207,12 @@ def outcome_panel(figure: str, stream: Stream, seed: int = 1) -> Panel:
     week = range(day * DAY, min(day * DAY + WEEK, stream.horizon))
     exact = stream.mean[week.start : week.stop]
     y = outcome(stream, stream.sensitivity, week, seed)
-    curves = [Curve("exact", exact), Curve(f"published, ε = {EPSILON:g}, public bound", y, 1)]
+    curves = [Curve(f"published, ε = {EPSILON:g}, public bound", y, 1)]
     seen = read_off_ranges(stream)
     if seen is not None:
         theirs = outcome(stream, seen.z, week, seed)
         curves.append(Curve("published, range of z read off the data (no promise)", theirs, 2, DOT))
+    curves.append(Curve("exact", exact))
     first = stream.start + datetime.timedelta(days=day)
     noise = noise_scales(WEAK, EPSILON, public_ranges(stream), DAY, stream.horizon).reused
     return Panel(

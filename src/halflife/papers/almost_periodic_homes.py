@@ -205,7 +205,7 @@ def _week_of_a_home(source: Source) -> Panel:
     varies = 100 * float(np.nanmean(w[home] ** 2)) / float(np.nanmean((w[home] + z[home]) ** 2))
     first = source.start + datetime.timedelta(days=day)
     return Panel(
-        "1b", "a home's own", f"A week of the home of {source.name} that uses a middling amount. What it repeats is its mean day; "
+        "1b", "a week of a home", f"{source.name}: the home whose use is the median. What it repeats is its mean day; "
         f"variations hold {varies:.0f} % of the squares of its readings: they are no small noise, and weak privacy publishes them "
         "exactly.", f"days from {first:%A, %-d %B %Y}", "kWh in the half hour", np.arange(len(shown)) / DAY,
         (Curve("x, the reading", pattern + shown), Curve("z, what repeats", pattern, 1, DASH), Curve("w, variations", shown, 2, DOT)),
@@ -248,7 +248,7 @@ def told_data(source: Source) -> Told:
     used, lived_in = (size > 0) & (spread > 0), (size >= BARELY_USED) & (spread > 0)
     every, most = _log_correlation(spread, size, used), _log_correlation(spread, size, lived_in)
     panel = Panel(
-        "P5", "what variations tell about what repeats", f"Each point is a home of {source.name}. Weak privacy publishes "
+        "P5", "what variations tell about what repeats", f"{source.name}; each ring is a home. Weak privacy publishes "
         f"variations, and their size tells the size of the pattern: correlation of the logarithms {every:.2f}, and {most:.2f} without "
         "homes that are all but empty.", "mean of z (kWh per half hour)", "standard deviation of w", size[used],
         (Curve("a home", spread[used], marks=True),), log_x=True, log_y=True,

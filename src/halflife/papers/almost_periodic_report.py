@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from halflife.errors import InvalidInput
 from halflife.lab.page import figure_html, load_plotly, write_page
@@ -24,14 +25,13 @@ from halflife.papers.almost_periodic import (
     attack_cells,
     coefficient_rows,
     coefficient_table,
-    error_cells,
+    error_rows,
     fresh_cells,
     freshness_data,
     gain_cells,
     gain_words,
     loss_cells,
     numbers_json,
-    shown_errors,
     tables_markdown,
 )
 
@@ -82,7 +82,7 @@ halflife refuses it.</li>{notes}</ul></section>"""
 def _panels(panels: Sequence[Panel]) -> str:
     parts = []
     for panel in panels:
-        name = "f" + "".join(c for c in panel.name if c.isalnum())
+        name = f"plot-{panel.name}"
         heading = f"Figure {panel.name}: {panel.title}" if panel.name[0].isdigit() else panel.title[0].upper() + panel.title[1:]
         drawn = figure_html(name, plot(panel), f"{heading}. {panel.said}", panel.said)
         parts.append(f"<h3>{escape(heading)}</h3>{drawn}")
@@ -106,13 +106,12 @@ paper reads its sensitivities off the data; a promise needs them from a public b
 
 
 def _errors(found: Reproduction) -> str:
-    rows = [error_cells(row) for row in shown_errors(found)]
     gains = [gain_cells(gain) for gain in found.gains]
     return f"""<section aria-labelledby="f8"><h2 id="f8">Figures 8 and 10: error against ε</h2>
 <p>The paper's relative error: the root of the mean squared noise, over the largest value of the year. Where noise differs between
 the first day and later ones, the mean is over the year, too.</p>
 {_panels(found.panels["8"])}{_panels(found.panels["10"])}
-{_table("Relative error", ERROR_HEADS, rows, words=2)}
+{_table("Relative error", ERROR_HEADS, error_rows(found), words=2)}
 <h2 id="gain">The gain</h2>
 <p>How many times less noise than with ε split over the horizon, at equal sensitivities. For Theorem 5 it is horizon / T, the number
 of days. The abstract's “approximately 200 folds” is neither; and the paper prints each horizon beside the other data set (P2).
@@ -141,11 +140,19 @@ def _renewal(found: Reproduction) -> str:
         "The largest risk about habits within the record, if noise is drawn anew every so many days at ε = 1 each time. Never renewed "
         "it is 1 for ever; how fast it grows with fresher noise depends on how old losses count."
     )
-    drawn = figure_html("renewal", plot_renewal(found.renewals, 1.0), f"Risk against the age of the noise. {said}", said)
+    drawn = figure_html("plot-renewal", _renewal_plot(found), f"Risk against the age of the noise. {said}", said)
     return f"""<section aria-labelledby="renewal-h"><h2 id="renewal-h">Beyond the paper: habits drift, and noise can be renewed</h2>
 <p>Noise drawn in January hides January's habits. Each renewal hides the habits of its own time, and spends ε again.</p>
 {_panels(found.panels["drift"])}<h3>Risk against the age of the noise</h3>{drawn}
 {_table("Risk and drift by how often noise is renewed", FRESH_HEADS, rows)}</section>"""
+
+
+def _renewal_plot(found: Reproduction) -> Any:
+    figure = plot_renewal(found.renewals, 1.0)
+    figure.update_xaxes(tickformat="~g", dtick="D2")
+    figure.update_yaxes(tickformat="~g", dtick=1)
+    figure.update_annotations(y=0.0, yanchor="bottom")  # on a logarithmic axis 1 is at 0
+    return figure
 
 
 def _errata(found: Reproduction) -> str:

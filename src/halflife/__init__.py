@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from halflife import plans
 from halflife.accountant import Accountant
 from halflife.errors import BudgetExceeded, HalflifeError, InvalidInput, LedgerError, MissingExtra, UnboundedLoss
-from halflife.mechanisms import Mechanism, PlannedNoise, ReleaseDraw, SimulatedDraw, publish_series
+from halflife.mechanisms import Mechanism, PlannedNoise, ReleaseDraw, ReusedNoise, SimulatedDraw, publish_series
 from halflife.notions import (
     AgeDependent,
+    AlmostPeriodic,
     Classical,
     ExponentialDiscount,
     Exposure,
@@ -58,6 +59,7 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "Accountant",
     "AgeDependent",
+    "AlmostPeriodic",
     "AutoRegressive",
     "BudgetExceeded",
     "Classical",
@@ -83,6 +85,7 @@ __all__ = [
     "Process",
     "Release",
     "ReleaseDraw",
+    "ReusedNoise",
     "Schedule",
     "SimulatedDraw",
     "Stream",

@@ -72,9 +72,10 @@ FIT = "fit: {files: design.csv, person: id, time: ts, value: kwh, states: 2, who
     ],
 )
 def test_a_process_by_name_is_read_as_a_person_means_it(folder, process, made):
-    found = notion(aged(process), folder)
-    assert found == AgeDependent(1.0, made)
-    assert channels(Policy.parse(aged(process), folder))[0].losses(1, 1)[0] > 0
+    policy = Policy.parse(change("  end: 2026-02-01\n", "", aged(process)), folder)
+    (channel,) = channels(policy)
+    assert promised(policy, channel.account) == AgeDependent(1.0, made)
+    assert channel.losses(1, 1)[0] > 0
 
 
 def test_all_parameters_of_the_notion_can_be_written(folder):

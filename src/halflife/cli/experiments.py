@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from halflife.lab.demo import DemoResult
     from halflife.papers.age_dependent import Reproduction as AgedReproduction
+    from halflife.papers.almost_periodic import Reproduction as PeriodicReproduction
     from halflife.papers.discounted import Reproduction
 
 
@@ -115,6 +116,7 @@ def reproduce() -> None:
     Example:
       halflife reproduce discounted --out discounted
       halflife reproduce age-dependent --out aged
+      halflife reproduce almost-periodic --out periodic
     """
 
 
@@ -201,6 +203,68 @@ def age_dependent(data: Path | None, out: Path, seed: int) -> None:
     click.echo(f"Report:  {written[0]}")
     click.echo(f"Tables:  {written[1]}")
     click.echo(f"Numbers: {', '.join(path.name for path in written[2:])}")
+
+
+@reproduce.command("almost-periodic")
+@click.option(
+    "--data", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR",
+    help="Folder with the real data.  [default: $HALFLIFE_DATA, else ../shared/data, else generated homes]",
+)  # fmt: skip
+@click.option(
+    "--out", type=click.Path(file_okay=False, writable=True, path_type=Path), default=Path("halflife-almost-periodic"),
+    show_default=True, metavar="DIR", help="Folder for report.html, tables.md and the numbers; made if it is not there.",
+)  # fmt: skip
+@click.option("--seed", type=int, default=1, show_default=True, help="Of simulated noise, shuffling and generated homes.")
+def almost_periodic(data: Path | None, out: Path, seed: int) -> None:
+    """Differential privacy for almost periodic data (Farokhi): Figures 1 to 10, the attack on its Corollary 8, the errata, and
+    what renewing noise costs.
+
+    \b
+    Example:
+      halflife reproduce almost-periodic --data ../shared/data --out periodic
+    """
+    from rich.console import Console
+
+    from halflife.lab.page import load_plotly
+    from halflife.papers import almost_periodic as paper
+    from halflife.papers.almost_periodic_homes import WHERE_TO_GET, generated_source, real_source
+    from halflife.papers.almost_periodic_report import write_all
+    from halflife.papers.discounted import find_data
+
+    load_plotly()  # a missing extra is reported before any work is done
+    folder = find_data(data)
+    if folder is None:
+        click.echo(WHERE_TO_GET, err=True)
+    with progress_bar() as show:
+        show("reading" if folder else "simulating the homes", 0, 1)
+        source = generated_source(seed) if folder is None else real_source(folder)
+        found = paper.reproduce(source, seed, progress=show)
+        show("writing the report", 0, 1)
+        written = write_all(found, out)
+    Console().print(_coefficients(found))
+    click.echo(f"Test:    {found.daily.verdict}")
+    for note in source.notes:
+        click.echo(f"Note:    {note}")
+    click.echo(f"Data:    {source.name}")
+    click.echo(f"Report:  {written[0]}")
+    click.echo(f"Tables:  {written[1]}")
+    click.echo(f"Numbers: {', '.join(path.name for path in written[2:])}")
+
+
+def _coefficients(found: PeriodicReproduction) -> Table:
+    """The paper's coefficients and ours."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from halflife.papers.almost_periodic import COEFFICIENT_HEADS, coefficient_rows
+
+    title = "Correlation coefficients between periods: the paper's, each with its data set, and ours"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    for i, name in enumerate(COEFFICIENT_HEADS):
+        table.add_column(name, justify="left" if i < 2 else "right")
+    for row in coefficient_rows(found):
+        table.add_row(*row)
+    return table
 
 
 def _risks(found: AgedReproduction) -> Table:

@@ -44,8 +44,8 @@ MOST_PERIODS = 1500
 """More would need gigabytes: four years of days."""
 NOTHING = 1e-12
 """A deviation below this part of a home's largest reading is rounding."""
-NEARLY = 1.01
-"""A longer period must predict at least this much better, as its noise is larger in proportion."""
+NEARLY = 1.05
+"""A longer period must leave 5 % less unexplained, as its noise is larger in proportion to its length."""
 
 
 def check_period(
@@ -114,7 +114,7 @@ def best_period(
     copies: int = COPIES,
     seed: int = 0,
 ) -> PeriodChoice:
-    """Propose a period: the shortest whose pattern predicts readings within 1 % as well as the best candidate's (ours).
+    """Propose a period: the shortest that leaves at most 5 % more unexplained than the best candidate (ours).
 
     Judged is `unexplained_share`, where each reading is predicted from the home's *other* periods. It needs no penalty: a wrong
     period mixes phases and predicts badly, a multiple of the right one has fewer periods to learn from and predicts slightly
@@ -139,7 +139,9 @@ def _reason(best: PeriodCheck, least: PeriodCheck, checks: Sequence[PeriodCheck]
     text += f" ({others})." if others else "; no other was given."
     if least is not best:
         times = least.period / best.period
-        text += f" {least.name.capitalize()} is better by less than 1 %, and its reused noise is {times:.3g} times as large."
+        text += (
+            f" {least.name.capitalize()} leaves less than 5 % less, and its reused noise is {times:.3g} times as large."
+        )
     elif best is not checks[0]:
         text += f" Its reused noise is {best.period / checks[0].period:.3g} times that of {checks[0].name}."
     return f"{text} The test of the proposed period: {best.outcome}."

@@ -29,14 +29,15 @@ OVER_BACKGROUND = 2.0
 """Drift and season must stand this far above slow waves of no meaning, or they are memory: noise that fades slowly has both."""
 WAVES = range(3, 9)
 """Waves in the record that serve as this background."""
-WEEK, YEAR = 7 * 1440.0, 365.25 * 1440.0
+CLOCK = ("time of day", "weekday")
+DAY, WEEK, YEAR = 1440.0, 7 * 1440.0, 365.25 * 1440.0
 """In minutes."""
 
 
 class Finding(NamedTuple):
     """Something that a period does not explain.
 
-    name    "drift", "season", "drift or season" (the record is too short to tell), "weekday" or "memory"
+    name    "drift", "season", "drift or season" (the record is too short to tell), "time of day", "weekday", "memory"
     scope   "each home": homes move each in their own way, which ρ sees; "mean of homes": their mean moves, which ρ cannot see
     size    the share of the variation that follows it; for memory the mean correlation of neighbouring periods
     usual   the largest size in shuffled copies
@@ -65,7 +66,8 @@ def stands_out(value: float, shuffled: Sequence[float], reach: float = REACH) ->
 def calendar(periods: int, minutes: float) -> dict[str, Floats]:
     """Return the patterns that can be told apart in this many periods of this many minutes, each as columns over the periods.
 
-    Drift needs 8 periods, season nine months, weekday a period that divides the week and four weeks.
+    Drift needs 8 periods, season nine months, weekday a period that divides the week and four weeks; a period that divides the
+    day has a time of day, and weekday is what is left of the week without it.
 
     >>> {name: basis.shape for name, basis in calendar(365, 1440.0).items()}
     {'drift': (365, 1), 'season': (365, 2), 'weekday': (365, 6)}
@@ -79,9 +81,12 @@ def calendar(periods: int, minutes: float) -> dict[str, Floats]:
     angle = 2 * np.pi * k * minutes / YEAR
     if long_enough and minutes <= YEAR / 4:
         found["season"] = _centred(np.column_stack([np.cos(angle), np.sin(angle)]))
-    places = round(WEEK / minutes)
-    if places >= 2 and abs(places * minutes - WEEK) < 1e-6 and periods >= 4 * places:
-        found["weekday"] = _centred((k[:, None] % places == np.arange(places - 1)).astype(np.float64))
+    for name, cycle in (("time of day", DAY), ("weekday", WEEK)):
+        places = round(cycle / minutes)
+        if places >= 2 and abs(places * minutes - cycle) < 1e-6 and periods >= 4 * places:
+            basis = _centred((k[:, None] % places == np.arange(places - 1)).astype(np.float64))
+            day = found.get("time of day")
+            found[name] = basis if day is None else _without(basis, _orthonormal(day))
     return found
 
 
@@ -95,7 +100,7 @@ def find_patterns(
     """
     observed, nulls = np.nan_to_num(matrix), [np.nan_to_num(null) for null in shuffled]
     left = calendar(len(observed), minutes)
-    slow = np.hstack([left[name] for name in left if name != "weekday"]) if left else np.zeros((len(observed), 0))
+    slow = np.hstack([np.zeros((len(observed), 0)), *(left[name] for name in left if name not in CLOCK)])
     background = _background(observed, _orthonormal(slow))
     taken, found = np.zeros((len(observed), 0)), []
     while left:
@@ -105,7 +110,7 @@ def find_patterns(
         best = max(left, key=lambda name: shares[name] - float(np.mean(usual[name])))
         size, most, basis = shares[best], max(usual[best]), bases[best]
         excess = size - float(np.mean(usual[best]))
-        floor = 0.0 if best == "weekday" else OVER_BACKGROUND * background * basis.shape[1]
+        floor = 0.0 if best in CLOCK else OVER_BACKGROUND * background * basis.shape[1]
         if stands_out(size, usual[best]) and size > floor and excess * weight >= LEAST_SHARE:
             found.append(Finding(best, scope, size, most, _pattern_text(best, scope, size, most)))
             taken = _orthonormal(np.hstack([taken, basis]))
@@ -163,6 +168,7 @@ def _pattern_text(name: str, scope: Scope, size: float, most: float) -> str:
         "drift": f"drift{s} over the record",
         "season": f"follow{s} a season",
         "drift or season": f"drift{s} or follow{s} a season (the record is too short to tell which)",
+        "time of day": f"follow{s} the time of day",
         "weekday": f"follow{s} the day of the week",
     }[name]
     within = "of what varies" if each else "of how it varies"

@@ -163,7 +163,17 @@ def bars(check: PeriodCheck, bins: int = 16, width: int = 36) -> list[str]:
     return ["ρ between different periods, share of the pairs", *lines]
 
 
-ROW = ("period", "homes", "periods", "median |ρ|", "shuffled", "largest |ρ|", "shuffled, at most", "unexplained", "outcome")
+ROW = (
+    "period",
+    "homes",
+    "periods",
+    "median |ρ|",
+    "shuffled",
+    "largest |ρ|",
+    "shuffled, at most",
+    "unexplained",
+    "outcome",
+)
 
 
 def table_data(checks: Sequence[PeriodCheck]) -> list[tuple[str, ...]]:
@@ -195,12 +205,18 @@ def _checks(result: PeriodCheck | PeriodChoice) -> tuple[Sequence[PeriodCheck], 
 
 # The page -----------------------------------------------------------------------------------------------------------
 
-_HEATMAP = "Correlation of the deviations of homes in period k with those in period ℓ: without dependence, an even grey."
+_HEATMAP = (
+    "Correlation of the deviations of homes in period k with those in period ℓ: without dependence, an even grey."
+)
 _HISTOGRAM = (
-    "Coefficients between different periods, beside those of a copy in which each home's periods are shuffled: the second is what "
-    "chance and the differences between homes give alone."
+    "Coefficients between different periods, beside those of a copy in which each home's periods are shuffled: the second is "
+    "what chance and the differences between homes give alone."
 )
 _LAGS = "A hill at the left is memory, a valley in the middle of a year is season, teeth every seven days are weekdays."
+_NUMBERS = (
+    "Shuffled: with each home's periods in a random order of their own. Unexplained: the share of the variance within homes that "
+    "the pattern of their other periods does not predict."
+)
 _PRINTED = "What the paper prints, of other homes, for comparison. It shows no shuffled copies."
 
 
@@ -212,7 +228,7 @@ def write_periodicity_page(result: PeriodCheck | PeriodChoice, path: Path) -> No
     body = f"""<style>.square .plot {{ height: min(640px, 92vw); }}</style>
 <header><h1>Is the data almost periodic?</h1><p class="lede">{escape(lede)}</p></header>
 <section><h2>What this does not say</h2><ul class="open">{said}</ul></section>
-<section><h2>The numbers</h2>{_html_table("Shuffled: each home's periods in a random order of their own.", ROW, table_data(checks))}
+<section><h2>The numbers</h2>{_html_table(_NUMBERS, ROW, table_data(checks))}
 {_html_table(_PRINTED, ("data", "homes", "period", "half of |ρ| at most", "every |ρ| below"), _printed_rows())}</section>
 {"".join(_section(i, check) for i, check in enumerate(checks))}"""
     try:

@@ -4,10 +4,12 @@ from halflife.notions.aged import AgeDependent
 from halflife.notions.base import Exposure, Notion, PlanRequest
 from halflife.notions.classical import Classical
 from halflife.notions.discounted import ExponentialDiscount, GaussianDiscount, HyperbolicDiscount
+from halflife.notions.periodic import AlmostPeriodic
 from halflife.notions.windowed import WEvent
 
 __all__ = [
     "AgeDependent",
+    "AlmostPeriodic",
     "Classical",
     "ExponentialDiscount",
     "Exposure",

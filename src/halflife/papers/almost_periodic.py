@@ -187,7 +187,7 @@ def error_rows(found: Reproduction) -> list[tuple[str, ...]]:
             checked = [of[epsilon] for epsilon in error.CHECKED]
             off = max(abs(row.simulated / row.closed - 1) for row in checked)
             sizes = (_percent(row.closed) for row in checked)
-            rows.append((stream, mechanism, *sizes, f"± {100 * off:.1f} %", _percent(of[error.EPSILON].read_off)))
+            rows.append((stream, mechanism, *sizes, f"±\u00a0{100 * off:.1f}\u00a0%", _percent(of[error.EPSILON].read_off)))
     return rows
 
 
@@ -202,8 +202,8 @@ def gain_words(found: Reproduction) -> str:
     sizes = {row.mechanism: row.read_off for row in found.errors if row.stream == found.source.second.name}
     gain = sizes[error.SPLIT] / sizes[error.WEAK]
     return (
-        f"With ranges read off {found.source.name}, as the paper does, it would be {gain:,.0f}, as z ranges over less than x: larger "
-        "still than the number of days, never 200."
+        f"With ranges read off {found.source.name}, as the paper does, it would be {gain:,.0f}, as z ranges over less than x: not 200 "
+        "either."
     )
 
 
@@ -223,7 +223,7 @@ def fresh_cells(row: Fresh) -> tuple[str, ...]:
 
 
 def _percent(value: float) -> str:
-    return "–" if math.isnan(value) else f"{three_figures(100 * value)} %"
+    return "–" if math.isnan(value) else f"{three_figures(100 * value)}\u00a0%"
 
 
 def markdown(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:

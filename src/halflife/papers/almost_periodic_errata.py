@@ -193,7 +193,7 @@ def errata_data(
             f"log sd w against log mean z, {source.name}",
         ),
         Erratum(
-            "§3", "0 ≤ ρ ≤ 1", "no coefficient is negative", f"{100 * float((rho < 0).mean()):.0f} % are, down to {rho.min():.2f}",
+            "§3", "0 ≤ ρ ≤ 1", "no coefficient is negative", f"{100 * float((rho < 0).mean()):.0f} % are, down to −{-rho.min():.2f}",
             f"daily period, {source.name}",
         ),
         Erratum(

@@ -211,7 +211,7 @@ def outcome_panel(figure: str, stream: Stream, seed: int = 1) -> Panel:
     seen = read_off_ranges(stream)
     if seen is not None:
         theirs = outcome(stream, seen.z, week, seed)
-        curves.append(Curve("published, range of z read off the data (no promise)", theirs, 2, DOT))
+        curves.append(Curve("published, range read off: no promise", theirs, 2, DOT))
     curves.append(Curve("exact", exact))
     first = stream.start + datetime.timedelta(days=day)
     noise = noise_scales(WEAK, EPSILON, public_ranges(stream), DAY, stream.horizon).reused
@@ -226,7 +226,7 @@ def outcome_panel(figure: str, stream: Stream, seed: int = 1) -> Panel:
 def outcome(stream: Stream, sensitivity: float, places: range, seed: int) -> Floats:
     """Return what halflife's own mechanism publishes at these places (from 0), with seeded noise that was drawn on the first day."""
     notion = AlmostPeriodic(EPSILON, DAY)
-    mechanism, draw = ReusedNoise(notion.plan(sensitivity)), SimulatedDraw([Accountant(notion)], seed)
+    mechanism, draw = ReusedNoise(notion.plan(sensitivity)), SimulatedDraw([Accountant(notion)], _seed(seed, stream.homes))
     wanted = {*range(DAY), *places}
     y = {at: float(draw.run(mechanism, at + 1, stream.mean[at])[0]) for at in sorted(wanted)}
     return np.array([y[at] for at in places])

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
 from html import escape
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from halflife.errors import InvalidInput
 from halflife.lab.page import figure_html, load_plotly, write_page
+from halflife.lab.periodicity_verdict import MEANING, PeriodCheck
+from halflife.lab.periodicity_view import plot_heatmap, plot_histogram, plot_lags
 from halflife.lab.renewal import plot_renewal
 from halflife.papers.age_dependent_panels import Panel
 from halflife.papers.age_dependent_report import plot
@@ -95,7 +98,72 @@ def _figure_1(found: Reproduction) -> str:
 
 
 def _test(found: Reproduction) -> str:
-    return ""
+    return f"""<section aria-labelledby="f2"><h2 id="f2">Figures 2 to 6: is the data almost periodic?</h2>
+<style>.square .plot {{ height: min(640px, 92vw); }}</style>
+<p>ρ_kℓ correlates the variations of all homes on day k with those on day ℓ. The paper draws it for Ausgrid (Figures 2 to 4) and for
+UMass (5 and 6); those homes are not at hand, so both are shown for {escape(found.source.name)}. Small is not independent: beside the
+coefficients stand those of copies in which each home's days are in random order.</p>
+{_table("Printed coefficients, each with the data set that it belongs to, and ours", COEFFICIENT_HEADS, coefficient_rows(found), words=2)}
+{_verdict(found.daily)}{_verdict(found.weekly)}
+{"".join(_test_plots(found))}
+<p>{escape(MEANING)}</p></section>"""
+
+
+def _verdict(check: PeriodCheck) -> str:
+    """The outcome in a paragraph, and what breaks the period as a list."""
+    broken = "".join(f"<li>{escape(finding.text)}</li>" for finding in check.findings)
+    said = check.verdict.split(" What breaks it:")[0]
+    return f"<h3>A period of {check.name}</h3><p>{escape(said)}</p>" + (f"<p>What breaks it:</p><ul>{broken}</ul>" if broken else "")
+
+
+def _test_plots(found: Reproduction) -> Iterator[str]:
+    name, day, week = found.source.name, found.daily, found.weekly
+    below = "Printed: every |ρ| below {} ({}) and {} ({})."
+    daily = f"Half of |ρ| is at most {day.median:.4f}, the largest is {day.maximum:.2f}."
+    yield _test_plot(
+        "plot-2", "Figures 2 and 5: heatmap, period of a day", _heatmap(day),
+        f"{name}: ρ_kℓ over all pairs of days. Without dependence it would be an even grey but for the diagonal, which is 1; blocks are "
+        "seasons, and stripes are weekdays.",
+        square=True,
+    )  # fmt: skip
+    yield _test_plot(
+        "plot-3", "Figures 3 and 6: histogram, period of a day", plot_histogram(day),
+        f"{name}. {daily} {below.format('0.5', 'Ausgrid', '0.35', 'UMass')} Half of them at most 0.1259 and 0.0746.",
+    )  # fmt: skip
+    yield _test_plot(
+        "plot-4", "Figure 4: histogram, period of a week", plot_histogram(week),
+        f"{name}. Half of |ρ| is at most {week.median:.4f}, the largest is {week.maximum:.2f}. Printed: every |ρ| below 0.33 (Ausgrid); "
+        "the median is not printed.",
+    )  # fmt: skip
+    yield _test_plot(
+        "plot-lags", "Not in the paper: ρ by how far days lie apart", plot_lags(day),
+        f"{name}: a hill at the left is memory, a valley in the middle of a year is season, teeth every seven days are weekdays.",
+    )  # fmt: skip
+
+
+def _test_plot(name: str, heading: str, figure: Any, said: str, square: bool = False) -> str:
+    drawn = figure_html(name, figure, f"{heading}. {said}", said)
+    return f"<h3>{escape(heading)}</h3>" + (f'<div class="square">{drawn}</div>' if square else drawn)
+
+
+class _Spec(NamedTuple):
+    """A figure as the page wants it: its traces, and its JSON."""
+
+    data: Any
+    text: str
+
+    def to_json(self) -> str:
+        """The figure as JSON."""
+        return self.text
+
+
+def _heatmap(check: PeriodCheck) -> _Spec:
+    """Return the heatmap with a line that is not drawn: the page's script asks every trace for one, and Plotly allows none."""
+    figure = plot_heatmap(check)
+    spec = json.loads(figure.to_json())
+    for trace in spec["data"]:
+        trace["line"] = {"width": 0}
+    return _Spec(figure.data, json.dumps(spec).replace("<", r"\u003c"))
 
 
 def _published(found: Reproduction) -> str:
@@ -151,7 +219,7 @@ def _renewal_plot(found: Reproduction) -> Any:
     figure = plot_renewal(found.renewals, 1.0)
     figure.update_xaxes(tickformat="~g", dtick="D2")
     figure.update_yaxes(tickformat="~g", dtick=1)
-    figure.update_annotations(y=0.0, yanchor="bottom")  # on a logarithmic axis 1 is at 0
+    figure.update_annotations(x=0.0, xanchor="left", y=0.0, yanchor="bottom")  # on a logarithmic axis 1 is at 0
     return figure
 
 
@@ -164,7 +232,10 @@ def _table(caption: str, heads: Sequence[str], lines: Sequence[Sequence[str]], w
     """A table whose first columns, `words` of them, hold words."""
     left = "min-width: 0; text-align: left; vertical-align: top"
     styles = [left if i < words else "min-width: 0; vertical-align: top" for i in range(len(heads))]
-    head = "".join(f'<th scope="col" style="{s}">{escape(h)}</th>' for h, s in zip(heads, styles, strict=True))
+    unbroken = '<span style="white-space: nowrap">|ρ|</span>'
+    head = "".join(
+        f'<th scope="col" style="{s}">{escape(h).replace("|ρ|", unbroken)}</th>' for h, s in zip(heads, styles, strict=True)
+    )
     body = "".join(
         f'<tr><th scope="row" style="{left}">{escape(line[0])}</th>'
         + "".join(f'<td style="{s}">{escape(c)}</td>' for c, s in zip(line[1:], styles[1:], strict=True))

@@ -229,6 +229,8 @@ def _parameter(parameter: Field[Any], value: Any, account: Steps, step: str) -> 
     """A notion's parameter: text, a number, or a time in steps of the account where it counts steps."""
     if not isinstance(value, str) or parameter.type in (str, "str"):
         return value
+    if parameter.type in (bool, "bool"):
+        return _yes_or_no(parameter.name, value)
     try:
         exact = parse_quantity(value, None)
     except InvalidInput:
@@ -238,6 +240,14 @@ def _parameter(parameter: Field[Any], value: Any, account: Steps, step: str) -> 
         if exact.denominator != 1 and parameter.type in (int, "int", "int | None"):
             raise InvalidInput(f"{value} is no whole number of steps of {step}") from None
     return int(exact) if exact.denominator == 1 else float(exact)
+
+
+def _yes_or_no(name: str, value: str) -> bool:
+    """Read yes and no as people write them."""
+    word = value.strip().lower()
+    if word not in ("true", "yes", "false", "no"):
+        raise InvalidInput(f"{name} must be yes or no, not {value!r}")
+    return word in ("true", "yes")
 
 
 def _shares(policy: Policy) -> list[float]:

@@ -7,8 +7,10 @@ group alone (parallel composition), else as many as the policy declares; the L1 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,8 @@ from halflife.accountant import Accountant
 from halflife.errors import unknown
 from halflife.ledger import Entry
 from halflife.mechanisms.draw import Mechanism, ReleaseDraw, check_adaptive
+from halflife.numerics import largest
+from halflife.plans import Plan
 from halflife.plans.periodic import PeriodicPlan
 from halflife.policy import Channel
 from halflife.publisher.readable import in_output_units
@@ -153,9 +157,33 @@ def draw_stepwise(
             )
         noisy.append(np.atleast_1d(made))
         facts.append(draw.releases)
-        scales.append(max(r.scale or 0.0 for r in draw.releases))
+        scales.append(_spread(due.channel.plan, 1 + (step - 1) * due.channel.every))
     maker.noise = draw.state()
     return _entries(due, np.array(noisy, dtype=np.float64), facts, scales, smoothers)
+
+
+@lru_cache(maxsize=64)
+def _spread_of(layers: tuple[float, ...]) -> float:
+    """The scale of one Laplace noise that strays as far as these together, in 19 cases of 20.
+
+    P(|X + Y| > x) = (a² e^{−x/a} − b² e^{−x/b})/(a² − b²) for scales a > b.
+
+    >>> _spread_of((2.0,)), round(_spread_of((1.0, 1.0)), 2), round(_spread_of((1.0, 1e-9)), 6)
+    (2.0, 1.37, 1.0)
+    """
+    if len(layers) == 1:
+        return layers[0]
+    a, b = max(layers), min(layers) * (1 - 1e-6)
+
+    def beyond(x: float) -> bool:
+        return (a * a * math.exp(-x / a) - b * b * math.exp(-x / b)) / (a * a - b * b) > 0.05
+
+    return largest(beyond, 0.0, 6 * (a + b), 1e-9) / math.log(20)
+
+
+def _spread(plan: Plan, step: int) -> float:
+    """How far the noise of a step strays, as a scale."""
+    return _spread_of(plan.layers(step))
 
 
 def _entries(

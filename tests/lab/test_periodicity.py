@@ -15,7 +15,7 @@ from halflife.lab.periodicity_patterns import calendar, share
 PHASES = 12
 
 
-def made(kind, seed, homes=60, periods=120):
+def made(kind, seed, homes=40, periods=100):
     """Homes of very different size with a pattern of 12 phases, and deviations of some kind: periods × phases in a row."""
     rng, k = np.random.default_rng(seed), np.arange(periods)
     size = np.exp(rng.normal(0, 0.8, (homes, 1, 1)))
@@ -138,10 +138,10 @@ def test_shuffled_copies_are_what_shuffled_readings_give(kind):
     """Gaps are where the copies use a quicker normaliser; shocks are where a common part must come off first."""
     readings = made(kind, 2)
     result = check(readings)
-    common = np.nanmean((readings - _pattern(readings)).reshape(60, -1, PHASES), axis=0).reshape(-1)
+    common = np.nanmean((readings - _pattern(readings)).reshape(len(readings), -1, PHASES), axis=0).reshape(-1)
     base = readings - (common if kind == "shocks" else 0.0)
-    upper = np.triu_indices(120, 1)
-    sizes = [np.abs(pd.coefficients(shuffle(base, seed), PHASES)[upper]) for seed in range(5)]
+    upper = np.triu_indices(100, 1)
+    sizes = [np.abs(pd.coefficients(shuffle(base, seed), PHASES)[upper]) for seed in range(4)]
     assert np.mean(result.shuffled_medians) == pytest.approx(np.mean([np.median(x) for x in sizes]), rel=0.02)
     assert np.mean(result.shuffled_maxima) == pytest.approx(np.mean([x.max() for x in sizes]), rel=0.15)
 
@@ -160,10 +160,10 @@ def test_the_own_mean_alone_pulls_coefficients_below_zero_and_the_copies_know_it
 def test_differences_between_homes_are_no_dependence():
     """Exchanging homes within each period would halve the median, and call independent noise dependent."""
     readings = made("plain", 5)
-    cube = (readings - _pattern(readings)).reshape(60, -1, PHASES)
+    cube = (readings - _pattern(readings)).reshape(len(readings), -1, PHASES)
     rng = np.random.default_rng(0)
-    exchanged = np.stack([period[rng.permutation(60)] for period in cube.transpose(1, 0, 2)], axis=1).reshape(60, -1)
-    median = np.median(np.abs(pd.coefficients(exchanged, PHASES)[np.triu_indices(120, 1)]))
+    exchanged = np.stack([period[rng.permutation(40)] for period in cube.transpose(1, 0, 2)], axis=1).reshape(40, -1)
+    median = np.median(np.abs(pd.coefficients(exchanged, PHASES)[np.triu_indices(100, 1)]))
     result = check(readings)
     assert median < 0.75 * result.median
     assert np.mean(result.shuffled_medians) == pytest.approx(result.median, rel=0.05)
@@ -174,7 +174,7 @@ def test_differences_between_homes_are_no_dependence():
 
 
 @pytest.mark.parametrize("kind", ["plain", "heavy", "gaps", "shocks"])
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, 1])
 def test_a_pattern_with_independent_noise_is_not_contradicted(kind, seed):
     result = check(made(kind, seed))
     assert result.outcome == "not contradicted"
@@ -182,13 +182,15 @@ def test_a_pattern_with_independent_noise_is_not_contradicted(kind, seed):
     assert result.findings == ()
 
 
-@pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize(
     ("kind", "hours", "name"),
-    [("drift", 24, "drift or season"), ("drift", 72, "drift"), ("season", 72, "season"), ("weekday", 24, "weekday"), ("memory", 24, "memory")],
+    [
+        ("drift", 24, "drift or season"), ("drift", 72, "drift"), ("season", 72, "season"), ("weekday", 24, "weekday"),
+        ("memory", 24, "memory"),
+    ],
 )  # fmt: skip
-def test_what_breaks_it_is_named(kind, hours, name, seed):
-    result = check(made(kind, seed), hours)
+def test_what_breaks_it_is_named(kind, hours, name):
+    result = check(made(kind, 0), hours)
     assert result.outcome == "contradicted"
     assert [who for who, scope in named(result) if scope == "each home"] == [name]
     assert result.findings[0].text in result.verdict
@@ -272,7 +274,9 @@ def test_an_exact_pattern_leaves_nothing_to_correlate():
 
 
 def test_a_few_periods_say_nothing():
-    assert check(made("drift", 0, periods=5)).outcome == "too little data"
+    result = check(made("drift", 0, periods=5))
+    assert result.outcome == "too little data"
+    assert result.findings == ()
 
 
 def test_two_homes_are_enough_to_compute():
@@ -325,10 +329,10 @@ def test_the_unexplained_share_is_that_of_leaving_each_reading_out(period):
 
 
 def test_the_true_period_is_proposed():
-    day = made("plain", 0, homes=30, periods=84)
+    day = made("plain", 0, homes=20, periods=84)
     choice = pd.best_period(day, (6, 11, PHASES, 2 * PHASES, 7 * PHASES), step_minutes=120, copies=2)
     assert choice.best.period == PHASES
-    week = made("common weekday", 0, homes=30, periods=84)
+    week = made("common weekday", 0, homes=20, periods=84)
     week += 3 * np.tile(np.repeat([0, 0, 0, 0, 0, 1, 1], PHASES), 12)
     chosen = pd.best_period(week, (PHASES, 7 * PHASES), step_minutes=120, copies=2)
     assert chosen.best.period == 7 * PHASES
@@ -337,7 +341,7 @@ def test_the_true_period_is_proposed():
 
 
 def test_the_shorter_of_two_that_are_about_as_good_is_proposed():
-    readings = made("plain", 0, homes=30, periods=84) + 0.3 * np.tile(np.repeat([0, 0, 0, 0, 0, 1, 1], PHASES), 12)
+    readings = made("plain", 0, homes=20, periods=84) + 0.3 * np.tile(np.repeat([0, 0, 0, 0, 0, 1, 1], PHASES), 12)
     choice = pd.best_period(readings, (7 * PHASES, PHASES), step_minutes=120, copies=2)
     assert [c.period for c in choice.checks] == [PHASES, 7 * PHASES]
     assert choice.best.period == PHASES
@@ -403,9 +407,9 @@ def london(data_folder):
     if not path.exists():
         pytest.skip("the London data is not there")
     table = pq.read_table(path)
-    names, home = np.unique(table["lclid"].to_numpy(), return_inverse=True)
+    home = table["lclid"].combine_chunks().dictionary_encode().indices.to_numpy()
     slot = (table["ts"].to_numpy().astype("datetime64[m]") - np.datetime64("2013-01-01T00:00", "m")).astype(int) // 30
-    readings = np.full((len(names), 17520), np.nan)
+    readings = np.full((home.max() + 1, 17520), np.nan)
     readings[home, slot] = table["kwh"].to_numpy()
     return readings[np.isfinite(readings).sum(axis=1) >= 17500]
 

@@ -214,7 +214,9 @@ def age_dependent(data: Path | None, out: Path, seed: int) -> None:
     "--out", type=click.Path(file_okay=False, writable=True, path_type=Path), default=Path("halflife-almost-periodic"),
     show_default=True, metavar="DIR", help="Folder for report.html, tables.md and the numbers; made if it is not there.",
 )  # fmt: skip
-@click.option("--seed", type=int, default=1, show_default=True, help="Of simulated noise, shuffling and generated homes.")
+@click.option(
+    "--seed", type=int, default=1, show_default=True, help="Of simulated noise, shuffling and generated homes."
+)
 def almost_periodic(data: Path | None, out: Path, seed: int) -> None:
     """Differential privacy for almost periodic data (Farokhi): Figures 1 to 10, the attack on its Corollary 8, the errata, and
     what renewing noise costs.
@@ -243,7 +245,7 @@ def almost_periodic(data: Path | None, out: Path, seed: int) -> None:
         written = write_all(found, out)
     Console().print(_coefficients(found))
     click.echo(f"Test:    {found.daily.verdict}")
-    for note in source.notes:
+    for note in source.notes[0 if folder else 1 :]:  # where to get the data was said above
         click.echo(f"Note:    {note}")
     click.echo(f"Data:    {source.name}")
     click.echo(f"Report:  {written[0]}")
@@ -258,12 +260,13 @@ def _coefficients(found: PeriodicReproduction) -> Table:
 
     from halflife.papers.almost_periodic import COEFFICIENT_HEADS, coefficient_rows
 
-    title = "Correlation coefficients between periods: the paper's, each with its data set, and ours"
+    title = "Coefficients between periods: the paper's, of its data, and ours"
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    for i, name in enumerate(COEFFICIENT_HEADS):
-        table.add_column(name, justify="left" if i < 2 else "right")
-    for row in coefficient_rows(found):
-        table.add_row(*row)
+    for name in COEFFICIENT_HEADS:
+        if name != "homes":
+            table.add_column(name, justify="left" if name in COEFFICIENT_HEADS[:2] else "right")
+    for whose, data, _, *cells in coefficient_rows(found):
+        table.add_row(whose, data.split(",")[0], *cells)
     return table
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from numbers import Real
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -117,9 +118,7 @@ def _histogram(bins: int) -> Declared:
 
 def _bounds(low: Any, high: Any, missing: Any, resolution: Any) -> tuple[float, float, float]:
     """The bounds, outward to multiples of the resolution."""
-    a, b, c = (
-        math.copysign(real(f"|{name}|", abs(x)), x) for name, x in (("low", low), ("high", high), ("missing", missing))
-    )
+    a, b, c = _signed("low", low), _signed("high", high), _signed("missing", missing)
     if not a < b:
         raise InvalidInput(
             f"low = {low!r} must lie below high = {high!r}: bounds are public, and a reading lies between them"
@@ -132,6 +131,13 @@ def _bounds(low: Any, high: Any, missing: Any, resolution: Any) -> tuple[float, 
             f"the resolution {unit:g} is coarser than the bounds are apart ({b - a:g}): give a finer one"
         )
     return _multiple(a, unit, math.floor), _multiple(b, unit, math.ceil), c
+
+
+def _signed(name: str, x: Any) -> float:
+    """A finite number of either sign."""
+    if isinstance(x, bool) or not isinstance(x, Real):
+        raise InvalidInput(f"{name} must be a number, not {x!r}")
+    return math.copysign(real(f"|{name}|", abs(float(x))), float(x))
 
 
 def _multiple(x: float, unit: float, outward: Any) -> float:
@@ -148,7 +154,7 @@ def _pull(statistic: Statistic, people: int, weights: Sequence[float] | None) ->
         return Fraction(1, people), f"divided by {people:,} people"
     if weights is None:
         return Fraction(1), "counted once"
-    sizes = [real("|weight|", abs(a)) for a in weights]
+    sizes = [abs(_signed("a weight", a)) for a in weights]
     if len(sizes) != people:
         raise InvalidInput(f"{len(sizes)} weights were given for {people} people: give one for each")
     if not max(sizes) > 0:

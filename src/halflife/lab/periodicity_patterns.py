@@ -135,9 +135,8 @@ def _memory(observed: Anyfloats, nulls: Sequence[Anyfloats], taken: Floats) -> l
         return []
     most = max(usual)
     beyond = " beyond that" if taken.shape[1] else ""
-    text = (
-        f"neighbouring periods of a home are alike{beyond} (mean correlation {size:.2f}; shuffled at most {most:.2f})"
-    )
+    usually = f"shuffled at most {round(most, 2) + 0.0:.2f}"
+    text = f"neighbouring periods of a home are alike{beyond} (mean correlation {size:.2f}; {usually})"
     return [Finding("memory", "each home", size, most, text)]
 
 

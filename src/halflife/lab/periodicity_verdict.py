@@ -240,14 +240,14 @@ class PeriodCheck:
             "missing": self.missing,
             "median": self.median if known else None,
             "maximum": self.maximum if known else None,
-            "shuffled_medians": list(self.shuffled_medians),
-            "shuffled_maxima": list(self.shuffled_maxima),
+            "shuffled_medians": list(self.shuffled_medians) if known else [],
+            "shuffled_maxima": list(self.shuffled_maxima) if known else [],
             "median_p": self.median_p,
             "maximum_p": self.maximum_p,
             "excess": self.excess if known else None,
             "lags": {name: row._asdict() for name, row in self.named_lags()},
             "findings": [finding._asdict() for finding in self.findings],
-            "tells": {**self.tells._asdict(), "text": self.tells.text} if self.tells.homes > 2 else None,
+            "tells": None if math.isnan(self.tells.correlation) else {**self.tells._asdict(), "text": self.tells.text},
             "unexplained": self.unexplained if math.isfinite(self.unexplained) else None,
         }
 

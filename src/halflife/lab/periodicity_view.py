@@ -206,7 +206,7 @@ def _checks(result: PeriodCheck | PeriodChoice) -> tuple[Sequence[PeriodCheck], 
 # The page -----------------------------------------------------------------------------------------------------------
 
 _HEATMAP = (
-    "Correlation of the deviations of homes in period k with those in period ℓ: without dependence, an even grey."
+    "Correlation of the deviations of homes in period k with those in period ℓ: without dependence it is pale all over."
 )
 _HISTOGRAM = (
     "Coefficients between different periods, beside those of a copy in which each home's periods are shuffled: the second is "

@@ -1,7 +1,7 @@
 """Farokhi's almost-periodic paper, recomputed, with the corrected strong mechanism (C1) beside its own.
 
-Data and homes are in `almost_periodic_homes`, errors and the gain in `almost_periodic_error`, the errata in `almost_periodic_errata`;
-the test of the assumption is `halflife.lab.periodicity`. All noise is seeded.
+Data and homes are in `almost_periodic_homes`, errors and the gain in `almost_periodic_error`, the errata in
+`almost_periodic_errata`; the test of the assumption is `halflife.lab.periodicity`. All noise is seeded.
 """
 
 from __future__ import annotations
@@ -73,7 +73,11 @@ class Reproduction:
 
 
 def reproduce(
-    source: Source, seed: int = 1, progress: Progress = lambda what, done, total: None, runs: int = error.RUNS, copies: int = COPIES
+    source: Source,
+    seed: int = 1,
+    progress: Progress = lambda what, done, total: None,
+    runs: int = error.RUNS,
+    copies: int = COPIES,
 ) -> Reproduction:
     """Compute every figure and table. `runs` years of noise are simulated, and `copies` shuffled for the test."""
     streams = {"8": source.first, "10": source.second}
@@ -115,7 +119,11 @@ def reproduce(
     )  # fmt: skip
 
 
-CLASSICAL, WINDOW, FADING = "losses add up (classical)", "within any 30 days (w-event)", "discounted, half-life of 30 days"
+CLASSICAL, WINDOW, FADING = (
+    "losses add up (classical)",
+    "within any 30 days (w-event)",
+    "discounted, half-life of 30 days",
+)
 
 
 def year_of_renewals(horizon: int) -> list[RenewalRow]:
@@ -146,40 +154,65 @@ def freshness_data(found: Reproduction) -> list[Fresh]:
         at, rest = divmod(row.periods, MONTH_DAYS)
         known = rest == 0 and 1 <= at <= len(drift.months)
         moved, chance = (drift.middle[at - 1], drift.chance[at - 1]) if known else (math.nan, math.nan)
-        rows.append(Fresh(row.periods, *(row.risks[name] for name in (CLASSICAL, WINDOW, FADING)), float(moved), float(chance)))
+        classical, window, fading = (row.risks[name] for name in (CLASSICAL, WINDOW, FADING))
+        rows.append(Fresh(row.periods, classical, window, fading, float(moved), float(chance)))
     return rows
 
 
 # Text ---------------------------------------------------------------------------------------------------------------
 
-COEFFICIENT_HEADS = ("whose number", "data set", "homes", "period", "half of |ρ| at most", "largest |ρ|", "shuffled: half at most", "largest")
+COEFFICIENT_HEADS = (
+    "whose number",
+    "data set",
+    "homes",
+    "period",
+    "half of |ρ| at most",
+    "largest |ρ|",
+    "shuffled: half at most",
+    "largest",
+)
 ERROR_HEADS = (
     "data set", "mechanism", *(f"ε = {epsilon:g}" for epsilon in error.CHECKED), "simulated, at most",
     f"ε = {error.EPSILON:g}, ranges read off the data",
 )  # fmt: skip
-GAIN_HEADS = ("data set", "days", "horizon", "printed", "weak: horizon / T", "strong, C1", "strong, Corollary 8 (unsound)", "abstract")
+GAIN_HEADS = (
+    "data set",
+    "days",
+    "horizon",
+    "printed",
+    "weak: horizon / T",
+    "strong, C1",
+    "strong, Corollary 8 (unsound)",
+    "abstract",
+)
 LOSS_HEADS = ("periods K", "Corollary 8: ε[Δf_w/(Δf_z + Δf_w) + K − 1]", "attained", "C1 (corrected)")
 ATTACK_HEADS = ("periods averaged", "Corollary 8: √(2/K)", "simulated", "C1: √(2 + 2/K)", "simulated, C1")
-FRESH_HEADS = ("renewed every … days", CLASSICAL, WINDOW, FADING, "habits moved by then (middle home)", "by chance alone")
+FRESH_HEADS = (
+    "renewed every … days",
+    CLASSICAL,
+    WINDOW,
+    FADING,
+    "habits moved by then (middle home)",
+    "by chance alone",
+)
 ERRATA_HEADS = ("erratum", "about", "paper", "computed", "how")
 
 
 def coefficient_rows(found: Reproduction) -> list[tuple[str, ...]]:
     """Return the paper's printed coefficients, each with the data set that it belongs to, and ours."""
-    rows = [
-        ("paper", p.data, str(p.homes), p.period, "not printed" if p.median is None else f"{p.median:g}", f"below {p.below:g}", "–", "–")
-        for p in PRINTED
-    ]
+    rows: list[tuple[str, ...]] = []
+    for p in PRINTED:
+        half = "not printed" if p.median is None else f"{p.median:g}"
+        rows.append(("paper", p.data, str(p.homes), p.period, half, f"below {p.below:g}", "–", "–"))
     for check, period in ((found.daily, "day"), (found.weekly, "week")):
-        null, most = max(check.shuffled_medians), max(check.shuffled_maxima)
-        rows.append(
-            ("ours", found.source.name, str(check.homes), period, f"{check.median:.4f}", f"{check.maximum:.2f}", f"{null:.4f}", f"{most:.2f}")
-        )
+        null, most = f"{max(check.shuffled_medians):.4f}", f"{max(check.shuffled_maxima):.2f}"
+        ours = (f"{check.median:.4f}", f"{check.maximum:.2f}", null, most)
+        rows.append(("ours", found.source.name, str(check.homes), period, *ours))
     return rows
 
 
 def error_rows(found: Reproduction) -> list[tuple[str, ...]]:
-    """Return a row for each stream and mechanism: the error at every ε that was simulated, and by how much the simulation differs."""
+    """Return a row for each stream and mechanism: the error at every ε that was simulated, and how far the simulation is off."""
     rows = []
     for stream in dict.fromkeys(row.stream for row in found.errors):
         for mechanism in error.MECHANISMS:
@@ -187,14 +220,23 @@ def error_rows(found: Reproduction) -> list[tuple[str, ...]]:
             checked = [of[epsilon] for epsilon in error.CHECKED]
             off = max(abs(row.simulated / row.closed - 1) for row in checked)
             sizes = (_percent(row.closed) for row in checked)
-            rows.append((stream, mechanism, *sizes, f"±\u00a0{100 * off:.1f}\u00a0%", _percent(of[error.EPSILON].read_off)))
+            rows.append(
+                (stream, mechanism, *sizes, f"±\u00a0{100 * off:.1f}\u00a0%", _percent(of[error.EPSILON].read_off))
+            )
     return rows
 
 
 def gain_cells(gain: Gain) -> tuple[str, ...]:
     """Return the cells of one data set's gain."""
     sizes = (f"{value:.0f}" for value in (gain.weak, gain.strong, gain.corollary_8))
-    return gain.data, str(gain.days), f"{gain.horizon:,}", f"{gain.printed_horizon:,}", *sizes, f"approx. {error.ABSTRACT}"
+    return (
+        gain.data,
+        str(gain.days),
+        f"{gain.horizon:,}",
+        f"{gain.printed_horizon:,}",
+        *sizes,
+        f"approx. {error.ABSTRACT}",
+    )
 
 
 def gain_words(found: Reproduction) -> str:
@@ -202,8 +244,8 @@ def gain_words(found: Reproduction) -> str:
     sizes = {row.mechanism: row.read_off for row in found.errors if row.stream == found.source.second.name}
     gain = sizes[error.SPLIT] / sizes[error.WEAK]
     return (
-        f"With ranges read off {found.source.name}, as the paper does, it would be {gain:,.0f}, as z ranges over less than x: not 200 "
-        "either."
+        f"With ranges read off {found.source.name}, as the paper does, it would be {gain:,.0f}, as z ranges over less than x: "
+        "not 200 either."
     )
 
 
@@ -288,7 +330,8 @@ def numbers(found: Reproduction) -> dict[str, Any]:
     drift, told = found.drift, found.told
     return {
         "data": {
-            "name": found.source.name, "real": found.source.real, "homes": len(found.source.homes), "notes": list(found.source.notes)
+            "name": found.source.name, "real": found.source.real, "homes": len(found.source.homes),
+            "notes": list(found.source.notes),
         },
         "printed": _dicts(PRINTED),
         "daily": found.daily.summary(),
@@ -298,7 +341,10 @@ def numbers(found: Reproduction) -> dict[str, Any]:
         "gains": [{**gain._asdict(), "abstract": error.ABSTRACT} for gain in found.gains],
         "losses": _dicts(found.losses),
         "attack": _dicts(found.attacks),
-        "told": {"every_home": _known(told.every_home), "lived_in": _known(told.lived_in), "lived_in_homes": told.lived_in_homes},
+        "told": {
+            "every_home": _known(told.every_home), "homes": told.homes,
+            "lived_in": _known(told.lived_in), "lived_in_homes": told.lived_in_homes,
+        },
         "drift": {
             "months": drift.months.tolist(), "middle": drift.middle.tolist(), "tenth": drift.tenth.tolist(),
             "chance": drift.chance.tolist(),

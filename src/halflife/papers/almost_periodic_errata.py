@@ -99,8 +99,8 @@ def p1_panels(losses: Sequence[Loss], attacks: Sequence[Attack]) -> tuple[Panel,
     """Draw what Corollary 8 loses, and the attack."""
     last = attacks[-1]
     first = Panel(
-        "P1a", "what Corollary 8 loses", "T = 1 and Δf_z = Δf_w = ε = 1. The loss about one person's first-period variations, which "
-        "every later period repeats. The rings are log-likelihood ratios of outputs that exist.",
+        "P1a", "what Corollary 8 loses", "T = 1 and Δf_z = Δf_w = ε = 1. The loss about one person's first-period variations, "
+        "which every later period repeats. The rings are log-likelihood ratios of outputs that exist.",
         "periods K (log)", "loss, in multiples of ε (log)", np.array([float(row.periods) for row in losses]),
         (
             Curve("Corollary 8 (paper): UNSOUND", np.array([row.formula for row in losses]), 1),
@@ -109,8 +109,8 @@ def p1_panels(losses: Sequence[Loss], attacks: Sequence[Attack]) -> tuple[Panel,
         ), log_x=True, log_y=True,
     )  # fmt: skip
     second = Panel(
-        "P1b", "the attack: averaging later periods", "The root mean square error of an attacker who averages K later periods and wants "
-        f"one person's first-period variation. Against Corollary 8 it falls as 1/√K: {last.paper_simulated:.3f} after "
+        "P1b", "the attack: averaging later periods", "The root mean square error of an attacker who averages K later periods "
+        f"and wants one person's first-period variation. Against Corollary 8 it falls as 1/√K: {last.paper_simulated:.3f} after "
         f"{last.periods} periods, and there is no end to it. Against C1 it stays at √2.",
         "later periods averaged, K (log)", "error of the estimate (log)", np.array([float(row.periods) for row in attacks]),
         (
@@ -168,12 +168,14 @@ def errata_data(
             "P1", "Corollary 8: strong privacy", "ε after any number of periods",
             f"{by[2].attained:g} ε after 2 periods, {by[10].attained:g} ε after 10, {by[365].attained:g} ε after 365",
             "T = 1, Δf_z = Δf_w: log-likelihood ratio at an output; averaging "
-            f"{attacks[-1].periods} periods finds w(1) within {attacks[-1].paper_simulated:.3f} (C1: {attacks[-1].corrected_simulated:.2f})",
+            f"{attacks[-1].periods} periods finds w(1) within {attacks[-1].paper_simulated:.3f} (C1: "
+            f"{attacks[-1].corrected_simulated:.2f})",
         ),
         Erratum("P2", "horizons of Figures 8 and 10", theirs, right, "days counted; the two are swapped"),
         Erratum(
             "P2", "the gain in the abstract", f"approximately {ABSTRACT} folds", f"{ours} (horizon / T); strong by C1 "
-            + " and ".join(f"{gain.strong:.0f}" for gain in gains), "noise at equal sensitivities, against ε split over the horizon",
+            + " and ".join(f"{gain.strong:.0f}" for gain in gains), "noise at equal sensitivities, against ε split over the "
+            "horizon",
         ),
         Erratum(
             "P3", "Definition 1: a one-to-one correspondence", "(x) ↔ (z, w)",
@@ -188,17 +190,20 @@ def errata_data(
         ),
         Erratum(
             "P5", "what independence is for", "an assumption of Theorem 5",
-            f"the proof never uses it: the promise is given w, and w tells about z (correlation of logarithms {told.every_home:.2f} over "
-            f"{told.homes} homes, {told.lived_in:.2f} over the {told.lived_in_homes} that are not all but empty)",
+            "the proof never uses it: the promise is given w, and w tells about z (correlation of logarithms "
+            f"{told.every_home:.2f} over {told.homes} homes, {told.lived_in:.2f} over the {told.lived_in_homes} that are not "
+            "all but empty)",
             f"log sd w against log mean z, {source.name}",
         ),
         Erratum(
-            "§3", "0 ≤ ρ ≤ 1", "no coefficient is negative", f"{100 * float((rho < 0).mean()):.0f} % are, down to −{-rho.min():.2f}",
+            "§3", "0 ≤ ρ ≤ 1", "no coefficient is negative", f"{100 * float((rho < 0).mean()):.0f} % are, down to "
+            f"−{-rho.min():.2f}",
             f"daily period, {source.name}",
         ),
         Erratum(
             "§3", "small coefficients are strong evidence for independence", "half ≤ 0.1259 (Ausgrid), ≤ 0.0746 (UMass)",
-            f"median |ρ| {check.median:.3f} here, and at most {max(check.shuffled_medians):.3f} where each home's days are shuffled: "
+            f"median |ρ| {check.median:.3f} here, and at most {max(check.shuffled_medians):.3f} where each home's days are "
+            "shuffled: "
             + ("independence is rejected" if check.dependent else "chance explains it"),
             f"{len(check.shuffled_medians)} shuffled copies of {source.name}",
         ),

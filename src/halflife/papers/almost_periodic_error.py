@@ -1,8 +1,8 @@
 """The almost-periodic paper: what is published (Figures 7 and 9), its error against ε (Figures 8 and 10), and the gain.
 
-The relative error is the paper's: √E(y − f)² / max_t |f|. Expectations are over the noise, and where noise differs between the first
-period and later ones, over the horizon too. In closed form they follow from the noise scales; a seeded simulation that runs the
-paper's own recursion stands beside them.
+The relative error is the paper's: √E(y − f)² / max_t |f|. Expectations are over the noise, and where noise differs between the
+first period and later ones, over the horizon too. In closed form they follow from the noise scales; a seeded simulation that runs
+the paper's own recursion stands beside them.
 """
 
 from __future__ import annotations
@@ -122,9 +122,9 @@ def simulated_error(
 
 
 def published(f: Floats, scales: Scales, rng: np.random.Generator, runs: int) -> Floats:
-    """Return y of Theorem 5, or with fresh noise of Corollary 8 (or C1), for values f of periods × phases: runs × periods × phases.
+    """Return y of Theorem 5, or with fresh noise of Corollary 8 (or C1), runs × periods × phases; f is periods × phases.
 
-    y(t) = f(x(t)) + v(t) in the first period, then y(t) = y(t mod T) − f(w(t mod T)) + f(w(t)), to which fresh noise is added last.
+    y(t) = f(x(t)) + v(t) in the first period, then y(t) = y(t mod T) − f(w(t mod T)) + f(w(t)). Fresh noise is added last.
     """
     w, (periods, phases) = f - f.mean(axis=0), f.shape
     first = f[0] + rng.laplace(0.0, scales.reused, (runs, 1, phases))
@@ -182,9 +182,9 @@ def error_panels(figure: str, stream: Stream, rows: Sequence[ErrorRow]) -> tuple
     title, x_title, y_title = "relative error against ε", "ε (log)", "√E(y − f)² / max |f| (log)"
     public = Panel(
         f"{figure}a" if stream.read_off else figure, f"{title}: {stream.name}",
-        f"Sensitivities from a public bound: {stream.bound:g} kWh per half hour over {stream.homes:,} homes for z, w and x alike "
-        f"({stream.bound_why}). Lines are the closed form, rings the simulation. Corollary 8 promises what it does not keep (P1), and "
-        "needs more noise than C1, which does.", x_title, y_title, x, (*lines, *marks), log_x=True, log_y=True,
+        f"Sensitivities from a public bound: {stream.bound:g} kWh per half hour over {stream.homes:,} homes for z, w and x "
+        f"alike ({stream.bound_why}). Lines are the closed form, rings the simulation. Corollary 8 promises what it does not "
+        "keep (P1), and needs more noise than C1, which does.", x_title, y_title, x, (*lines, *marks), log_x=True, log_y=True,
     )  # fmt: skip
     if stream.read_off is None:
         return (public,)
@@ -192,7 +192,8 @@ def error_panels(figure: str, stream: Stream, rows: Sequence[ErrorRow]) -> tuple
     theirs = [Curve(m, np.array([row.read_off for row in by[m]]), *STYLES[m]) for m in MECHANISMS]
     return public, Panel(
         f"{figure}b", f"{title}, with ranges read off the data", f"As the paper has it: z ranges over {seen.z:.2f} kWh, w over "
-        f"{seen.w:.2f}, x over {seen.x:.2f} in the data itself. Ranges read off the data are no bounds: nothing is promised here.",
+        f"{seen.w:.2f}, x over {seen.x:.2f} in the data itself. Ranges read off the data are no bounds: nothing is promised "
+        "here.",
         x_title, y_title, x, tuple(theirs), log_x=True, log_y=True,
     )  # fmt: skip
 
@@ -201,7 +202,7 @@ def error_panels(figure: str, stream: Stream, rows: Sequence[ErrorRow]) -> tuple
 
 
 def outcome_panel(figure: str, stream: Stream, seed: int = 1) -> Panel:
-    """Return a week of what Theorem 5 publishes at ε = 5: exact, with the public bound, and with the range of z read off the data."""
+    """Return a week of what Theorem 5 publishes at ε = 5: with the public bound, with the range of z read off the data, exact."""
     days = stream.horizon // DAY
     day = min(monday(stream.start, days // 2), max(0, days - 7))
     week = range(day * DAY, min(day * DAY + WEEK, stream.horizon))
@@ -217,16 +218,19 @@ def outcome_panel(figure: str, stream: Stream, seed: int = 1) -> Panel:
     noise = noise_scales(WEAK, EPSILON, public_ranges(stream), DAY, stream.horizon).reused
     return Panel(
         figure, f"what Theorem 5 publishes, ε = {EPSILON:g}: {stream.name}",
-        f"One week. With the public bound the noise has a scale of {noise:.2g} kWh, where the mean is {exact.mean():.2g}. It is the same "
-        "every day, so its shape repeats, and changes from day to day are exact.",
+        f"One week. With the public bound the noise has a scale of {noise:.2g} kWh, where the mean is {exact.mean():.2g}. It is "
+        "the same every day, so its shape repeats, and changes from day to day are exact.",
         f"days from {first:%A, %-d %B %Y}", "kWh per home and half hour", np.arange(len(exact)) / DAY, tuple(curves),
     )  # fmt: skip
 
 
 def outcome(stream: Stream, sensitivity: float, places: range, seed: int) -> Floats:
-    """Return what halflife's own mechanism publishes at these places (from 0), with seeded noise that was drawn on the first day."""
+    """Return what halflife's own mechanism publishes at these places (from 0), with seeded noise drawn on the first day."""
     notion = AlmostPeriodic(EPSILON, DAY)
-    mechanism, draw = ReusedNoise(notion.plan(sensitivity)), SimulatedDraw([Accountant(notion)], _seed(seed, stream.homes))
+    mechanism, draw = (
+        ReusedNoise(notion.plan(sensitivity)),
+        SimulatedDraw([Accountant(notion)], _seed(seed, stream.homes)),
+    )
     wanted = {*range(DAY), *places}
     y = {at: float(draw.run(mechanism, at + 1, stream.mean[at])[0]) for at in sorted(wanted)}
     return np.array([y[at] for at in places])

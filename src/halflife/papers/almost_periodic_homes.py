@@ -1,7 +1,7 @@
 """The almost-periodic paper: the data that is at hand, what a home repeats and what varies, and how far habits drift.
 
-The paper tests single homes of Ausgrid and of UMass; neither file is at hand. London's homes stand in for both, and Ausgrid's sum
-over 300 homes is enough for what is published of it (Figures 7 and 8), as that needs the mean alone.
+The paper tests single homes of Ausgrid and of UMass; neither file is at hand. London's homes stand in for both, and Ausgrid's
+sum over 300 homes is enough for what is published of it (Figures 7 and 8), as that needs the mean alone.
 """
 
 from __future__ import annotations
@@ -109,8 +109,8 @@ def real_source(folder: Path) -> Source:
         "Figures 7 and 8 are Ausgrid's: the mean needs only the sum over its 300 homes, which is at hand. Figures 9 and 10 are "
         f"{name}, in the place of UMass.",
         f"{int(np.isnan(homes).sum()):,} of {homes.size:,} readings of these London homes are missing, at {london.absent:,} of "
-        f"{london.horizon:,} half hours; Ausgrid's clock change leaves {ausgrid.absent} empty. Here a mean is over the readings that "
-        "are there. A real weak release would be refused for that alone (P4).",
+        f"{london.horizon:,} half hours; here the mean is over those that are there. Ausgrid's clock change leaves "
+        f"{ausgrid.absent} half hours at 0. A real weak release would be refused for either (P4).",
     )
     return Source(name, homes, london.start, ausgrid, london, notes, True)
 
@@ -157,7 +157,9 @@ def _stream(name: str, homes: Floats, start: datetime.date, bound: float, why: s
     if np.isnan(homes).all(axis=0).any():
         raise InvalidInput("at some half hour no home has a reading: leave that half hour out")
     z, w = parts(homes, DAY)
-    seen = ReadOff(float(z.max() - z.min()), float(np.nanmax(w) - np.nanmin(w)), float(np.nanmax(homes) - np.nanmin(homes)))
+    seen = ReadOff(
+        float(z.max() - z.min()), float(np.nanmax(w) - np.nanmin(w)), float(np.nanmax(homes) - np.nanmin(homes))
+    )
     absent = int(np.isnan(homes).any(axis=0).sum())
     return Stream(name, np.nanmean(homes, axis=0), len(homes), start, bound, why, absent, seen)
 
@@ -188,8 +190,8 @@ def figure_1_data(source: Source, seed: int = 1) -> tuple[Panel, ...]:
     wave = np.sin(2 * math.pi * steps / 10)
     level = np.repeat(rng.uniform(-0.5, 0.5, 6), 10) + rng.uniform(-0.1, 0.1, 60)
     example = Panel(
-        "1a", "an almost periodic series, T = 10", "As in the paper: a sine of period 10, and on top of it a level for each period "
-        "and a little noise. The paper prints no amplitudes; these are ours.", "step", "value", steps,
+        "1a", "an almost periodic series, T = 10", "As in the paper: a sine of period 10, and on top of it a level for each "
+        "period and a little noise. The paper prints no amplitudes; these are ours.", "step", "value", steps,
         (Curve("x = z + w", wave + level), Curve("z, what repeats", wave, 1, DASH), Curve("w, variations", level, 2, DOT)),
     )  # fmt: skip
     return example, _week_of_a_home(source)
@@ -206,9 +208,12 @@ def _week_of_a_home(source: Source) -> Panel:
     first = source.start + datetime.timedelta(days=day)
     return Panel(
         "1b", "a week of a home", f"{source.name}: the home whose use is the median. What it repeats is its mean day; "
-        f"variations hold {varies:.0f} % of the squares of its readings: they are no small noise, and weak privacy publishes them "
-        "exactly.", f"days from {first:%A, %-d %B %Y}", "kWh in the half hour", np.arange(len(shown)) / DAY,
-        (Curve("x, the reading", pattern + shown), Curve("z, what repeats", pattern, 1, DASH), Curve("w, variations", shown, 2, DOT)),
+        f"variations hold {varies:.0f} % of the squares of its readings: they are no small noise, and weak privacy publishes "
+        "them exactly.", f"days from {first:%A, %-d %B %Y}", "kWh in the half hour", np.arange(len(shown)) / DAY,
+        (
+            Curve("x, the reading", pattern + shown), Curve("z, what repeats", pattern, 1, DASH),
+            Curve("w, variations", shown, 2, DOT),
+        ),
     )  # fmt: skip
 
 
@@ -232,7 +237,7 @@ def monday(start: datetime.date, after: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Told:
-    """P5: the correlation of log sd w and log mean z over homes; over all that use anything, and over those not all but empty."""
+    """P5: the correlation of log sd w and log mean z over homes that use anything, and over those that are not all but empty."""
 
     every_home: float
     lived_in: float
@@ -249,8 +254,8 @@ def told_data(source: Source) -> Told:
     every, most = _log_correlation(spread, size, used), _log_correlation(spread, size, lived_in)
     panel = Panel(
         "P5", "what variations tell about what repeats", f"{source.name}; each ring is a home. Weak privacy publishes "
-        f"variations, and their size tells the size of the pattern: correlation of the logarithms {every:.2f}, and {most:.2f} without "
-        "homes that are all but empty.", "mean of z (kWh per half hour)", "standard deviation of w", size[used],
+        f"variations, and their size tells the size of the pattern: correlation of the logarithms {every:.2f}, and {most:.2f} "
+        "without homes that are all but empty.", "mean of z (kWh per half hour)", "standard deviation of w", size[used],
         (Curve("a home", spread[used], marks=True),), log_x=True, log_y=True,
     )  # fmt: skip
     return Told(every, most, int(used.sum()), int(lived_in.sum()), panel)
@@ -302,10 +307,10 @@ def drift_panel(source: Source, drift: Drift) -> Panel:
     """Draw the drift."""
     worst = int(np.argmax(drift.middle))
     return Panel(
-        "drift", "how far habits drift", f"{source.name}: the distance between a home's mean day in one month and its mean day k months "
-        f"later, over the size of its mean day of the year. At the most, {drift.months[worst]} months apart, it is "
-        f"{100 * drift.middle[worst]:.0f} % for the middle home, where chance alone gives {100 * drift.chance[worst]:.0f} %. Noise "
-        "that is as old hides habits that the home no longer has; what has changed since is published as variation.",
+        "drift", "how far habits drift", f"{source.name}: the distance between a home's mean day in one month and its mean day "
+        f"k months later, over the size of its mean day of the year. At the most, {drift.months[worst]} months apart, it is "
+        f"{100 * drift.middle[worst]:.0f} % for the middle home, where chance alone gives {100 * drift.chance[worst]:.0f} %. "
+        "Noise that is as old hides habits that the home no longer has; what has changed since is published as variation.",
         f"months of {MONTH_DAYS} days apart", "distance, share of the mean day", drift.months.astype(np.float64),
         (
             Curve("middle home", drift.middle), Curve("a tenth of homes drift further", drift.tenth, 1, DASH),

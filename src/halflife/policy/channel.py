@@ -27,6 +27,7 @@ from halflife.policy.aged import Span, check_horizon, check_statistic, plan_of_s
 from halflife.policy.groups import read_groups
 from halflife.policy.measure import read_measure
 from halflife.policy.paths import check_files
+from halflife.policy.periodic import check_periodic
 from halflife.policy.process import read_process
 from halflife.policy.quantity import parse_quantity
 from halflife.policy.text import Where
@@ -167,6 +168,7 @@ def _work_out(policy: Policy) -> tuple[Channel, ...]:
     with policy.about("clock", "step"):
         account = Steps.of(clock.step, start, clock.zone)
     notion = promised(policy, account)
+    check_periodic(policy, notion, account)
     _check_names(policy)
     check_files(policy)
     times = [_times(policy, i, account) for i in range(len(policy.streams))]
@@ -212,6 +214,8 @@ def _promised(policy: Policy, account: Steps) -> Notion[Any]:
                 raise unknown(f"parameter of {cls.name}", key, [*known, "plan", "noise", "cap"])
             if value is not None and known[key].type in (Process, "Process"):
                 given[key] = read_process(policy, value, account)
+            elif value is not None and "Notion" in str(known[key].type):
+                given[key] = _laid_over(policy, key, value, account)
             elif value is not None:
                 given[key] = _parameter(known[key], value, account, policy.clock.step)
     for name, f in known.items():
@@ -222,6 +226,21 @@ def _promised(policy: Policy, account: Steps) -> Notion[Any]:
     except HalflifeError as error:  # a message begins with the parameter that it is about
         first = str(error).split(" ")[0]
         raise policy.error((("promise", first) if first in given else ("promise",), str(error))) from error
+    return made
+
+
+def _laid_over(policy: Policy, key: str, value: Any, account: Steps) -> Notion[Any]:
+    """A notion inside a promise, with its ε if it has none of its own: `over: {notion: exponential, half_life: 10 days}`."""
+    if not isinstance(value, dict) or "notion" not in value:
+        raise InvalidInput(f"{key} must be a mapping with a notion, such as {{notion: exponential, half_life: 10 days}}")
+    cls = registry.find_notion(value["notion"])
+    known = {f.name: f for f in fields(cls) if f.init}
+    given = {"epsilon": (policy.promise.model_extra or {}).get("epsilon"), **value}
+    given.pop("notion")
+    for name in given:
+        if name not in known:
+            raise unknown(f"parameter of {cls.name}", name, known)
+    made: Notion[Any] = cls(**{n: _parameter(known[n], v, account, policy.clock.step) for n, v in given.items() if v is not None})
     return made
 
 

@@ -75,11 +75,18 @@ class Promise(Part):
 
     model_config = ConfigDict(extra="allow")
 
-    notion: Text = Field(description="classical, w-event, exponential, hyperbolic, age-dependent, …")
+    notion: Text = Field(description="classical, w-event, exponential, hyperbolic, age-dependent, almost-periodic, …")
     plan: Text = Field("tight", description="How the budget is spread over time: tight, paper, constant, optimal.")
     noise: Literal["laplace", "gaussian"] | None = Field(None, description="Force a family of noise.")
     cap: Annotated[float, Field(gt=0), BeforeValidator(_number)] | None = Field(
         None, description="The most that one release may cost (some plans)."
+    )
+    variations: Literal["public"] | None = Field(
+        None, description="Almost-periodic, weak: that changes from period to period are published exactly."
+    )
+    readings: Literal["complete"] | None = Field(
+        None,
+        description="Almost-periodic, weak: that no reading is ever clipped or missing, and that members are fixed.",
     )
 
 

@@ -154,7 +154,10 @@ def _culprit(message: str, given: Mapping[str, Any]) -> tuple[str, ...]:
     """The key that a message is about: the first that it names."""
     words = [word.strip(",.:()'’-") for word in message.split()]
     places = {
-        key: words.index(name) for key in given for name in (key, key.rstrip("s")) if key != "name" and name in words
+        key: words.index(name)
+        for key in given
+        for name in (key, key.removesuffix("s"), key.removesuffix("es"))
+        if key != "name" and name in words
     }
     return (min(places, key=lambda key: places[key]),) if places else ()
 

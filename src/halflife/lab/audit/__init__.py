@@ -1,5 +1,6 @@
 """Attack the promise before anyone else does: exact audits, black-box audits, and planted faults to test them with."""
 
+from halflife.lab.audit.aged import attained_loss
 from halflife.lab.audit.black_box import FAMILY_ERROR, Pair, attack
 from halflife.lab.audit.exact import pair_loss, worst_loss
 from halflife.lab.audit.verdict import Finding, Verdict, audit_history, audit_paths
@@ -10,6 +11,7 @@ __all__ = [
     "Pair",
     "Verdict",
     "attack",
+    "attained_loss",
     "audit_history",
     "audit_paths",
     "pair_loss",

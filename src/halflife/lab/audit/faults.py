@@ -14,6 +14,7 @@ import numpy as np
 
 from halflife import noise as grade
 from halflife.accountant import Accountant
+from halflife.lab.audit.aged_faults import aged_findings
 from halflife.lab.audit.black_box import Floats, Pair
 from halflife.lab.audit.verdict import Finding, Progress, Verdict, audit_history, audit_paths
 from halflife.notions import Classical, HyperbolicDiscount, WEvent
@@ -152,6 +153,7 @@ def audit_faults(
     cases.append((_pair("honest noise", [1.0], 1.0, 1.0), AddedNoise(one, 1.0)))
     cases.append((_pair("honest noise at each of 8 steps", [1.0] * 8, 8.0, 1.0), AddedNoise(window, 1 / 8)))
     findings = [audit_history(name, *history) for name, history in history_faults().items()]
+    findings += aged_findings()
     findings += audit_paths(cases, seconds=seconds, runs=runs, chunk=2_000, progress=progress)
     return Verdict("planted faults", tuple(_most_telling(findings)))
 
@@ -160,6 +162,6 @@ def _most_telling(findings: list[Finding]) -> list[Finding]:
     """One finding for each name: the one that finds most against its claim."""
     best: dict[str, Finding] = {}
     for f in findings:
-        if f.name not in best or f.found / f.claimed > best[f.name].found / best[f.name].claimed:
+        if f.name not in best or f.found * best[f.name].claimed > best[f.name].found * f.claimed:
             best[f.name] = f
     return list(best.values())

@@ -16,6 +16,7 @@ FOUND = (
 )
 HOW = {
     "exact": "worked out again from the definition of the notion",
+    "attained": "what some outputs really tell, worked out from below: a rule that claims less is wrong",
     "sensitivity": "the engine's exact totals of neighbours, compared",
     "black box": "a lower bound on ε from the outputs of many runs, wrong with probability below one in a million in all",
     "noise size": "a lower bound on ε from the size of the noise, likewise",

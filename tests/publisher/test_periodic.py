@@ -1,0 +1,184 @@
+"""Almost-periodic promises through the publisher: one noise for each phase of the wall clock, kept through crashes, never shown."""
+
+import datetime
+import json
+import zoneinfo
+
+import numpy as np
+import pytest
+
+import halflife as hl
+from halflife.accountant import Accountant
+from halflife.ledger import SqliteLedger
+from publisher.town import KILLED, policy_dict, read_csv, run_and_die, write_readings
+
+WEAK = {"notion": "almost-periodic", "epsilon": 1.0, "period": "1 day", "variations": "public", "readings": "complete"}
+STRONG = {"notion": "almost-periodic", "epsilon": 1.0, "period": "1 day", "strong": True}
+
+
+def town(folder, promise, days=4, zone="UTC", start="2026-01-01", **changes):
+    """A town whose homes all read nothing, so that what is published is noise."""
+    write_readings(folder, [])
+    data = policy_dict(**changes)
+    first = datetime.date.fromisoformat(start)
+    data["promise"] = dict(promise)
+    data["clock"] = {"step": "1 h", "start": start, "end": str(first + datetime.timedelta(days=days)), "zone": zone}
+    (folder / "policy.yaml").write_text(json.dumps(data))
+    return hl.Policy.load(folder / "policy.yaml")
+
+
+def values(policy, name="mean"):
+    return np.array([float(row["value"]) for row in read_csv(policy.path(f"{name}.csv"))])
+
+
+def recorded(policy):
+    with SqliteLedger(policy.ledger_path, read_only=True) as book:
+        return list(book.entries()), book.states()
+
+
+@pytest.mark.parametrize("promise", [WEAK, STRONG], ids=["weak", "strong"])
+def test_days_cost_what_a_day_costs(tmp_path, promise):
+    policy = town(tmp_path, promise, days=10)
+    hl.publish(policy)
+    verdict = hl.verify(policy.ledger_path, {"mean": str(policy.path("mean.csv"))})
+    assert verdict.problems == ()
+    assert verdict.risk == pytest.approx(1.0, rel=1e-9)
+    days = values(policy).reshape(10, 24)
+    assert (np.ptp(days, axis=0).max() < 1e-9) == (promise is WEAK)
+
+
+def test_a_restart_at_every_hour_draws_nothing_again(tmp_path):
+    whole, pieces = tmp_path / "whole", tmp_path / "pieces"
+    for folder in (whole, pieces):
+        folder.mkdir()
+    policy = town(pieces, WEAK, days=2)
+    for hour in range(1, 50):
+        at = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(hours=hour)
+        hl.publish(policy, clock=at.timestamp)
+    days = values(policy).reshape(2, 24)
+    assert np.array_equal(days[0], days[1])
+    assert len(set(days[0].tolist())) == 24
+
+
+@pytest.mark.parametrize("point", ["drawn", "committed", "emitted"])
+def test_a_crash_keeps_the_noise(tmp_path, point):
+    policy = town(tmp_path, WEAK, days=3)
+    assert run_and_die(tmp_path, point, 2) == KILLED
+    entries, states = recorded(policy)
+    kept = json.loads(states["stream:mean"])["noise"] if "stream:mean" in states else {}
+    hl.publish(policy)
+    days = values(policy).reshape(3, 24)
+    assert np.array_equal(days[0], days[1])
+    assert np.array_equal(days[1], days[2])
+    after = json.loads(recorded(policy)[1]["stream:mean"])["noise"]
+    assert {name: after[name] for name in kept} == kept
+    assert [e.noisy.tolist() for e in recorded(policy)[0][: len(entries)]] == [e.noisy.tolist() for e in entries]
+
+
+def test_phases_follow_the_wall_clock_over_clock_changes(tmp_path):
+    """London, 2026: 29 March has 23 hours and 25 October 25; every hour of the day keeps its noise."""
+    for start in ("2026-03-27", "2026-10-23"):
+        folder = tmp_path / start
+        folder.mkdir()
+        policy = town(folder, WEAK, days=5, zone="Europe/London", start=start)
+        hl.publish(policy, clock=lambda: datetime.datetime(2027, 1, 1, tzinfo=datetime.UTC).timestamp())
+        rows, zone = read_csv(policy.path("mean.csv")), zoneinfo.ZoneInfo("Europe/London")
+        assert len(rows) == 5 * 24 + (-1 if "03" in start else 1)
+        by_hour: dict[int, set[str]] = {}
+        for row in rows:
+            local = datetime.datetime.fromisoformat(row["start"]).astimezone(zone)
+            by_hour.setdefault(local.hour, set()).add(row["value"])
+        assert sorted(by_hour) == list(range(24))
+        assert all(len(found) == 1 for found in by_hour.values())
+        assert hl.verify(policy.ledger_path).risk == pytest.approx(1.0, rel=1e-9)
+
+
+def test_a_week_has_a_phase_for_each_of_its_hours(tmp_path):
+    policy = town(tmp_path, {**WEAK, "period": "7 days"}, days=15, start="2026-01-02")
+    hl.publish(policy)
+    found = values(policy)
+    assert np.array_equal(found[:168], found[168:336])
+    assert len(set(found[:168].tolist())) == 168
+
+
+def test_streams_have_noise_of_their_own_and_share_the_promise(tmp_path):
+    policy = town(tmp_path, STRONG, days=3)
+    data = policy.model_dump(mode="json", exclude_none=True)
+    other = {**data["streams"][0], "name": "late", "output": "late.csv", "delay": "3 h"}
+    data["streams"] = [{**data["streams"][0], "share": 0.25}, {**other, "share": 0.75}]
+    policy = hl.Policy.from_dict(data, tmp_path)
+    hl.publish(policy)
+    verdict = hl.verify(policy.ledger_path)
+    assert verdict.problems == ()
+    assert verdict.risk == pytest.approx(1.0, rel=1e-6)
+    names = {r.draw for e in recorded(policy)[0] for r in e.releases if r.draw}
+    assert len(names) == 48
+    assert {name.split(":")[0] for name in names} == {"mean", "late"}
+    releases = sorted((r for e in recorded(policy)[0] for r in e.releases), key=lambda r: r.step)
+    replayed = Accountant.replay(hl.AlmostPeriodic(1.0, 24, strong=True), releases)
+    assert replayed.risk() == pytest.approx(verdict.risk, rel=1e-9)
+
+
+def test_groups_and_histograms_have_a_noise_for_each_number(tmp_path):
+    edges = {"statistic": {"kind": "histogram", "unit": "kWh", "resolution": "1 Wh", "edges": ["0", "1", "2", "5"], "fold": "sum"}}
+    policy = town(tmp_path, WEAK, days=2, stream=edges)
+    hl.publish(policy)
+    rows = [float(row["value"]) for row in read_csv(policy.path("mean.csv"))]
+    assert rows[: 24 * 3] == rows[24 * 3 :]
+    assert len(set(rows[: 24 * 3])) == 24 * 3
+
+
+def test_renewed_noise_goes_on_under_a_discount(tmp_path):
+    over = {"notion": "exponential", "half_life": "10 days"}
+    policy = town(tmp_path, {**STRONG, "renew": 2, "over": over}, days=8)
+    data = policy.model_dump(mode="json", exclude_none=True)
+    data["clock"]["late"] = "as-planned"
+    policy = hl.Policy.from_dict(data, tmp_path)
+    hl.publish(policy)
+    names = {r.draw for e in recorded(policy)[0] for r in e.releases if r.draw}
+    assert len(names) == 4 * 24
+    assert hl.verify(policy.ledger_path).risk <= 1.0 + 1e-9
+
+
+def test_reused_noise_is_never_shown(tmp_path, caplog):
+    policy = town(tmp_path, STRONG, days=2)
+    with caplog.at_level("DEBUG"):
+        hl.publish(policy)
+    units = [str(n) for noise in json.loads(recorded(policy)[1]["stream:mean"])["noise"].values() for n in noise[1]]
+    shown = policy.path("mean.csv").read_text() + caplog.text + (tmp_path / "town.ledger.operator.jsonl").read_text()
+    assert units
+    assert not any(n in shown for n in units if len(n) > 6)
+
+
+def test_the_error_band_covers_both_noises(tmp_path):
+    policy = town(tmp_path, {**STRONG, "period": "40 days"}, days=40)
+    hl.publish(policy)
+    rows = read_csv(policy.path("mean.csv"))
+    inside = np.mean([abs(float(r["value"])) <= float(r["error_band"]) for r in rows])
+    assert abs(inside - 0.95) < 0.04  # 960 independent hours: 5.7 standard errors
+
+
+@pytest.mark.parametrize(
+    ("promise", "stream", "words"),
+    [
+        ({"variations": None}, {}, "promise.variations: missing: the weak notion publishes every change"),
+        ({"readings": None}, {}, "promise.readings: missing: one reading that is clipped or absent"),
+        ({}, {"groups": {"names": ["a", "b"], "most_per_person": 1}}, "streams.0.groups: people who change their group"),
+        ({"notion": "classical", "period": None}, {}, "is said of almost-periodic promises"),
+        ({"strong": "perhaps"}, {}, "strong must be yes or no"),
+        ({"period": "90 min"}, {}, "no whole number of steps"),
+        ({"over": "exponential"}, {}, "over must be a mapping with a notion"),
+        ({"over": {"notion": "exponential", "halflife": 3}}, {}, "did you mean 'half_life'"),
+        ({"renew": 3}, {}, "without bound"),
+    ],
+)
+def test_what_weak_does_not_protect_must_be_said(tmp_path, promise, stream, words):
+    changed = {k: v for k, v in {**WEAK, **promise}.items() if v is not None}
+    data = policy_dict(stream=stream)
+    data["promise"] = changed
+    if "renew" in promise:
+        del data["clock"]["end"]
+    if stream:
+        data["streams"][0]["source"]["group"] = "home"
+    with pytest.raises(hl.HalflifeError, match=words):
+        hl.Policy.from_dict(data, tmp_path)

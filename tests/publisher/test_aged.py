@@ -137,8 +137,8 @@ def test_a_stream_that_stood_still_catches_up(tmp_path):
     )
     hl.publish(late, clock=at(20))
     stream = hl.Stream(late, "s1", clock=at(20))
-    for _ in range(19):
-        stream.publish(1.0)
+    for step in range(1, 20):
+        stream.publish(1.0, at=step)
     made = releases(policy)
     assert sorted(r.data_time for r in made) == sorted([*range(1, 21), *range(1, 20)])
     assert hl.Accountant.replay(NOTION, made).used() <= 1

@@ -1,4 +1,4 @@
-"""Almost-periodic promises through the publisher: one noise for each phase of the wall clock, kept through crashes, never shown."""
+"""Almost-periodic promises through the publisher: one noise for each phase of the clock, kept through crashes, never shown."""
 
 import datetime
 import json
@@ -120,7 +120,15 @@ def test_streams_have_noise_of_their_own_and_share_the_promise(tmp_path):
 
 
 def test_groups_and_histograms_have_a_noise_for_each_number(tmp_path):
-    edges = {"statistic": {"kind": "histogram", "unit": "kWh", "resolution": "1 Wh", "edges": ["0", "1", "2", "5"], "fold": "sum"}}
+    edges = {
+        "statistic": {
+            "kind": "histogram",
+            "unit": "kWh",
+            "resolution": "1 Wh",
+            "edges": ["0", "1", "2", "5"],
+            "fold": "sum",
+        }
+    }
     policy = town(tmp_path, WEAK, days=2, stream=edges)
     hl.publish(policy)
     rows = [float(row["value"]) for row in read_csv(policy.path("mean.csv"))]
@@ -163,7 +171,11 @@ def test_the_error_band_covers_both_noises(tmp_path):
     [
         ({"variations": None}, {}, "promise.variations: missing: the weak notion publishes every change"),
         ({"readings": None}, {}, "promise.readings: missing: one reading that is clipped or absent"),
-        ({}, {"groups": {"names": ["a", "b"], "most_per_person": 1}}, "streams.0.groups: people who change their group"),
+        (
+            {},
+            {"groups": {"names": ["a", "b"], "most_per_person": 1}},
+            "streams.0.groups: people who change their group",
+        ),
         ({"notion": "classical", "period": None}, {}, "is said of almost-periodic promises"),
         ({"strong": "perhaps"}, {}, "strong must be yes or no"),
         ({"period": "90 min"}, {}, "no whole number of steps"),

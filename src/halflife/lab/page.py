@@ -178,7 +178,7 @@ function paint(figure) {
   for (const trace of figure.data) {
     const c = trace.meta.colours[shade()];
     if (trace.type === "bar") trace.marker = { color: c };
-    else if (trace.line.width) trace.line.color = c;
+    else if (trace.line && trace.line.width) trace.line.color = c;
     if (trace.fill) trace.fillcolor = c + "2e";
   }
   const layout = figure.layout;

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from html import escape
 from importlib.metadata import version
@@ -240,7 +239,7 @@ def write_periodicity_page(result: PeriodCheck | PeriodChoice, path: Path) -> No
 
 def _section(i: int, check: PeriodCheck) -> str:
     heatmap, histogram, lags = (
-        figure_html(f"{name}-{i}", _Painted(draw(check)), f"{label}, period of {check.name}", caption)
+        figure_html(f"{name}-{i}", draw(check), f"{label}, period of {check.name}", caption)
         for name, draw, label, caption in (
             ("heatmap", plot_heatmap, "Heatmap of the correlation coefficients", _HEATMAP),
             ("histogram", plot_histogram, "Histogram of the correlation coefficients", _HISTOGRAM),
@@ -254,20 +253,6 @@ def _section(i: int, check: PeriodCheck) -> str:
 <h3>Spread of the coefficients</h3>{histogram}
 <h3>Coefficients by distance</h3>{lags}
 <h3>All coefficients</h3><div class="square">{heatmap}</div></section>"""
-
-
-class _Painted:
-    """A figure for the page, whose script asks every trace for a line: a heatmap gets one that is not drawn."""
-
-    def __init__(self, figure: Any) -> None:
-        self.data, self._figure = figure.data, figure
-
-    def to_json(self) -> str:
-        """The figure as JSON; `<` is escaped, so that nothing can end the script early."""
-        spec = json.loads(self._figure.to_json())
-        for trace in spec["data"]:
-            trace.setdefault("line", {"width": 0})
-        return json.dumps(spec, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def _printed_rows() -> list[tuple[str, ...]]:

@@ -7,6 +7,7 @@ again.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -62,6 +63,9 @@ def plot_renewal(rows: Sequence[RenewalRow], epsilon: float, period_name: str = 
             line={"color": colours[0], "width": 2.5, "dash": DASHES[i % len(DASHES)]}, meta={"colours": colours},
             hovertemplate="%{y:.3~g} nats",
         )  # fmt: skip
-    figure.add_hline(y=epsilon, line={"width": 1, "dash": "dot"}, annotation_text="never renewed")
-    figure.update_yaxes(type="log")
+    figure.add_hline(y=epsilon, line={"width": 1, "dash": "dot"})
+    place = {"x": 0, "xref": "paper", "xanchor": "left", "y": math.log10(epsilon), "yref": "y", "yanchor": "bottom"}  # log axis
+    figure.add_annotation(text="never renewed", showarrow=False, **place)
+    figure.update_xaxes(tickformat="~g", dtick="D2")
+    figure.update_yaxes(type="log", tickformat="~g", dtick=1)
     return figure

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from html import escape
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from halflife.errors import InvalidInput
 from halflife.lab.page import figure_html, load_plotly, write_page
@@ -128,7 +127,7 @@ def _test_plots(found: Reproduction) -> Iterator[str]:
     below = "Printed: every |ρ| below {} ({}) and {} ({})."
     daily = f"Half of |ρ| is at most {day.median:.4f}, the largest is {day.maximum:.2f}."
     yield _test_plot(
-        "plot-2", "Figures 2 and 5: heatmap, period of a day", _heatmap(day),
+        "plot-2", "Figures 2 and 5: heatmap, period of a day", plot_heatmap(day),
         f"{name}: ρ_kℓ over all pairs of days. Without dependence it would be an even grey but for the diagonal, which is 1; "
         "blocks are seasons, and stripes are weekdays.",
         square=True,
@@ -152,26 +151,6 @@ def _test_plots(found: Reproduction) -> Iterator[str]:
 def _test_plot(name: str, heading: str, figure: Any, said: str, square: bool = False) -> str:
     drawn = figure_html(name, figure, f"{heading}. {said}", said)
     return f"<h3>{escape(heading)}</h3>" + (f'<div class="square">{drawn}</div>' if square else drawn)
-
-
-class _Spec(NamedTuple):
-    """A figure as the page wants it: its traces, and its JSON."""
-
-    data: Any
-    text: str
-
-    def to_json(self) -> str:
-        """The figure as JSON."""
-        return self.text
-
-
-def _heatmap(check: PeriodCheck) -> _Spec:
-    """Return the heatmap with a line that is not drawn: the page's script asks every trace for one, and Plotly allows none."""
-    figure = plot_heatmap(check)
-    spec = json.loads(figure.to_json())
-    for trace in spec["data"]:
-        trace["line"] = {"width": 0}
-    return _Spec(figure.data, json.dumps(spec).replace("<", r"\u003c"))
 
 
 def _published(found: Reproduction) -> str:
@@ -217,19 +196,11 @@ def _renewal(found: Reproduction) -> str:
         "The largest risk about habits within the record, if noise is drawn anew every so many days at ε = 1 each time. Never "
         "renewed it is 1 for ever; how fast it grows with fresher noise depends on how old losses count."
     )
-    drawn = figure_html("plot-renewal", _renewal_plot(found), f"Risk against the age of the noise. {said}", said)
+    drawn = figure_html("plot-renewal", plot_renewal(found.renewals, 1.0), f"Risk against the age of the noise. {said}", said)
     return f"""<section aria-labelledby="drift"><h2 id="drift">Beyond the paper: habits drift, and noise can be renewed</h2>
 <p>Noise drawn in January hides January's habits. Each renewal hides the habits of its own time, and spends ε again.</p>
 {_panels(found.panels["drift"])}<h3>Risk against the age of the noise</h3>{drawn}
 {_table("Risk and drift by how often noise is renewed", FRESH_HEADS, rows)}</section>"""
-
-
-def _renewal_plot(found: Reproduction) -> Any:
-    figure = plot_renewal(found.renewals, 1.0)
-    figure.update_xaxes(tickformat="~g", dtick="D2")
-    figure.update_yaxes(tickformat="~g", dtick=1)
-    figure.update_annotations(x=0.0, xanchor="left", y=0.0, yanchor="bottom")  # on a logarithmic axis 1 is at 0
-    return figure
 
 
 def _errata(found: Reproduction) -> str:

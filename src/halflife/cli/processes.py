@@ -1,0 +1,261 @@
+"""`process fit`, `process check` and `process show`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from halflife.cli.group import main
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from halflife.policy.samples import Sample
+    from halflife.processes import Process
+
+KINDS = {
+    "markov-chain": "markov-chain",
+    "population": "population",
+    "periodic": "periodic-markov-chain",
+    "empirical": "empirical",
+}
+HOURS = (0.5, 1, 2, 6, 12, 24, 48, 168)
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@main.group()
+def process() -> None:
+    """How one person's data moves: fit a process for an age-dependent promise, check it against readings, look at it.
+
+    \b
+    Example:
+      halflife process fit design.parquet --person id --time ts --value kwh --states 6 --output home.json
+    """
+
+
+def _readings(command: F) -> F:
+    """What both commands that read a sample ask for."""
+    options = [
+        click.argument("readings", nargs=-1, required=True, metavar="READINGS..."),
+        click.option("--person", required=True, metavar="COLUMN", help="The column that identifies a person."),
+        click.option("--time", required=True, metavar="COLUMN", help="The column with the time of a reading."),
+        click.option("--value", required=True, metavar="COLUMN", help="The column with the reading."),
+        click.option(
+            "--zone", default="UTC", show_default=True, metavar="NAME", help="The zone of times that carry none."
+        ),
+        click.option("--epoch", type=click.Choice(["s", "ms", "us"]), help="If times are numbers since 1970."),
+        click.option(
+            "--format", "form", metavar="NAME", help="parquet, csv, duckdb or sqlite, if the ending does not say."
+        ),
+        click.option("--table", metavar="NAME", help="The table of a DuckDB or SQLite file."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _sample(
+    readings: tuple[str, ...], step: str, person: str, time: str, value: str, zone: str, epoch: Any, form: str | None,
+    table: str | None,
+) -> Sample:  # fmt: skip
+    from rich.console import Console
+
+    from halflife.policy.samples import read_sample
+
+    with Console(stderr=True).status("reading"):
+        return read_sample(
+            readings, person=person, time=time, value=value, step=step, format=form, table=table, zone=zone, epoch=epoch
+        )
+
+
+def _load(path: Path) -> Process:
+    from halflife.errors import InvalidInput
+    from halflife.policy.process import load_process
+
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InvalidInput(
+            f"{path} cannot be read: {error.strerror or error}: `halflife process fit` writes one"
+        ) from None
+    return load_process(content, path.name)
+
+
+def _save(made: Process, path: Path) -> None:
+    try:
+        path.write_text(json.dumps(made.to_dict(), ensure_ascii=False) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise click.ClickException(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+def _step(made: Process, given: str | None) -> str:
+    """How wide a step is: as given, as it was fitted, or half an hour."""
+    fitted = getattr(made, "fitted", None) or {}
+    return str(given or fitted.get("step") or "30 min")
+
+
+@process.command()
+@_readings
+@click.option("--kind", type=click.Choice(list(KINDS)), default="markov-chain", show_default=True,
+              help="One chain for all; one a person; one kernel for each time of day; or each lag counted on its own.")  # fmt: skip
+@click.option("--states", type=int, metavar="N", help="How many states, with equally many readings each.")
+@click.option("--edges", metavar="X,Y,...", help="The edges between states, instead of a number of them.")
+@click.option(
+    "--step",
+    default="30 min",
+    show_default=True,
+    metavar="TIME",
+    help="How wide a step is: that of the policy's clock.",
+)
+@click.option("--smoothing", type=float, metavar="S", help="What is added to each count of transitions.  [default: 0]")
+@click.option("--slots", type=int, metavar="N", help="Of --kind periodic: steps in a cycle.  [default: a day's]")
+@click.option("--lags", type=int, metavar="N", help="Of --kind empirical: the largest lag.  [default: a week at most]")
+@click.option("--whose", type=click.Choice(["other people", "public"]),
+              help="Whose readings these are; a policy asks for it.")  # fmt: skip
+@click.option(
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    metavar="FILE",
+    help="The process, as JSON.",
+)
+def fit(kind: str, states: int | None, edges: str | None, step: str, smoothing: float | None, slots: int | None,
+        lags: int | None, whose: str | None, output: Path, **where: Any) -> None:  # fmt: skip
+    """Fit a process on readings, and write it for a policy to name: `process: {file: home.json}`.
+
+    A kernel fitted on private data is itself a release of that data: fit it on readings of other people, or on public ones.
+
+    \b
+    Example:
+      halflife process fit design.parquet --person id --time ts --value kwh \\
+        --states 6 --step "30 min" --kind population --whose "other people" --output home.json
+    """
+    from rich.console import Console
+
+    from halflife.policy.process import fit_process
+
+    if (states is None) == (edges is None):
+        raise click.UsageError("give either --states, such as --states 6, or --edges, such as --edges 0.1,0.5")
+    for name, value, of in (("slots", slots, "periodic"), ("lags", lags, "empirical")):
+        if value is not None and kind != of:
+            raise click.UsageError(f"--{name} is about --kind {of}, not about {kind}")
+    sample = _sample(where.pop("readings"), step, **where)
+    with Console(stderr=True).status("fitting"):
+        made = fit_process(
+            KINDS[kind], sample, states if edges is None else _edges(edges), step=step, whose=whose, smoothing=smoothing,
+            slots=slots, lags=lags,
+        )  # fmt: skip
+    _save(made, output)
+    click.echo(
+        f"Wrote {output}: {kind} from {len(sample.people):,} people. Next: halflife process check {output} READINGS..."
+    )
+    if whose is None:
+        click.echo("A policy will ask whose readings these were: `whose: other people`, or `whose: public`.", err=True)
+
+
+def _edges(text: str) -> list[float]:
+    try:
+        return [float(x) for x in text.split(",")]
+    except ValueError:
+        raise click.UsageError(f"--edges must be numbers with commas between, such as 0.1,0.5, not {text!r}") from None
+
+
+@process.command()
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path), metavar="PROCESS")
+@_readings
+@click.option("--step", metavar="TIME", help="How wide a step is.  [default: as it was fitted, else 30 min]")
+@click.option(
+    "--report", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write a page with plots."
+)
+@click.option("--save", is_flag=True, help="Write the outcome into the process, so that its certificates carry it.")
+def check(file: Path, step: str | None, report: Path | None, save: bool, **where: Any) -> None:
+    """Does a process under-report on these readings? Ends with status 1 if it does.
+
+    Compares its Δ(t) with what is counted directly, lag by lag up to two weeks, at any time and with the time of day held fixed.
+
+    \b
+    Example:
+      halflife process check home.json design.parquet --person id --time ts --value kwh --report check.html --save
+    """
+    from rich.console import Console
+
+    from halflife.errors import InvalidInput
+    from halflife.policy.process import named
+
+    made = _load(file)
+    sample = _sample(where.pop("readings"), _step(made, step), **where)
+    with Console(stderr=True).status("checking"):
+        try:
+            found = made.check(list(sample.sequences), slots=sample.slots, step_minutes=sample.step_minutes)
+        except InvalidInput as error:
+            raise InvalidInput(named(str(error), sample)) from None
+    click.echo(str(found))
+    if report is not None:
+        from halflife.lab.check_view import write_check
+
+        write_check(found, report)
+        click.echo(f"Report: {report}", err=True)
+    if save:
+        _save(made.with_check(found), file)
+        click.echo(f"Saved in {file}: certificates of promises with this process say so.", err=True)
+    if found.outcome == "under-reports":
+        raise SystemExit(1)
+
+
+@process.command()
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path), metavar="PROCESS")
+@click.option("--step", metavar="TIME", help="How wide a step is.  [default: as it was fitted, else 30 min]")
+def show(file: Path, step: str | None) -> None:
+    """Show how fast a process forgets: Δ and what is left of a loss, by the age of the data.
+
+    \b
+    Example:
+      halflife process show home.json
+    """
+    from rich.console import Console
+
+    from halflife.processes.certifiable import known_to
+
+    made = _load(file)
+    width = _step(made, step)
+    click.echo(f"{made.name}, steps of {width}")
+    fitted = getattr(made, "fitted", None)
+    if fitted:
+        facts = (
+            (k, v) for k, v in fitted.items() if isinstance(v, str | int | float) and k not in ("step", "assumption")
+        )
+        click.echo("Fitted: " + ", ".join(f"{k} {v:,}" if isinstance(v, int) else f"{k} {v}" for k, v in facts))
+    known = known_to(made)
+    if known is not None:
+        click.echo(f"Δ is known to ±{known:.3g} at best, with 99 % confidence.")
+    checked = made.checked
+    click.echo("Never checked against data." if checked is None else f"Checked: {checked.get('verdict', checked)}")
+    Console().print(_ages(made, width))
+
+
+def _ages(made: Process, width: str) -> Table:
+    """Δ(t), and what is left of ε = 1 and 4, by Theorem 1 and exactly."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from halflife.processes.check import duration
+    from halflife.steps import microseconds, parse_width
+
+    minutes = microseconds(parse_width(width)) / 60e6
+    steps = sorted({1, *(round(h * 60 / minutes) for h in HOURS)} - {0})
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    heads = ("age of the data", "Δ", "left of ε = 1", "by Theorem 1", "left of ε = 4", "by Theorem 1")
+    for i, head in enumerate(heads):
+        table.add_column(head, justify="right" if i else "left")
+    for t in steps:
+        if made.last_lag is not None and t > made.last_lag:
+            table.add_row(f"{duration(t * minutes)}", "not known", "", "", "", "")
+            continue
+        cells = [made.total_variation(t)]
+        cells += [made.amplify(epsilon, t, bound) for epsilon in (1.0, 4.0) for bound in ("tight", "theorem1")]
+        table.add_row(duration(t * minutes), *(f"{x:.3g}" for x in cells))
+    return table

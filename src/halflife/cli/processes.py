@@ -101,7 +101,7 @@ def _step(made: Process, given: str | None) -> str:
 @process.command()
 @_readings
 @click.option("--kind", type=click.Choice(list(KINDS)), default="markov-chain", show_default=True,
-              help="One chain for all; one a person; one kernel for each time of day; or each lag counted on its own.")  # fmt: skip
+              help="One chain for all; one a person; one kernel for each time of day; or each lag on its own.")  # fmt: skip
 @click.option("--states", type=int, metavar="N", help="How many states, with equally many readings each.")
 @click.option("--edges", metavar="X,Y,...", help="The edges between states, instead of a number of them.")
 @click.option(
@@ -242,7 +242,7 @@ def _ages(made: Process, width: str) -> Table:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from halflife.processes.check import duration
+    from halflife.processes.verdict import duration
     from halflife.steps import microseconds, parse_width
 
     minutes = microseconds(parse_width(width)) / 60e6

@@ -16,7 +16,7 @@ def python_blocks(name):
     return re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.S)
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/publishing.md"])
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/publishing.md", "docs/age-dependent.md", "docs/almost-periodic.md"])
 def test_examples_run_as_pasted(name, tmp_path):
     program = tmp_path / "pasted.py"
     program.write_text("\n".join(python_blocks(name)))
@@ -30,6 +30,15 @@ def test_the_policy_of_the_docs_is_one():
 
     (text,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "publishing.md").read_text(), re.S)
     assert Policy.parse(text).streams[0].name == "mean-use"
+
+
+@pytest.mark.parametrize("name", ["docs/age-dependent.md", "docs/almost-periodic.md"])
+def test_the_promises_of_the_docs_can_be_made(name):
+    from halflife import Policy
+
+    (whole,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "publishing.md").read_text(), re.S)
+    for text in re.findall(r"```yaml\n(promise:.*?)```", (ROOT / name).read_text(), re.S):
+        assert Policy.parse(re.sub(r"promise:\n(  .*\n)+", text, whole)).promise.notion in text
 
 
 def test_the_readme_example_is_about_ten_lines():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 import sys
 from dataclasses import dataclass, replace
@@ -115,6 +116,19 @@ def test_the_promise_is_kept_and_the_risk_is_what_the_releases_cost(result):
         assert account.risk(STEPS) == pytest.approx(outcome.risks[-1], rel=1e-6)
         assert outcome.limit == account.exposure(STEPS).limit
         assert (risk_share(outcome) <= 1 + TOLERANCE).all()
+
+
+def test_an_age_dependent_promise_says_first_what_it_leaves_open(result):
+    """That the past is exposed further, to how much, and that its process was never checked: on the page, before anything else."""
+    (outcome,) = [o for o in result.outcomes if o.notion.name == "age-dependent"]
+    first = outcome.plan.not_protected()[0]
+    assert "not where they were" in first
+    assert "never checked against data" in first
+    page = result.report.read_text()
+    section = page[page.index(">age-dependent <span") :]
+    assert section[section.index("<li>") :].startswith(f"<li>{html.escape(first)}</li>")
+    text = outcome.policy.read_text()
+    assert 'process: {"name": "markov-chain", "matrix": [[0.85, 0.15], [0.1, 0.9]]}' in text
 
 
 def test_policies_outputs_and_ledgers_are_there_and_agree(result):

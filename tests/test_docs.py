@@ -16,7 +16,9 @@ def python_blocks(name):
     return re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.S)
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/publishing.md", "docs/age-dependent.md", "docs/almost-periodic.md"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "CONTRIBUTING.md", "docs/publishing.md", "docs/age-dependent.md", "docs/almost-periodic.md"]
+)
 def test_examples_run_as_pasted(name, tmp_path):
     program = tmp_path / "pasted.py"
     program.write_text("\n".join(python_blocks(name)))

@@ -11,10 +11,13 @@ import halflife as hl
 from halflife import noise as grade
 from halflife import policy_audit
 from halflife.cli import main
+from halflife.lab.audit import audit_paths
+from halflife.lab.audit.aged_pair import pasts, person_to_attack, worst_states
 from halflife.policy_audit import VARIANTS, audit_policy, neighbour_totals
 from publisher.town import make, policy_dict, write_readings
 
 FEW = {"seconds": 0.0, "runs": 50}
+CHAIN = {"name": "markov-chain", "matrix": [[0.85, 0.15], [0.1, 0.9]]}
 
 
 def kinds(folder):
@@ -52,6 +55,13 @@ def test_no_shipped_policy_is_accused(tmp_path, kind):
         {"notion": "exponential", "epsilon": 1.0, "half_life": "6 h"},
         {"notion": "hyperbolic", "epsilon": 1.0, "beta": 0.1},
         {"notion": "gaussian-discount", "epsilon": 1.0, "delta": 1e-6, "beta": 0.1},
+        {
+            "notion": "age-dependent",
+            "epsilon": 1.0,
+            "process": {"name": "geometric", "c": 1.0, "rho": 0.8},
+            "plan": "paper",
+        },
+        {"notion": "age-dependent", "epsilon": 1.0, "delta": 1e-6, "process": CHAIN},
     ],
     ids=lambda p: p["notion"] + (" δ" if "delta" in p else ""),
 )
@@ -59,6 +69,81 @@ def test_no_shipped_notion_is_accused(tmp_path, promise):
     data = {**policy_dict(), "promise": promise}
     verdict = audit_policy(hl.Policy.from_dict(data, tmp_path), **FEW)
     assert verdict.good, [f for f in verdict.findings if f.accused]
+
+
+# One person's state now, the past drawn -----------------------------------------------------------------------------
+
+
+def aged(folder, process, epsilon=1.0, **changes):
+    """A policy without an end: with one the plan is worked out release by release, which takes longer."""
+    data = policy_dict(stream={"delay": "1 h"})
+    data["promise"] = {"notion": "age-dependent", "epsilon": epsilon, "process": process, **changes}
+    del data["clock"]["end"]
+    return hl.Policy.from_dict(data, folder)
+
+
+PROCESSES = [
+    CHAIN,
+    {"name": "autoregressive", "rho": 0.9, "sigma": 1.0, "span": 5.0},
+    {"name": "periodic-markov-chain", "kernels": [[[0.9, 0.1], [0.2, 0.8]], [[0.7, 0.3], [0.4, 0.6]]]},
+    {"name": "population", "processes": [CHAIN, {"name": "markov-chain", "matrix": [[0.5, 0.5], [0.5, 0.5]]}]},
+]
+
+
+@pytest.mark.parametrize("process", PROCESSES, ids=lambda p: p["name"])
+def test_an_age_dependent_promise_is_attacked_at_the_state_of_now(tmp_path, process):
+    verdict = audit_policy(aged(tmp_path, process), **FEW)
+    assert verdict.good, [f for f in verdict.findings if f.accused]
+    (found,) = [f for f in verdict.findings if f.name.startswith("a person who is in state")]
+    assert 0.5 < found.claimed <= 1.0
+    assert found.runs == 25
+
+
+def test_the_past_is_drawn_from_the_reversed_process():
+    """Of a chain that is not reversible: how often each state was there, one and three steps before a known one."""
+    ring = hl.MarkovChain([[0.1, 0.8, 0.1], [0.2, 0.1, 0.7], [0.6, 0.2, 0.2]])
+    rows = pasts(ring, 2.0, now=9, first=5, runs=40_000, rng=np.random.default_rng(1))
+    assert rows.shape == (40_000, 5)
+    assert (rows[:, -1] == 2).all()
+    for back in (1, 3):
+        seen = np.bincount(rows[:, -1 - back].astype(int), minlength=3) / 40_000
+        assert seen == pytest.approx(ring.kernel(back)[2], abs=0.012)
+
+
+def test_the_two_states_are_those_that_tell_most():
+    assert worst_states(hl.MarkovChain([[0.6, 0.4, 0.0], [0.5, 0.2, 0.3], [0.0, 0.5, 0.5]]), 1, 9) == (0.0, 2.0)
+    assert worst_states(hl.AutoRegressive(0.9, 1.0, 3.0), 2, 9) == (0.0, 3.0)
+    assert person_to_attack(hl.GeometricMixing(1.0, 0.5), 1) is None
+
+
+def test_the_attack_sees_what_one_loud_step_tells(tmp_path, monkeypatch):
+    """What is found lies below what the account says; with a tenth of the noise it lies above, and is accused."""
+    chain = hl.MarkovChain([[0.95, 0.05], [0.05, 0.95]])
+    data = aged(tmp_path, chain.to_dict(), 1.5).model_dump(mode="json")
+    data["clock"]["end"] = "2026-01-01T01:00"
+    policy = hl.Policy.from_dict(data, tmp_path)
+    (channel,) = policy_audit.channels(policy)
+    totals = {v: {channel.name: neighbour_totals(channel, v, 1)} for v in VARIANTS}
+    ((pair, path),) = policy_audit._aged_case(policy, totals, 1)
+    assert pair.claimed == pytest.approx(chain.amplify(channel.plan.loss(1), 1), rel=1e-9)
+    assert pair.claimed == pytest.approx(1.5, rel=1e-4)
+    (kept,) = audit_paths([(pair, path)], seconds=60, runs=600, chunk=300)
+    assert 0.1 * pair.claimed < kept.found < pair.claimed
+    draw_many = grade.draw_many
+    monkeypatch.setattr(grade, "draw_many", lambda c: [grade.GridNoise(n.grid * 0.1, n.units) for n in draw_many(c)])
+    (broken,) = audit_paths([(pair, path)], seconds=60, runs=600, chunk=300)
+    assert broken.accused
+
+
+def test_a_process_is_not_fitted_again_for_every_run(tmp_path):
+    rows = "".join(
+        f"x{h},2025-03-{1 + k // 24:02d} {k % 24:02d}:00,{(k // 3 + h) % 2}\n" for h in range(3) for k in range(240)
+    )
+    (tmp_path / "design.csv").write_text("id,ts,kwh\n" + rows)
+    fit = {"files": "design.csv", "person": "id", "time": "ts", "value": "kwh", "edges": [0.5], "whose": "public"}
+    policy = aged(tmp_path, {"name": "markov-chain", "fit": fit})
+    (tmp_path / "design.csv").unlink()
+    assert audit_policy(policy, **FEW).good
 
 
 def test_neighbours_move_as_far_as_the_policy_allows(tmp_path):

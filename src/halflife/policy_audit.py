@@ -2,7 +2,8 @@
 
     sensitivity   how far the engine's exact totals of neighbours are apart, hostile readings included, against what is charged
     exact         what the planned losses (and those of a ledger, if there is one) come to, from the notion's definition
-    black box     the real path, run again and again on two neighbours: what do its outputs tell?
+    black box     the real path, run again and again on two neighbours: what do its outputs tell? Under an age-dependent promise
+                  also on one person who is in one of two states now, with a past that is drawn from the reversed process
     silence       everything but the values must be the same for both: steps, times, losses, logs
 
 No reading of the policy's own data is looked at.
@@ -24,13 +25,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from halflife.accountant import Accountant
 from halflife.engines import open_source
+from halflife.lab.audit.aged_pair import DRAWN, parts, pasts, person_to_attack, worst_states
 from halflife.lab.audit.attacks import averaging_success, filtered_share
 from halflife.lab.audit.black_box import Floats, Pair
 from halflife.lab.audit.exact import pair_loss
 from halflife.lab.audit.verdict import Finding, Progress, Verdict, audit_history, audit_paths
 from halflife.ledger import SqliteLedger
+from halflife.notions import AgeDependent
 from halflife.policy import Channel, Policy, channels, promised
+from halflife.policy.aged import SUMS
+from halflife.processes import Process
 from halflife.publisher.readable import in_output_units
 from halflife.publisher.session import Session
 from halflife.release import Release
@@ -54,14 +60,52 @@ class PublishingPath:
         """Return the values that so many runs publish."""
         with tempfile.TemporaryDirectory(prefix="halflife-audit-", dir=_fast_folder()) as place:
             policy = quiet_policy(self.policy, self.folder, Path(place))
-            return np.array([self._run(policy, which, Path(place)) for _ in range(runs)])
+            return np.array([self.run(policy, self.totals[which], Path(place)) for _ in range(runs)])
 
-    def _run(self, policy: Policy, which: int, place: Path) -> Floats:
-        publish_totals(policy, self.totals[which], self.steps)
+    def run(self, policy: Policy, totals: Totals, place: Path) -> Floats:
+        """Publish once, and forget it."""
+        publish_totals(policy, totals, self.steps)
         numbers = [_read_values(policy.path(s.output)) for s in policy.streams]
         for file in place.iterdir():
             file.unlink()
         return np.concatenate(numbers)
+
+
+@dataclass(frozen=True, eq=False)
+class AgedPath:
+    """The real publisher on people of whom one is in one of two states now: a new past, and a new ledger, for each run.
+
+    ends   exact totals with that person at the least and at the most that counts;  times  of the totals' rows, by stream
+    """
+
+    path: PublishingPath
+    process: dict[str, Any]
+    states: tuple[float, float]
+    now: int
+    times: dict[str, list[int]]
+    bounds: dict[str, tuple[float, float]]
+    adds_up: dict[str, bool]
+
+    def __call__(self, which: int, runs: int) -> Floats:
+        """Return the values that so many runs publish."""
+        drawn = self.drawn(which, runs, np.random.default_rng())
+        with tempfile.TemporaryDirectory(prefix="halflife-audit-", dir=_fast_folder()) as place:
+            policy = quiet_policy(self.path.policy, self.path.folder, Path(place))
+            return np.array([self.path.run(policy, totals, Path(place)) for totals in drawn])
+
+    def drawn(self, which: int, runs: int, rng: np.random.Generator) -> Iterator[Totals]:
+        """Yield the exact totals of so many pasts."""
+        process = Process.from_dict(self.process)
+        first = min(min(t) for t in self.times.values())
+        states = pasts(process, self.states[which], self.now, first, runs, rng)
+        for past in states:
+            yield {name: self._totals(process, name, past, first) for name in self.times}
+
+    def _totals(self, process: Process, name: str, past: Floats, first: int) -> NDArray[np.int64]:
+        part = parts(process, past[np.array(self.times[name]) - first], *self.bounds[name])
+        part = part if self.adds_up[name] else np.round(part)
+        least, most = (end[name] for end in self.path.totals)
+        return least + np.round((most - least) * part[:, None]).astype(np.int64)
 
 
 def publish_totals(policy: Policy, totals: Totals, steps: int) -> None:
@@ -199,8 +243,8 @@ def audit_policy(
     worst = max(
         pairs, key=lambda p: sum(_distance(c, totals[p[0]], totals[p[1]]).sum() / c.sensitivity.l1 for c in made)
     )
-    data = policy.model_dump(mode="json")
-    cases = []
+    data = as_data(policy)
+    cases: list[tuple[Pair, PublishingPath | AgedPath]] = []
     folder = str(policy.path("."))
     totals["once"] = {c.name: _only_at_first(totals[worst[0]][c.name], totals[worst[1]][c.name]) for c in made}
     apart = [(worst[0], "once")] if steps > 1 else []
@@ -210,7 +254,8 @@ def audit_policy(
     loud = _loud(policy)
     one = {v: {name: t[:1] for name, t in totals[v].items()} for v in worst}
     pair = replace(_pair(loud, *worst, one, 1), name=f"one step, with epsilon {promised_epsilon(loud):.4g}")
-    cases.append((pair, PublishingPath(loud.model_dump(mode="json"), folder, (one[worst[0]], one[worst[1]]), 1)))
+    cases.append((pair, PublishingPath(as_data(loud), folder, (one[worst[0]], one[worst[1]]), 1)))
+    cases += _aged_case(policy, totals, steps)
     findings += audit_paths(cases, seconds=seconds, runs=runs, chunk=100, processes=processes, progress=progress)
     return Verdict(policy.population.id, (*findings, *_observers(policy, made)))
 
@@ -227,9 +272,59 @@ def promised_epsilon(policy: Policy) -> float:
     return float(promised(policy, channels(policy)[0].account).epsilon)  # type: ignore[attr-defined]
 
 
+def as_data(policy: Policy) -> dict[str, Any]:
+    """A policy as plain data; a process as it was read or fitted, so that it is not fitted again."""
+    data = policy.model_dump(mode="json")
+    notion = promised(policy, channels(policy)[0].account)
+    if isinstance(notion, AgeDependent):
+        data["promise"]["process"] = notion.process.to_dict()
+    return data
+
+
+def _aged_case(policy: Policy, totals: Mapping[str, Totals], steps: int) -> Iterator[tuple[Pair, AgedPath]]:
+    """One person in one of two states now, the past drawn: what the account says they lose, and a path to attack."""
+    made = channels(policy)
+    notion = promised(policy, made[0].account)
+    if not isinstance(notion, AgeDependent):
+        return
+    at = {c.name: c.release_steps(1, steps) for c in made}
+    times = {c.name: (at[c.name] - c.age).tolist() for c in made}
+    now, newest = max(int(a[-1]) for a in at.values()), max(t[-1] for t in times.values())
+    person = person_to_attack(notion.process, now - newest)
+    if person is None:
+        return
+    ends = PublishingPath(as_data(policy), str(policy.path(".")), (totals["least"], totals["most"]), steps)
+    bounds = {c.name: (_value(c, 0.0), _value(c, 1.0)) for c in made}
+    adds_up = {c.name: c.part.statistic.kind in SUMS for c in made}
+    states = worst_states(person, now - newest, now)
+    path = AgedPath(ends, person.to_dict(), states, now, times, bounds, adds_up)
+    planned = [r for r in _planned(made, steps) if r.step <= now]
+    claimed = Accountant.replay(notion, planned).risk(now)
+    first, second = (_expected(policy, path, which) for which in (0, 1))
+    scales = np.concatenate([_scales(c, steps).ravel() for c in made])
+    name = f"a person who is in state {states[0]:g} or {states[1]:g} now, {steps} steps"
+    yield Pair(name, first, second, scales, claimed, made[0].plan.noise, notion.delta, sized=False), path
+
+
+def _expected(policy: Policy, path: AgedPath, which: int) -> Floats:
+    """What the exact values are on average over pasts, in output units."""
+    drawn = list(path.drawn(which, DRAWN, np.random.default_rng(which)))
+    means = [
+        in_output_units(np.mean([t[c.name] for t in drawn], axis=0), c.factor_of_cells).ravel()
+        for c in channels(policy)
+    ]
+    return np.concatenate(means)
+
+
+def _scales(c: Channel, steps: int) -> Floats:
+    """The noise scales of all numbers of the first steps, in output units."""
+    scales = np.repeat(c.plan.sensitivity / np.array(c.losses(1, steps))[:, None], c.cells, axis=1)
+    return in_output_units(scales, c.factor_of_cells)
+
+
 def _loud(policy: Policy) -> Policy:
     """The same policy with so large an ε that one step of its first stream loses about 1: then a black box sees something."""
-    data = policy.model_dump(mode="json")
+    data = as_data(policy)
     first = channels(policy)[0].losses(1, 1)[0]
     data["promise"]["epsilon"] = max(1.0, promised_epsilon(policy) / first)
     return Policy.from_dict(data, str(policy.path(".")))
@@ -307,16 +402,15 @@ def _pair(policy: Policy, a: str, b: str, totals: Mapping[str, Totals], steps: i
     delta = float(getattr(notion, "delta", 0.0))
     releases: list[Release] = []
     moves: list[float] = []
-    parts: list[tuple[Floats, Floats, Floats]] = []
+    values: list[tuple[Floats, Floats, Floats]] = []
     for c in made:
         losses = c.losses(1, steps)
         releases += [Release(k, x, sensitivity=c.plan.sensitivity, noise=c.plan.noise) for k, x in enumerate(losses, 1)]
         moves += _distance(c, totals[a], totals[b]).tolist()
-        scales = np.repeat(c.plan.sensitivity / np.array(losses)[:, None], c.cells, axis=1)
-        exact = (totals[a][c.name].astype(np.float64), totals[b][c.name].astype(np.float64), scales)
-        first, second, sizes = (in_output_units(x, c.factor_of_cells).ravel() for x in exact)
-        parts.append((first, second, sizes))
-    first, second, sizes = (np.concatenate(x) for x in zip(*parts, strict=True))
+        exact = (totals[x][c.name].astype(np.float64) for x in (a, b))
+        first, second = (in_output_units(x, c.factor_of_cells).ravel() for x in exact)
+        values.append((first, second, _scales(c, steps).ravel()))
+    first, second, sizes = (np.concatenate(x) for x in zip(*values, strict=True))
     name = f"the publisher on {a} / {b} readings, {steps} steps"
     return Pair(name, first, second, sizes, pair_loss(releases, moves, delta), made[0].plan.noise, delta)
 
@@ -342,7 +436,7 @@ def _traces(policy: Policy, totals: Totals, steps: int) -> list[Any]:
     logger.addHandler(handler)
     try:
         with tempfile.TemporaryDirectory(prefix="halflife-audit-") as place:
-            quiet = quiet_policy(policy.model_dump(mode="json"), str(policy.path(".")), Path(place))
+            quiet = quiet_policy(as_data(policy), str(policy.path(".")), Path(place))
             publish_totals(quiet, totals, steps)
             rows = [
                 [{k: v for k, v in json.loads(line).items() if k != "value"} for line in quiet.path(s.output).open()]

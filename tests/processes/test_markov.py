@@ -374,11 +374,11 @@ def test_a_fit_that_cannot_be_had_names_what_is_missing(sequences, options, says
 
 def test_a_chain_can_be_written_down_with_how_it_was_fitted_and_checked():
     chain = MarkovChain.fit([[1.5, 2, 3.5, 1, 2.5, 3, 1, 2]], states=2, smoothing=0.25)
-    chain = chain.with_check({"outcome": "passed"})
+    chain = chain.with_check({"good": True, "outcome": "passed"})
     again = Process.from_dict(json.loads(json.dumps(chain.to_dict())))
     assert isinstance(again, MarkovChain)
     assert again == chain
-    assert (again.fitted, again.checked) == (chain.fitted, {"outcome": "passed"})
+    assert (again.fitted, again.checked) == (chain.fitted, {"good": True, "outcome": "passed"})
     assert "fitted" not in MarkovChain(LAZY).to_dict()
     assert MarkovChain(LAZY) != MarkovChain([[0.5, 0.5], [0.1, 0.9]])
     with pytest.raises(InvalidInput, match="fitted"):

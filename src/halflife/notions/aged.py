@@ -18,7 +18,7 @@ from halflife.notions.aging.pairwise import Pairwise
 from halflife.notions.aging.skip import WINDOW, Skip
 from halflife.notions.base import Exposure, Floats, Notion
 from halflife.notions.composition import check_delta
-from halflife.numerics import largest, ratio_up, real, whole
+from halflife.numerics import largest, real, whole
 from halflife.processes import GeometricMixing, MarkovChain, Process
 from halflife.processes.autoregressive import AutoRegressive
 from halflife.processes.base import ADVERSARIES
@@ -78,6 +78,9 @@ class AgeDependent(Notion[Any]):
         "The adversary knows the process and what was published and, unless any prior is allowed, nothing else of the person.",
         "Each release's sensitivity bounds what one person's data of one step can move it by; it is public knowledge.",
         "A release depends on the data of its own data time alone; the noise of different releases is independent.",
+        "With an autoregressive process: what a release loses is in proportion to how far a value moves, as with Laplace "
+        "noise on a "
+        "clipped value.",
     )
 
     def __post_init__(self) -> None:
@@ -169,11 +172,13 @@ class AgeDependent(Notion[Any]):
         kept, pairs = state
         for release in releases:
             self._check_release(release)
+            if not release.loss:
+                continue
             if isinstance(self._rule, Approximate):
                 kept = self._rule.add(kept, release.data_time, release.loss, release.noise)
-            elif release.loss:
+            else:
                 kept = self._rule.add(kept, release.data_time, release.loss)
-            if self._pairs is not None and release.loss:
+            if self._pairs is not None:
                 pairs = self._pairs.add(pairs, release.data_time, release.loss)
         return (kept, pairs)
 
@@ -232,7 +237,13 @@ class AgeDependent(Notion[Any]):
         """Read what `dump` gave."""
         if not isinstance(data, dict) or data.get("rule") != type(self._rule).__name__:
             raise InvalidInput(f"an account of {self.name} must say how its losses add up, not {data!r}")
-        return (self._rule.load(data.get("kept")), None if self._pairs is None else self._pairs.load(data.get("pairs")))
+        kept, pairs = (
+            self._rule.load(data.get("kept")),
+            None if self._pairs is None else self._pairs.load(data.get("pairs")),
+        )
+        if pairs is not None and bool(pairs) != bool(kept.times):  # type: ignore[union-attr]
+            raise InvalidInput("a pairwise account must hold pairs if, and only if, something was published")
+        return (kept, pairs)
 
     # Plans ----------------------------------------------------------------------------------------------------------
 
@@ -265,12 +276,17 @@ class AgeDependent(Notion[Any]):
         return result
 
     def share(self, part: float) -> Notion[Any]:
-        """Return the same promise with this part of ε and δ; what is known of the process is shared."""
-        from fractions import Fraction
+        """Not parts of ε: losses about one time add up before they fade, and then they come to more than the parts (ours).
 
-        exact = [Fraction(x) * Fraction(part) for x in (self.epsilon, self.delta)]
-        epsilon, delta = (-ratio_up(-x.numerator, x.denominator) for x in exact)
-        return replace(self, epsilon=epsilon, delta=delta)
+        Streams share the *losses* of one plan instead, as a policy does.
+        """
+        if part != 1:
+            raise InvalidInput(
+                "parts of an age-dependent promise do not add up to the whole, as what fades is the sum of all losses: plan "
+                "once, and "
+                "share the plan's losses"
+            )
+        return self
 
     def in_other_words(self, step_minutes: float = 30.0) -> list[str]:
         """Say how fast a loss fades."""

@@ -14,10 +14,15 @@ from halflife.notions.aging.skip import WINDOW
 from halflife.notions.gaussian_dp import gaussian_mu
 from halflife.numerics import largest
 from halflife.plans.base import STD_OF_UNIT_SCALE, Plan, refuse_extra, refuse_gaussian
-from halflife.plans.periodic_risk import _contraction, _limit_before, largest_loss, periodic_peak
+from halflife.plans.periodic_risk import contraction, largest_loss, limit_before, periodic_peak
+from halflife.processes.base import Direction
 from halflife.processes.certifiable import known_to, least_certifiable
 from halflife.registry import register_plan
 from halflife.release import Noise, Release
+
+MOST_BETWEEN = 512
+"""Steps between two releases are looked at one by one up to so many; beyond, both sides count in full."""
+DIRECTIONS: tuple[Direction, Direction] = ("back", "ahead")
 
 
 @register_plan("age-dependent", "paper")
@@ -181,7 +186,10 @@ def _what_can_be_certified(notion: AgeDependent, loss: float) -> tuple[str, ...]
 
 
 def retrospective_peak(notion: AgeDependent, loss: float, age: int, every: int) -> float:
-    """The risk about a past step in the end, if a loss is published at equal intervals for ever: ε_C + r← + r→ (ours), or ∞.
+    """The risk about a past step in the end, if a loss is published at equal intervals for ever (ours), or ∞.
+
+    About a data time it is ε_C + r← + r→, and k steps after one K_k(ε_C + r←) + K′_{S̄−k}(ε_C + r→), K′ the kernel ahead, which
+    can be more: the worst of them.
 
     Symmetric two-state chain, p = q = 0.1, ε_C = 0.5 at every step: 3.12 about a past step where the risk about now is 1.81.
 
@@ -195,7 +203,12 @@ def retrospective_peak(notion: AgeDependent, loss: float, age: int, every: int) 
     if process.composes == "autoregressive":
         now = periodic_peak(process, loss, 0, every)
         return 2 * now - loss
-    back = _limit_before(_contraction(process, notion.adversary), loss, every)
-    if notion.adversary == "any-prior":
-        return loss + 2 * back  # the same ahead as back
-    return loss + back + _limit_before(lambda x, t: process.contract(x, t, "ahead") if t else x, loss, every)
+    back, ahead = (contraction(process, notion.adversary, direction) for direction in DIRECTIONS)
+    before, after = limit_before(back, loss, every), limit_before(ahead, loss, every)
+    if math.inf in (before, after):
+        return math.inf
+    told, will_tell = loss + before, loss + after
+    if every > MOST_BETWEEN:
+        return told + will_tell
+    between = (back(told, k) + ahead(will_tell, every - k) for k in range(1, every))
+    return max([told + after, *between])

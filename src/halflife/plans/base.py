@@ -95,7 +95,9 @@ class Plan:
         if loss == 0:
             return ()
         return (
-            Release(k, loss, self.request.age, sensitivity=self.sensitivity_at(k), scale=self.scale(k), noise=self.noise),
+            Release(
+                k, loss, self.request.age, sensitivity=self.sensitivity_at(k), scale=self.scale(k), noise=self.noise
+            ),
         )
 
     def scale(self, k: int) -> float:

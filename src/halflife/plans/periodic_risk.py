@@ -1,7 +1,7 @@
 """What publishing the same loss at equal intervals comes to, for ever, under age-dependent privacy.
 
-A loss ε_C is published every S̄ steps, on data that is A steps old. Let r_n be the risk about the state at the n-th data time from
-the releases before it. Composition by data time with skip (T4, T4a; ours) says, for every m ≥ 1,
+A loss ε_C is published every S̄ steps, on data that is A steps old. Let r_n be the risk about the state at the n-th data time
+from the releases before it. Composition by data time with skip (T4, T4a; ours) says, for every m ≥ 1,
 
     r_n ≤ G_m(r_{n−m}),   G_m(r) = (m − 1) ε_C + K_{m S̄}(ε_C + r),   and  r_n ≤ (n − 1) ε_C.
 
@@ -19,7 +19,7 @@ from collections.abc import Callable
 from halflife.errors import InvalidInput, unknown
 from halflife.numerics import down, largest, real, up, whole
 from halflife.processes import Process
-from halflife.processes.base import ADVERSARIES
+from halflife.processes.base import ADVERSARIES, Direction
 from halflife.processes.contraction import ROUND_UP, STEEP, any_prior
 
 Contraction = Callable[[float, int], float]
@@ -30,6 +30,9 @@ CEILING = 350.0
 """A risk above this many nats counts as infinite."""
 SMALLEST_LOSS = 1e-12
 PRECISION = 1e-13
+SMALLEST_RISK = 1e-290
+ABOVE_ACCOUNTS = ROUND_UP**2
+"""An account rounds up at every release, and slow chains add that up. Here steps round up by more: no account passes it."""
 
 
 def periodic_peak(
@@ -61,7 +64,7 @@ def periodic_peak(
         return _autoregressive(process, epsilon, age, period)
     if bound == "paper":
         return _proposition_3(process.total_variation(age), process.total_variation(period), epsilon)
-    tight = _with_skip(_contraction(process, adversary), epsilon, age, period)
+    tight = _with_skip(contraction(process, adversary), epsilon, age, period)
     return min(tight, periodic_peak(process, epsilon, age, period, "paper")) if adversary == "stationary" else tight
 
 
@@ -117,35 +120,35 @@ def _autoregressive(process: Process, epsilon: float, age: int, period: int) -> 
     return epsilon * rho**age / left * ROUND_UP if left > 0 else math.inf
 
 
-def _contraction(process: Process, adversary: str) -> Contraction:
+def contraction(process: Process, adversary: str, direction: Direction = "back") -> Contraction:
     """K of a process as a function of the loss and the steps, K_0 being the loss itself."""
     if adversary == "stationary":
-        return lambda loss, t: process.contract(loss, t) if t else loss
+        return lambda loss, t: process.contract(loss, t, direction) if t else loss
     spread = functools.cache(process.spread)
     return lambda loss, t: any_prior(spread(t), loss) if t else loss
 
 
 def _with_skip(contract: Contraction, epsilon: float, age: int, period: int) -> float:
     """The least m ε + K_{A + m S̄}(ε + r*), with r* the least limit of the risk about the data times."""
-    own = best = up(epsilon + _limit_before(contract, epsilon, period))
+    own = best = up(epsilon + limit_before(contract, epsilon, period)) * ABOVE_ACCOUNTS
     for m in range(SKIP + 1):
-        added = up(m * epsilon)
+        added = up(m * epsilon) * ABOVE_ACCOUNTS
         if own == math.inf or added >= best:
             break
         best = min(best, up(added + contract(own, age + m * period)))
     return best
 
 
-def _limit_before(contract: Contraction, epsilon: float, period: int) -> float:
+def limit_before(contract: Contraction, epsilon: float, period: int) -> float:
     """The least r* over m with G_m(r*) ≤ r*, each put through G_m; ∞ if no m has one up to CEILING."""
     best, found = CEILING, False
     for m in range(1, SKIP + 1):
-        skipped = up((m - 1) * epsilon)
+        skipped = up((m - 1) * epsilon) * ABOVE_ACCOUNTS
         if skipped >= best:
             break
 
         def holds(r: float, m: int = m, skipped: float = skipped) -> bool:
-            return up(skipped + contract(up(epsilon + r), m * period)) <= r
+            return up(skipped + contract(up(epsilon + r) * ABOVE_ACCOUNTS, m * period)) <= r
 
         if holds(best):  # else the least one of this m is larger, as G_m grows less than r does
             best, found = _least(holds, skipped, best), True
@@ -154,7 +157,7 @@ def _limit_before(contract: Contraction, epsilon: float, period: int) -> float:
 
 def _least(holds: Callable[[float], bool], low: float, high: float) -> float:
     """The least number where `holds`, up to a relative 1e−13, and seen to hold there; it holds at `high`."""
-    while high - low > PRECISION * high:
+    while high - low > PRECISION * high and high > SMALLEST_RISK:
         middle = (low + high) / 2
         low, high = (low, middle) if holds(middle) else (middle, high)
     return high

@@ -94,7 +94,7 @@ class AutoRegressive(Process):
             best = min(best, float(np.maximum(slopes, heights).min()))
             crossing = int(np.searchsorted(slopes >= heights, True).clip(1, THRESHOLDS - 1))
             low, high = (float(a[i] - shift / 2) for i in (crossing - 1, crossing))
-        return min(best * (1 + INEXACT) + (epsilon - steep), epsilon)
+        return min(best * (1 + _inexact(shift)) + (epsilon - steep), epsilon)
 
     def total_variation(self, t: int, method: str = "exact") -> float:
         """Return Δ(t): "exact", 2Φ(δ/2) − 1; or "pinsker", |ρ|^t span / (2σ) (eq. 88; paper)."""
@@ -175,6 +175,11 @@ class AutoRegressive(Process):
         return {"rho": self.rho, "sigma": self.sigma, "span": self.span}
 
 
+def _inexact(shift: float) -> float:
+    """How far off, relatively, differences of laws this far apart can be: their digits cancel as they come closer."""
+    return max(INEXACT, 2.0**-49 / shift) if shift > ALIKE else INEXACT
+
+
 def _intercepts(a: Floats, shift: float) -> Floats:
     """p − L q at thresholds a, where q = 1 − Φ(a), p = 1 − Φ(a − δ), L = e^{δa − δ²/2}: p − φ(a − δ) m(a), m = (1 − Φ)/φ.
 
@@ -219,4 +224,4 @@ def _around_the_curve(shift: float) -> Frontier:
     q = rise / -np.diff(steepness)
     d = height[1:] + steepness[1:] * q
     q, d = np.concatenate([[0.0], q]), np.concatenate([[max(height[0], math.ulp(0.0))], d])
-    return Frontier(q * (1 - INEXACT), np.maximum.accumulate(d) * (1 + INEXACT))
+    return Frontier(q * (1 - INEXACT), np.maximum.accumulate(d) * (1 + _inexact(shift)))

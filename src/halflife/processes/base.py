@@ -131,8 +131,11 @@ class Process(ABC):
 
     def with_check(self, check: Any) -> Self:
         """Return the same process with the outcome of a check, for its certificates."""
+        outcome = check if isinstance(check, dict) else check.summary()
+        if not isinstance(outcome.get("good"), bool):
+            raise InvalidInput(f"the outcome of a check must say whether it is good, not {outcome!r}")
         other = copy.copy(self)
-        object.__setattr__(other, "checked", check if isinstance(check, dict) else check.summary())
+        object.__setattr__(other, "checked", outcome)
         return other
 
     # What is written down -------------------------------------------------------------------------------------------
@@ -157,12 +160,14 @@ class Process(ABC):
             return data
         if not isinstance(data, Mapping):
             raise InvalidInput(f"a process must be a JSON object with a name, not {data!r}")
-        if data.get("name") not in PROCESSES:
+        if not isinstance(data.get("name"), str) or data["name"] not in PROCESSES:
             raise unknown("process", data.get("name"), PROCESSES)
         cls = PROCESSES[str(data["name"])]
         checked = data.get("checked")
-        if checked is not None and not isinstance(checked, Mapping):
-            raise InvalidInput(f"'checked' of a process must be a JSON object, not {checked!r}")
+        if checked is not None and not (isinstance(checked, Mapping) and isinstance(checked.get("good"), bool)):
+            raise InvalidInput(
+                f"'checked' of a process must be the outcome of a check, which says whether it is good, not {checked!r}"
+            )
         try:
             made: Process = cls(**{k: v for k, v in data.items() if k not in ("name", "checked")})
         except TypeError as error:

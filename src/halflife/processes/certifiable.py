@@ -27,12 +27,13 @@ def known_to(process: Process, confidence: float = 0.99) -> float | None:
     rows = []
     for person in people:
         fitted = getattr(person, "fitted", None)
-        states = len(fitted["edges"]) + 1 if fitted and "edges" in fitted else 0
+        states = len(fitted["edges"]) + 1 if fitted and isinstance(fitted.get("edges"), list) else 0
         if not fitted or "transitions" not in fitted or not states:
             return None
-        rows.append((fitted["transitions"] / (states * fitted.get("slots", 1)), states))
-    alpha = (1 - confidence) / sum(states for _, states in rows)
-    return max(float(weissman(np.array([max(seen, 1.0)]), states, alpha)[0]) for seen, states in rows)
+        kernels = states * fitted.get("slots", 1)
+        rows.append((fitted["transitions"] / kernels, states, kernels))
+    alpha = (1 - confidence) / sum(kernels for _, _, kernels in rows)
+    return max(float(weissman(np.array([max(seen, 1.0)]), states, alpha)[0]) for seen, states, _ in rows)
 
 
 def least_certifiable(process: Process, loss: float, confidence: float = 0.99) -> float | None:

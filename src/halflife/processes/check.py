@@ -3,19 +3,19 @@
 A *unit* is one person's sequence (or one stretch of it, if there are fewer than 16 people). At each lag, and for each unit,
 
 - *at any time*: two states x, x′ and a set B are chosen on the first half of the person's time, where they look most apart, and
-  d̂ = P̂(x(t − lag) ∈ B | x(t) = x) − P̂(x(t − lag) ∈ B | x(t) = x′) is counted on the second half. Under the model its mean is at
-  most Δ(lag), whatever was chosen.
+  d̂ = P̂(x(t − lag) ∈ B | x(t) = x) − P̂(x(t − lag) ∈ B | x(t) = x′) is counted on the second half. Under the model its mean is
+  at most Δ(lag), whatever was chosen.
 - *at the same time of day*: each state becomes "above" or "not above" the person's own median of that time of day. d̂ is by how
   much "above" is likelier before "above" than before "not above", counted within each time of day and then averaged. Whatever the
   medians are, under the model it is at most Δ(lag) within each time of day (data processing); what the clock explains cancels.
 
-The model under-reports at a lag if the mean over units of d̂ − Δ(lag) lies above 0 beyond doubt: by a one-sided Student bound over
-units, so nothing is assumed about how readings within a unit hang together, with 0.001 shared by all lags, sides and kinds
-(Bonferroni). Three things keep it honest. Units are weighted by n n′/(n + n′), n and n′ being how often the two states were seen
-(Mantel and Haenszel 1959; known): leaving out units that saw little would keep those whose rare states happened to last.
+The model under-reports at a lag if the mean over units of d̂ − Δ(lag) lies above 0 beyond doubt: by a one-sided Student bound
+over units, so nothing is assumed about how readings within a unit hang together, with 0.001 shared by all lags, sides and kinds
+(Bonferroni). Three things keep it honest. Units are weighted by n n′/(n + n′), n and n′ being how often the two states were
+seen (Mantel and Haenszel 1959; known): leaving out units that saw little would keep those whose rare states happened to last.
 Stretches shorter than ten times what the model takes to forget are not used, as frequencies within them are off. And where the
-less likely outcome is rare, Student's bound trusts too few events, so its standard error is never taken below that of a binomial
-count with z²/2 events added (Agresti and Coull 1998; known). The test as a whole is ours.
+less likely outcome is rare, Student's bound trusts too few events, so its standard error is never taken below that of a
+binomial count with z²/2 events added (Agresti and Coull 1998; known). The test as a whole is ours.
 """
 
 from __future__ import annotations

@@ -33,7 +33,8 @@ class EmpiricalProcess(Process):
     For each person and lag the row R̂(x, ·) is how often x(t − lag) took each value when x(t) = x. With probability `confidence`,
     for all rows, people and lags at once, ‖R̂(x, ·) − R(x, ·)‖₁ ≤ w(x) = √(2 ln((2^S − 2)/α) / n(x)): n(x) is how often x was
     seen, S the number of states and α = (1 − confidence) / (number of rows over all people and lags). So for every set B at once
-    R(x, B) ≤ R̂(x, B) + w(x)/2 and R(x′, B) ≥ R̂(x′, B) − w(x′)/2, and the frontier is that of these bounds, for the worst person.
+    R(x, B) ≤ R̂(x, B) + w(x)/2 and R(x′, B) ≥ R̂(x′, B) − w(x′)/2, and the frontier is that of these bounds, for the worst
+    person.
 
     **The width is the best case**: it treats readings as independent draws, and readings that hang together tell less (see
     `assumption`). Δ may revive (a household does today what it did yesterday), so what is said of t is the worst over lags

@@ -27,7 +27,7 @@ def stochastic(name: str, matrix: Any) -> Floats:
             raise InvalidInput(f"row {i} of {name} has {len(row)} entries, not {len(rows)}: it must be square")
         for j, entry in enumerate(row):
             number = isinstance(entry, int | float | np.floating | np.integer) and not isinstance(entry, bool)
-            if not number or not math.isfinite(entry):
+            if not number or not abs(entry) < 1e300:
                 raise InvalidInput(f"row {i}, column {j} of {name} must be a number, not {entry!r}")
             if entry < 0:
                 raise InvalidInput(f"row {i}, column {j} of {name} is negative: {entry!r}")

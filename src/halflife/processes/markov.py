@@ -18,17 +18,18 @@ from halflife.processes.kernels import LARGEST_LAG, lag, power, reverse, roundin
 from halflife.processes.sequences import read_sequences
 
 REVERSIBLE = 1e-11
+MOST_REMEMBERED = 8192
 
 
 @register_process
 class MarkovChain(Process):
     """A stationary Markov chain with transition matrix P (rows: from, columns: to), for up to 200 states.
 
-    P̂_t(x, y) = π(y) P_t(y, x) / π(x) is the kernel t steps back (eq. 1; paper). π comes from the elimination without subtractions
-    of Grassmann, Taksar and Heyman (known), P_t from products of non-negative numbers, so every entry is right up to the relative
-    error `slack(t)`, by which frontiers are widened. A reducible chain has no single stationary law, and is refused with its
-    classes; states that are left for ever are refused by name. A periodic chain never forgets its phase: Δ(t) = 1 for all t, so
-    it is allowed and never amplifies. A chain of one state has nothing to tell.
+    P̂_t(x, y) = π(y) P_t(y, x) / π(x) is the kernel t steps back (eq. 1; paper). π comes from the elimination without
+    subtractions of Grassmann, Taksar and Heyman (known), P_t from products of non-negative numbers, so every entry is right up
+    to the relative error `slack(t)`, by which frontiers are widened. A reducible chain has no single stationary law, and is
+    refused with its classes; states that are left for ever are refused by name. A periodic chain never forgets its phase: Δ(t)
+    = 1 for all t, so it is allowed and never amplifies. A chain of one state has nothing to tell.
 
     >>> chain = MarkovChain([[0.9, 0.1], [0.2, 0.8]])
     >>> chain.stationary.round(4).tolist(), round(chain.total_variation(3), 6)
@@ -95,13 +96,22 @@ class MarkovChain(Process):
         return ahead if direction == "ahead" else reverse(ahead, self.stationary, self.stationary)
 
     def frontier(self, t: int, direction: Direction = "back") -> Frontier:
-        """Return the frontier of the kernel; beyond 10⁶ steps that of 10⁶ steps, as K only falls."""
+        """Return the frontier of the kernel; beyond 10⁶ steps that of 10⁶ steps, as K only falls.
+
+        Rounding errors grow with t, so where a shorter gap is known to leave less its frontier serves.
+        """
         t = min(t, LARGEST_LAG)
         if self.states == 1:
             return NOTHING
         known = self._frontiers.get((t, direction)) or nothing_yet(t)
         if known is None:
-            known = self._frontiers[t, direction] = frontier_of(self.kernel(t, direction), self.slack(t))
+            known = frontier_of(self.kernel(t, direction), self.slack(t))
+            shorter = 1 << ((t - 1).bit_length() - 1) if t > 1 else 0
+            if shorter and (less := self.frontier(shorter, direction)).variation <= known.variation:
+                known = less
+            if len(self._frontiers) >= MOST_REMEMBERED:
+                self._frontiers.clear()
+            self._frontiers[t, direction] = known
         return known
 
     def spread(self, t: int) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,7 +11,7 @@ import numpy as np
 from halflife.errors import InvalidInput
 from halflife.numerics import real
 from halflife.processes.base import Direction, Process, nothing_yet, register_process
-from halflife.processes.contraction import EVERYTHING, ROUND_UP, Frontier
+from halflife.processes.contraction import EVERYTHING, Frontier
 
 
 @register_process
@@ -38,7 +39,12 @@ class GeometricMixing(Process):
         """One point, at q = 0; ahead nothing is known, so nothing fades."""
         if direction == "ahead":
             return EVERYTHING
-        return nothing_yet(t) or Frontier(np.zeros(1), np.array([min(1.0, self.c * self.rho**t * ROUND_UP)]))
+        return nothing_yet(t) or Frontier(np.zeros(1), np.array([self._variation(t)]))
+
+    def _variation(self, t: int) -> float:
+        """c ρ^t in logarithms, rounded up: ρ^t alone may be too small for a double."""
+        exponent = math.log(self.c) + t * math.log(self.rho)
+        return min(1.0, math.exp(min(0.0, exponent)) * (1 + 1e-15 * (abs(exponent) + t)) + 1e-300)
 
     def parameters(self) -> dict[str, Any]:
         """c and ρ."""

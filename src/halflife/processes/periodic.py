@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from halflife.errors import InvalidInput
 from halflife.numerics import whole
 from halflife.processes.base import Direction, Process, nothing_yet, register_process
-from halflife.processes.contraction import NOTHING, Floats, Frontier, frontier_of_all
+from halflife.processes.contraction import NOTHING, TINY, Floats, Frontier, frontier_of_all
 from halflife.processes.fitting import NO_SMOOTHING, fit_cycle, how_fitted
 from halflife.processes.kernels import (
     LARGEST_LAG,
@@ -180,6 +180,22 @@ def _cycle(kernels: Any) -> Floats:
     return np.array(read)
 
 
+def _refuse_tiny(kernels: Floats, first: list[int]) -> None:
+    """Refuse states that can be reached, but so seldom that doubles cannot tell them from states that cannot."""
+    law = np.zeros(len(kernels[0]))
+    law[first] = 1 / len(first)
+    possible = law > 0
+    for s, kernel in enumerate(kernels):
+        law, possible = law @ kernel, (possible @ (kernel > 0)) > 0
+        tiny = np.flatnonzero(possible & (law < TINY))
+        if len(tiny):
+            raise InvalidInput(
+                f"state {tiny[0]} in slot {(s + 1) % len(kernels)} is reached with a probability too small for a double: "
+                "leave such "
+                "transitions out, or use fewer states"
+            )
+
+
 def _laws(kernels: Floats) -> Floats:
     """π_s for every slot, from the chain over a whole cycle."""
     whole_cycle = kernels[0]
@@ -191,6 +207,7 @@ def _laws(kernels: Floats) -> Floats:
             f"the cycle is reducible: whoever is in one of the classes {closed} in slot 0 is there in every later cycle, so "
             "there is no one law: describe each class as a process of its own, and people by a Population of them"
         )
+    _refuse_tiny(kernels, closed[0])
     laws = np.zeros(kernels.shape[:2])
     laws[0, closed[0]] = elimination(whole_cycle[np.ix_(closed[0], closed[0])])
     for s in range(1, len(kernels)):

@@ -233,7 +233,7 @@ def _faded_pairs(chain: MarkovChain, gap: int, allowed: bytes) -> Floats:
         found = linprog(
             -kernel[x], A_ub=np.array(rules), b_ub=np.zeros(len(rules)), A_eq=kernel[y][None, :], b_eq=[1.0]
         )
-        result[x, y] = max(0.0, math.log(-found.fun)) if found.status == 0 else math.inf
+        result[x, y] = max(0.0, math.log(-float(found.fun or -1.0))) if found.status == 0 else math.inf
     return result
 
 

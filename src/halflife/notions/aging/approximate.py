@@ -137,8 +137,10 @@ class Approximate:
             )
             for c in data["recent"]
         )
-        if any(b.time < a.time for a, b in pairwise(recent)):
-            raise InvalidInput("the data times of an account must not go back")
+        if any(b.time < a.time for a, b in pairwise(recent)) or (data["forgot"] and not recent):
+            raise InvalidInput("the data times of an account must not go back, nor all be forgotten")
+        if any(c.delta + c.delta_before > self._delta * (1 + 1e-9) for c in recent):
+            raise InvalidInput(f"an account cannot have more δ in use than the promised {self._delta:g}")
         return Charges(
             recent, data["forgot"], real("pure losses", data.get("pure")), real("squares", data.get("squares"))
         )

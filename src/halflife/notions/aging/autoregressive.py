@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import insort
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -17,11 +18,12 @@ from halflife.processes.contraction import ROUND_UP
 
 
 class Faded(NamedTuple):
-    """(data time, loss) of the newest releases; the faded sum of older ones at the first of them; the sum of all."""
+    """(data time, loss) of the newest; the faded sum of older ones at the first of them; the sum of all; whether any is older."""
 
     recent: tuple[tuple[int, float], ...] = ()
     older: float = 0.0
     total: float = 0.0
+    forgot: bool = False
 
 
 class OnASpan:
@@ -44,14 +46,15 @@ class OnASpan:
     def add(self, state: Faded, time: int, loss: float) -> Faded:
         """Put a loss to its data time; one older than all that is remembered counts as if it were about the first of these."""
         recent, older = list(state.recent), state.older
-        if len(recent) == WINDOW and time < recent[0][0]:
+        forgot = state.forgot or len(recent) == WINDOW
+        if forgot and time < recent[0][0]:
             older = add_up(older, loss)
         else:
             insort(recent, (time, loss))
         if len(recent) > WINDOW:
             gone = recent.pop(0)
             older = add_up(older, gone[1]) * self._fading ** (recent[0][0] - gone[0]) * ROUND_UP
-        return Faded(tuple(recent), older, add_up(state.total, loss))
+        return Faded(tuple(recent), older, add_up(state.total, loss), forgot)
 
     def risk(self, state: Faded, step: int) -> float:
         """What all releases tell about X_step, a step not before any data time."""
@@ -64,19 +67,20 @@ class OnASpan:
         """What all releases tell about X_moment."""
         if not state.recent:
             return 0.0
-        times, losses = (np.array(x, dtype=np.float64) for x in zip(*state.recent, strict=True))
-        if state.older and moment < times[0]:
+        first = state.recent[0][0]
+        if state.forgot and moment < first:
             raise InvalidInput(
                 f"the account remembers data times from {state.recent[0][0]} on, so it cannot say what is known about step "
                 f"{moment}: ask earlier, or replay the history of that time"
             )
-        faded = float((losses * self._fading ** np.abs(moment - times)).sum())
-        older = state.older * self._fading ** (moment - state.recent[0][0]) if state.older else 0.0
+        gaps = np.array([abs(moment - time) for time, _ in state.recent], dtype=np.float64)
+        faded = float((np.array([loss for _, loss in state.recent]) * self._fading**gaps).sum())
+        older = state.older * self._fading ** (moment - first) if state.older else 0.0
         return min((faded + older) * ROUND_UP, state.total)
 
     def dump(self, state: Faded) -> Any:
         """As lists."""
-        return {"recent": [list(x) for x in state.recent], "older": state.older, "total": state.total}
+        return {**state._asdict(), "recent": [list(x) for x in state.recent]}
 
     def load(self, data: Any) -> Faded:
         """Read what `dump` gave."""
@@ -87,4 +91,15 @@ class OnASpan:
         recent = tuple((whole("data time", t), real("loss", x)) for t, x in data["recent"])
         if any(b[0] < a[0] for a, b in pairwise(recent)):
             raise InvalidInput("the data times of an account must not go back")
-        return Faded(recent, real("older losses", data.get("older")), real("total", data.get("total")))
+        older, total, forgot = (
+            real("older losses", data.get("older")),
+            real("total", data.get("total")),
+            data.get("forgot"),
+        )
+        if not isinstance(forgot, bool) or (forgot and not recent) or (older and not forgot):
+            raise InvalidInput(
+                "an account of an autoregressive process must say whether it has forgotten releases, and which follow"
+            )
+        if total < math.fsum(x for _, x in recent) * (1 - 1e-9):
+            raise InvalidInput(f"the losses of an account add up to more than the total of {total:g} that it holds")
+        return Faded(recent, older, total, forgot)

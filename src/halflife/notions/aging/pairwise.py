@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from halflife.numerics import real, whole
 from halflife.processes import MarkovChain
 from halflife.processes.contraction import ROUND_UP, Floats
 
+LARGEST_LAG = 10**6
 MOST_STATES = 16
 """More pairs than this allows would take seconds a release: one linear program a pair."""
 
@@ -93,7 +95,10 @@ class Pairwise:
             or not all(isinstance(x, list) and len(x) == 3 for x in data)
         ):
             raise InvalidInput(f"a pairwise account must hold what it told about each pair, not {data!r}")
-        return tuple(Told(whole("data time", t), real("loss", x), self._matrix(rows)) for t, x, rows in data)
+        told = tuple(Told(whole("data time", t), real("loss", x), self._matrix(rows)) for t, x, rows in data)
+        if any(b.time <= a.time for a, b in pairwise(told)):
+            raise InvalidInput("the data times of a pairwise account must ascend")
+        return told
 
     def _matrix(self, rows: Any) -> Matrix:
         n = self._chain.states
@@ -108,6 +113,7 @@ class Pairwise:
 
 @lru_cache(maxsize=4096)
 def _worst_pairs(chain: MarkovChain, gap: int, allowed: Matrix) -> Matrix:
+    gap = min(gap, LARGEST_LAG)  # kernels only lose
     limits, slack = np.array(allowed), chain.slack(gap)
     crude = chain.contract(float(limits.max()), gap)
     found = worst_pairs(chain.kernel(gap) * (1 + slack), chain.kernel(gap) * (1 - slack), limits)

@@ -124,5 +124,7 @@ class Skip:
         times = tuple(whole("data time", item[0]) for item in data["past"])
         if any(b <= a for a, b in pairwise(times)) or len(times) > WINDOW:
             raise InvalidInput(f"the data times of an age-dependent account must ascend, {WINDOW} at most")
+        if data["forgot"] and not times:
+            raise InvalidInput("an age-dependent account that has forgotten releases must remember later ones")
         losses = tuple(real("loss", item[1]) for item in data["past"])
         return Past(times, losses, tuple(real("told before", item[2]) for item in data["past"]), data["forgot"])

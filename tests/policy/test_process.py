@@ -336,7 +336,7 @@ def test_parts_of_epsilon_would_not_keep_the_promise():
     """Why losses are shared and not ε: with Theorem 1's bound two streams of half the ε come to more than all of it."""
     process = GeometricMixing(1.0, 0.7)
     whole = AgeDependent(1.0, process, bound="paper")
-    half = whole.share(0.5).plan(method="paper", age=3).loss(1)
+    half = AgeDependent(0.5, process, bound="paper").plan(method="paper", age=3).loss(1)
     account = Accountant.replay(whole, [Release(k, half, 3) for k in range(4, 200) for _ in range(2)])
     assert account.risk() > 1.05
     made = channels(many(process, (0.5, 0.5), (3, 3), bound="paper", plan="paper"))

@@ -166,6 +166,26 @@ def test_the_error_band_covers_both_noises(tmp_path):
     assert abs(inside - 0.95) < 0.04  # 960 independent hours: 5.7 standard errors
 
 
+@pytest.mark.parametrize("promise", [WEAK, STRONG], ids=["weak", "strong"])
+@pytest.mark.parametrize(
+    ("clock", "extra", "words"),
+    [
+        ({"step": "2 h", "zone": "Europe/London"}, {}, "when the clocks of Europe/London change"),
+        ({"step": "1 h", "zone": "Europe/London"}, {"renew": 2}, "counts its phases in steps"),
+        ({"step": "5 h", "zone": "UTC"}, {"period": "5 days"}, "do not fit into a day"),
+        ({"step": "30 min", "zone": "Australia/Lord_Howe"}, {}, None),
+    ],
+)
+def test_phases_that_would_wander_are_refused(tmp_path, promise, clock, extra, words):
+    data = policy_dict()
+    data["promise"], data["clock"] = {**promise, **extra}, {"start": "2026-01-01", "end": "2026-01-11", **clock}
+    if words is None:
+        assert hl.Policy.from_dict(data, tmp_path)
+        return
+    with pytest.raises(hl.HalflifeError, match=words):
+        hl.Policy.from_dict(data, tmp_path)
+
+
 @pytest.mark.parametrize(
     ("promise", "stream", "words"),
     [

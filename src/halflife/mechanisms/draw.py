@@ -177,8 +177,11 @@ class _Drawing(ABC):
         if key is not None:
             raise InvalidInput(f"fresh noise atop {atop[0]!r} cannot itself be shared ({key!r}): give key None")
         name, pattern_sensitivity, pattern_scale = atop
-        if name not in self._stored:
-            self._one(wanted._replace(key=name, sensitivity=pattern_sensitivity, loss=None, scale=pattern_scale))
+        under = wanted._replace(key=name, sensitivity=pattern_sensitivity, loss=None, scale=pattern_scale)
+        if name in self._stored:
+            self._compare(under, self._stored[name])
+        else:
+            self._one(under)
         return self._sum(self._stored[name].noise, self._one(wanted._replace(atop=name)))
 
     def _one(self, wanted: Wanted) -> Any:
@@ -193,16 +196,22 @@ class _Drawing(ABC):
         return noise
 
     def _again(self, wanted: Wanted, stored: Stored) -> Any:
+        loss, scale = self._compare(wanted, stored)
+        self._charge(wanted, loss, scale)
+        return stored.noise
+
+    def _compare(self, wanted: Wanted, stored: Stored) -> tuple[Any, Any]:
+        """Loss and scale of stored noise, if it is what is wanted."""
         loss, scale, _ = self._calibrate(wanted)
-        same = stored[3:] == (wanted.noise, wanted.size, wanted.lattice) and not np.any(scale != stored.scale)
+        same = stored[3:] == (wanted.noise, wanted.size, wanted.lattice)
+        same = same and not np.any(scale != stored.scale) and not np.any(loss != stored.loss)
         if not same:
             raise InvalidInput(
                 f"the noise {wanted.key!r} was drawn with scale {stored.scale} ({stored.family}, size {stored.size}, lattice "
                 f"{stored.lattice}) and is now asked for with {scale} ({wanted.noise}, {wanted.size}, {wanted.lattice}): "
                 "shared noise keeps its scale and its shape"
             )
-        self._charge(wanted, loss, scale)
-        return stored.noise
+        return loss, scale
 
     @abstractmethod
     def headroom(self, age: int = 0) -> Any:
@@ -245,7 +254,7 @@ class ReleaseDraw(_Drawing):
 
     def headroom(self, age: int = 0) -> float:
         """Return the largest loss that may be drawn for now."""
-        return self._trial.headroom(self._step, age)
+        return self._trial.headroom(self._step, age + self._late)
 
     def _open_accounts(self) -> Sequence[Accountant]:
         return (self._account,)
@@ -329,7 +338,7 @@ class SimulatedDraw(_Drawing):
 
     def headroom(self, age: int = 0) -> Any:
         """Return the largest loss that may be drawn for now, lane by lane."""
-        return np.array([a.headroom(self._step, age) for a in self._trials])
+        return np.array([a.headroom(self._step, age + self._late) for a in self._trials])
 
     def _open_accounts(self) -> Sequence[Accountant]:
         return self._accounts

@@ -15,7 +15,7 @@ from halflife.notions.base import Exposure, Floats, Notion
 from halflife.notions.classical import Classical
 from halflife.notions.discounted import ExponentialDiscount, HyperbolicDiscount
 from halflife.notions.windowed import WEvent
-from halflife.numerics import real, whole
+from halflife.numerics import TOLERANCE, real, whole
 from halflife.registry import register_notion
 from halflife.release import Noise, Release
 
@@ -24,15 +24,33 @@ REMEMBERED = 2
 """For how many renewals an account remembers the name of noise that is no longer used. Forgotten noise would be charged again."""
 
 
+class Use(NamedTuple):
+    """Reused noise: what it cost, its scale and the sensitivity it was drawn for, and the step of its last use."""
+
+    loss: float
+    scale: float | None
+    sensitivity: float
+    last: int
+
+
+class Pending(NamedTuple):
+    """A pattern that was drawn, and must be published under fresh noise at the same step."""
+
+    name: str
+    step: int
+    data_time: int
+
+
 class Patterns(NamedTuple):
-    """Names of reused noise with their losses and last uses; what they come to; what fresh noise comes to in a period.
+    """Reused noise by name; what patterns come to; what fresh noise comes to in a period; a pattern that waits for fresh noise.
 
     The mapping is never changed: a new name makes a new one.
     """
 
-    names: Mapping[str, tuple[float, int]]
+    names: Mapping[str, Use]
     patterns: Any
     variations: Any
+    pending: Pending | None = None
 
 
 @register_notion
@@ -49,8 +67,9 @@ class AlmostPeriodic(Notion[Patterns]):
 
     renew  after how many periods new noise is drawn for the phases, None for never: habits drift, and old noise hides the habits
            of its own time alone. Each renewal tells about z anew, at the loss of its noise
-    over   the notion under which the losses of patterns add up, so that renewals can go on for ever; classically if it is not
-           given: then all patterns together are within ε
+    over   the notion under which the losses of patterns add up, so that renewals can go on for ever. A pattern counts in full as
+           long as it is in use, and as `over` has it from when it was replaced. Classically if it is not given: then all patterns
+           together are within ε
 
     >>> from halflife import Accountant, Release
     >>> account = Accountant(AlmostPeriodic(1.0, period=2))
@@ -131,8 +150,8 @@ class AlmostPeriodic(Notion[Patterns]):
 
     @classmethod
     def examples(cls) -> Sequence[Self]:
-        """A day of half hours, strong and weak; with noise that is renewed now and then."""
-        return cls(1.0, 48, strong=True), cls(1.0, 48), cls(1.0, 4, renew=10, over=ExponentialDiscount(1.0, alpha=0.99))
+        """A day of half hours, strong and weak; a short period."""
+        return cls(1.0, 48, strong=True), cls(1.0, 48), cls(1.0, 4)
 
     # The state ------------------------------------------------------------------------------------------------------
 
@@ -155,48 +174,76 @@ class AlmostPeriodic(Notion[Patterns]):
                 raise UnboundedLoss(f"step {release.step}: {self.name} is about Laplace noise", step=release.step)
             if release.loss == math.inf:
                 raise UnboundedLoss(f"step {release.step}: the exact value was published", step=release.step)
+            self._check_pending(state, release)
+            state = self._settled(state, release.step)
             state = self._pattern(state, release) if release.draw is not None else self._fresh(state, release)
         return state
 
-    def _pattern(self, state: Patterns, release: Release) -> Patterns:
-        name, known = release.draw, state.names
-        assert name is not None
-        if name not in known:
-            plain = replace(release, draw=None, atop=None)
-            return Patterns(
-                self._used(known, release, name), self._patterns.record(state.patterns, [plain]), state.variations
-            )
-        if known[name][0] != release.loss:
+    @staticmethod
+    def _check_pending(state: Patterns, release: Release) -> None:
+        """A pattern that was drawn for a strong promise is published under fresh noise at once, or not at all."""
+        if state.pending and state.pending != (release.atop, release.step, release.data_time):
             raise UnboundedLoss(
-                f"step {release.step}: the noise {name!r} was drawn at a loss of {known[name][0]:g} and cannot have "
-                f"{release.loss:g} now: "
-                "the difference of two scales tells the value",
+                f"step {release.step}: the pattern {state.pending.name!r} of step {state.pending.step} was not published "
+                "under fresh "
+                "noise, so variations of that step show in every later use of it",
                 step=release.step,
             )
+
+    def _pattern(self, state: Patterns, release: Release) -> Patterns:
+        """Noise that is drawn, or used again as it is."""
+        name, step = release.draw, release.step
+        assert name is not None
+        known = state.names.get(name)
+        if known is None:
+            if release.loss == 0:
+                raise InvalidInput(f"step {step}: the noise {name!r} has no loss: name only noise that hides something")
+            names = {**state.names, name: Use(release.loss, release.scale, release.sensitivity, step)}
+            plain, patterns = replace(release, draw=None, atop=None), state.patterns
+            if self.over is None:
+                patterns = self._patterns.record(patterns, [plain])
+            pending = Pending(name, step, release.data_time) if self.strong else None
+            return Patterns(names, patterns, state.variations, pending)
         if self.strong:
             raise UnboundedLoss(
-                f"step {release.step}: the noise {name!r} is used again without fresh noise atop it, so variations are "
-                "published exactly, "
+                f"step {step}: the noise {name!r} is used again without fresh noise atop it, so variations are published "
+                "exactly, "
                 "which strong almost-periodic privacy hides",
-                step=release.step,
+                step=step,
             )
-        return state._replace(names=self._used(known, release, name))
+        if known[:3] != (release.loss, release.scale, release.sensitivity) or known.last == step:
+            raise UnboundedLoss(
+                f"step {step}: the noise {name!r} was drawn at a loss of {known.loss:g} for one number of sensitivity "
+                f"{known.sensitivity:g}, last used at step {known.last}: used for anything else, or twice at one step, its "
+                "values "
+                "tell each other apart",
+                step=step,
+            )
+        return state._replace(names=self._used(state.names, name, step))
 
-    def _used(
-        self, known: Mapping[str, tuple[float, int]], release: Release, name: str
-    ) -> Mapping[str, tuple[float, int]]:
-        """Names with this use; those that renewals have replaced long ago are forgotten."""
-        loss = known[name][0] if name in known else release.loss
-        if self.renew is None:
-            return known if name in known else {**known, name: (loss, release.step)}
-        oldest = release.step - REMEMBERED * self.renew * self.period
-        return {**{n: use for n, use in known.items() if use[1] > oldest}, name: (loss, release.step)}
+    def _used(self, names: Mapping[str, Use], name: str, step: int) -> Mapping[str, Use]:
+        """Names with this use."""
+        return {**names, name: names[name]._replace(last=step)}
+
+    def _settled(self, state: Patterns, step: int) -> Patterns:
+        """Let go of noise that is out of use: from now on it counts as the notion laid over it has it."""
+        if self.over is None and self.renew is None:
+            return state
+        grace = self.period if self.over is not None else REMEMBERED * (self.renew or 1) * self.period
+        gone = [name for name, use in state.names.items() if use.last < step - grace]
+        if not gone:
+            return state
+        patterns = state.patterns
+        if self.over is not None:
+            patterns = self._patterns.record(patterns, [Release(step, state.names[name].loss) for name in gone])
+        return state._replace(names={n: use for n, use in state.names.items() if n not in gone}, patterns=patterns)
 
     def _fresh(self, state: Patterns, release: Release) -> Patterns:
+        """Noise of one release alone, atop a pattern or not."""
         plain = replace(release, atop=None)
-        names, patterns, variations = state
+        names, patterns, variations, _ = state
         if release.atop is not None and release.atop in names:
-            names = self._used(names, release, release.atop)
+            names = self._used(names, release.atop, release.step)
         else:
             patterns = self._patterns.record(patterns, [plain])
         if self.strong:
@@ -207,29 +254,50 @@ class AlmostPeriodic(Notion[Patterns]):
         """The names of this renewal and of the one before."""
         return frozenset(state.names)
 
+    def _in_use(self, state: Patterns) -> float:
+        """What patterns in use come to, where they are not charged for good."""
+        return 0.0 if self.over is None else math.fsum(use.loss for use in state.names.values()) * (1 + 1e-15)
+
+    def _habits(self, state: Patterns, step: int) -> Exposure:
+        """What is told about the part that repeats."""
+        settled = self._settled(state, step)
+        risk, peak, limit = self._patterns.exposure(settled.patterns, step)
+        in_use = self._in_use(settled)
+        return Exposure(risk + in_use, peak + in_use, limit)
+
     def exposure(self, state: Patterns, step: int) -> Exposure:
         """The worse of what is told about the part that repeats, and (strong) about one period's variations."""
-        patterns = self._patterns.exposure(state.patterns, step)
+        habits = self._habits(state, step)
+        if state.pending and step > state.pending.step:
+            return Exposure(math.inf, math.inf, habits.limit)
         if not self.strong:
-            return patterns
+            return habits
         variations = self._variations.exposure(state.variations, step)
-        worse = max(patterns, variations, key=lambda e: e.peak / e.limit)
-        return Exposure(max(patterns.risk, variations.risk), worse.peak, worse.limit)
+        return max(habits, variations, key=lambda e: e.peak / e.limit)
 
     def keeps(self, state: Patterns, step: int) -> bool:
         """Whether both are within their limits."""
-        kept = self._patterns.keeps(state.patterns, step)
+        if state.pending and step > state.pending.step:
+            return False
+        habits = self._habits(state, step)
+        kept = (
+            self._patterns.keeps(state.patterns, step)
+            if self.over is None
+            else habits.peak <= habits.limit * (1 + TOLERANCE)
+        )
         return kept and (not self.strong or self._variations.keeps(state.variations, step))
 
     def headroom(self, state: Patterns, step: int, age: int) -> float:
         """The largest loss of fresh noise, or of a new pattern, that fits."""
-        room = self._patterns.headroom(state.patterns, step, age)
+        settled = self._settled(state, step)
+        room = max(0.0, self._patterns.headroom(settled.patterns, step, age) - self._in_use(settled))
         return min(room, self._variations.headroom(state.variations, step, age)) if self.strong else room
 
     def dump(self, state: Patterns) -> Any:
         """Return names, and what both parts remember."""
         return {
-            "names": [[name, loss, last] for name, (loss, last) in state.names.items()],
+            "names": [[name, *use] for name, use in state.names.items()],
+            "pending": None if state.pending is None else list(state.pending),
             "patterns": self._patterns.dump(state.patterns),
             "variations": self._variations.dump(state.variations),
         }
@@ -238,12 +306,19 @@ class AlmostPeriodic(Notion[Patterns]):
         """Read what `dump` gave."""
         if not isinstance(data, dict) or not isinstance(data.get("names"), list):
             raise InvalidInput(f"an almost-periodic account must hold the names of its noise, not {data!r}")
-        if not all(isinstance(x, list) and len(x) == 3 and isinstance(x[0], str) for x in data["names"]):
-            raise InvalidInput("the names of reused noise must be [name, loss, last use] each")
-        names = {x[0]: (real("loss", x[1]), whole("last use", x[2], least=1)) for x in data["names"]}
+        names = {}
+        for item in data["names"]:
+            if not isinstance(item, list) or len(item) != 5 or not isinstance(item[0], str):
+                raise InvalidInput("the names of reused noise must be [name, loss, scale, sensitivity, last use] each")
+            name, loss, scale, sensitivity, last = item
+            scale = None if scale is None else real("scale", scale)
+            names[name] = Use(
+                real("loss", loss), scale, real("sensitivity", sensitivity), whole("last use", last, least=1)
+            )
         if len(names) != len(data["names"]):
             raise InvalidInput("a name of reused noise stands twice")
-        return Patterns(names, self._patterns.load(data.get("patterns")), self._variations.load(data.get("variations")))
+        patterns, variations = self._patterns.load(data.get("patterns")), self._variations.load(data.get("variations"))
+        return Patterns(names, patterns, variations, _read_pending(data.get("pending"), names))
 
     def generation(self, steps: Any) -> Any:
         """Return how often noise has been renewed at these steps."""
@@ -253,6 +328,8 @@ class AlmostPeriodic(Notion[Patterns]):
 
     def risks(self, losses: Floats, age: int, noise: Noise) -> Floats:
         """Return the risk after each step if each phase's noise is drawn at its first use and (strong) as much is added fresh."""
+        if self.over is not None:
+            return self._risks_step_by_step(losses, age)
         used = np.flatnonzero(losses)
         named = used % self.period + self.period * self.generation(used + 1)
         drawn = used[np.unique(named, return_index=True)[1]]
@@ -260,6 +337,17 @@ class AlmostPeriodic(Notion[Patterns]):
         first[drawn] = losses[drawn]
         told = self._patterns.risks(first, age, noise)
         return np.maximum(told, self._variations.risks(losses, age, noise)) if self.strong else told
+
+    def _risks_step_by_step(self, losses: Floats, age: int) -> Floats:
+        result, state = np.empty(len(losses)), self.start()
+        for k, loss in enumerate(losses.tolist(), start=1):
+            name = f"{(k - 1) % self.period} {self.generation(k)}"
+            if loss and (not self.strong or name not in state.names):
+                state = self.record(state, [Release(k, loss, age, draw=name)])
+            if loss and self.strong:
+                state = self.record(state, [Release(k, loss, age, atop=name)])
+            result[k - 1] = self.exposure(state, k).risk
+        return result
 
     def to_dict(self) -> dict[str, Any]:
         """Return name and parameters."""
@@ -277,3 +365,11 @@ class AlmostPeriodic(Notion[Patterns]):
         return [
             f"The noise repeats every {hours:g} h. Splitting ε over a year instead would take {year:,.0f} times the noise.",
         ]
+
+
+def _read_pending(data: Any, names: Mapping[str, Use]) -> Pending | None:
+    if data is None:
+        return None
+    if not isinstance(data, list) or len(data) != 3 or data[0] not in names:
+        raise InvalidInput(f"a pattern that waits for fresh noise must be [name, step, data time], not {data!r}")
+    return Pending(data[0], whole("step", data[1], least=1), whole("data time", data[2]))

@@ -105,8 +105,7 @@ def repeated(notion: AlmostPeriodic, request: PlanRequest) -> PeriodicPlan:
     loss = divide_down(notion.epsilon, max(float(used), patterns_at_once(notion, request)))
     tail = (
         f"The noise of each of the {used} phases is drawn once, at a loss of {loss:.6g}; used again it tells nothing new "
-        "about what "
-        "repeats, as the statistic is linear"
+        "about what repeats, as the statistic is linear"
         + (
             f", and any {notion.period} consecutive steps hold at most {used} fresh noises of the same loss"
             if notion.strong
@@ -120,26 +119,24 @@ def repeated(notion: AlmostPeriodic, request: PlanRequest) -> PeriodicPlan:
 
 
 def patterns_at_once(notion: AlmostPeriodic, request: PlanRequest) -> float:
-    """Return what patterns of loss 1 come to at worst under the notion that they add up by, in units of its ε over ours,
-    rounded up.
+    """Return what patterns of loss 1 come to at worst, in units of our ε over that of the notion laid over them, rounded up.
 
-    Never renewed: the number of phases. Renewed every N periods of T steps, each time within a period: under w-event the most
-    that a window holds; under an exponential discount at most Σ_{i<T} αⁱ/(1 − α^{NT}); else, with a horizon, the plain sum.
+    Never renewed: the number of phases T. Renewed every N periods: T in use, and one more while they are exchanged, beside
+    those that were replaced: under w-event the most that a window holds; under an exponential discount at most T/(1 − α^{NT}).
+    Classically, with a horizon, the plain sum.
     """
-    phases = notion.period // math.gcd(notion.period, request.every)
-    over, share = notion.over, 1.0
-    if over is not None:
-        share = divide_up(notion.epsilon, over.epsilon)  # type: ignore[attr-defined]
+    phases, over = notion.period // math.gcd(notion.period, request.every), notion.over
+    share = 1.0 if over is None else divide_up(notion.epsilon, over.epsilon)  # type: ignore[attr-defined]
     if notion.renew is None:
-        used = phases if request.releases is None else min(phases, request.releases)
-        return used * share
+        return (phases if request.releases is None else min(phases, request.releases)) * share
+    if request.every != 1:
+        raise InvalidInput("noise that is renewed is planned for a release at every step: leave `every` out")
     between = notion.renew * notion.period
     if isinstance(over, WEvent):
         whole_ones, rest = divmod(over.w, between)
-        return (whole_ones * phases + min(rest, phases)) * share
+        return (phases + 1 + whole_ones * phases + min(rest, phases)) * share
     if isinstance(over, ExponentialDiscount) and over.alpha < 1:
-        faded = -math.expm1(between * math.log(over.alpha))
-        return -math.expm1(phases * math.log(over.alpha)) / (1 - over.alpha) / faded * (1 + 1e-12) * share
+        return (phases + 1 - phases / math.expm1(between * math.log(over.alpha)) * (1 + 1e-12)) * share
     if request.horizon is None:
         raise InvalidInput(
             "noise that is renewed for ever costs ε again each time, without bound: give a horizon, or lay an exponential "

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from halflife.notions import AlmostPeriodic
 from halflife.notions.base import Notion
-from halflife.steps import DAY, Steps
+from halflife.steps import DAY, Steps, find_zone
 
 if TYPE_CHECKING:
     from halflife.policy.model import Policy
@@ -26,6 +28,7 @@ def check_periodic(policy: Policy, notion: Notion[Any], account: Steps) -> None:
             if getattr(promise, key) is not None:
                 raise policy.error((("promise", key), f"is said of almost-periodic promises, not of {notion.name}"))
         return
+    _check_period(policy, notion, account)
     if notion.strong:
         return
     if promise.variations != "public":
@@ -52,13 +55,39 @@ def check_periodic(policy: Policy, notion: Notion[Any], account: Steps) -> None:
                 "everybody's group "
                 "by a table, or write `strong: yes`",
             ))  # fmt: skip
-    _check_period(policy, notion, account)
 
 
 def _check_period(policy: Policy, notion: AlmostPeriodic, account: Steps) -> None:
-    """Refuse a period of days on steps that do not fit into a day: phases would wander."""
-    length = notion.period * account.width
-    if not account.days and length % DAY == 0 and DAY % account.width:
+    """Refuse a period of days whose phases would not follow the wall clock that people live by: their noise would be used for
+    another stretch of the day after a clock change, and the difference of the two tells all."""
+    if account.days or (notion.period * account.width) % DAY:
+        return
+    if DAY % account.width:
         raise policy.error(
             (("promise", "period"), f"steps of {policy.clock.step} do not fit into a day, so days have no phases")
         )
+    changes = _clock_changes(policy.clock.zone)
+    if any(change % account.width for change in changes):
+        raise policy.error((
+            ("clock", "step"),
+            f"when the clocks of {policy.clock.zone} change, steps of {policy.clock.step} lie across others of the day "
+            "before: take "
+            "steps that divide the change, or a zone whose clocks do not change",
+        ))  # fmt: skip
+    if changes and notion.renew is not None:
+        raise policy.error((
+            ("promise", "renew"),
+            f"noise that is renewed counts its phases in steps, and the clocks of {policy.clock.zone} change: take a zone "
+            "whose clocks "
+            "do not, such as UTC",
+        ))  # fmt: skip
+
+
+def _clock_changes(zone: str) -> set[int]:
+    """By how many microseconds the clocks of a zone change within the years that anybody may publish in."""
+    place, offsets = find_zone(zone), []
+    for year in range(1990, 2061):
+        for month in range(1, 13):
+            moment = datetime.datetime(year, month, 15, 12, tzinfo=datetime.UTC).astimezone(place)
+            offsets.append(round((moment.utcoffset() or datetime.timedelta()).total_seconds() * 1_000_000))
+    return {abs(b - a) for a, b in pairwise(offsets)} - {0}

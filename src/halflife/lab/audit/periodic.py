@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,25 +19,74 @@ from halflife.release import Release
 
 @derives("almost-periodic")
 def one_habit_or_one_period(notion: Any, releases: Sequence[Release]) -> float:
-    """One person's habit is another: every name of reused noise counts once, and fresh noise counts where no pattern lies under
-    it.
+    """One person's habit is another: every name of reused noise counts once, and fresh noise where no pattern lies under it.
 
-    Strong: or one person's variations within T consecutive steps are another's: then fresh noise counts, and patterns do not.
+    Strong: or one person's variations within T consecutive steps are another's: then fresh noise counts, and patterns do not. A
+    pattern that is published without fresh noise (strong), twice at a step, or as other noise than it was, tells all.
     """
-    seen: dict[str, float] = {}
-    habits, fresh = [], []
-    for release in sorted(releases, key=lambda r: r.step):
-        plain = replace(release, draw=None, atop=None)
-        if release.draw is None:
-            fresh.append(plain)
-            habits += [] if release.atop in seen else [plain]
-        elif release.draw not in seen:
-            seen[release.draw] = release.loss
-            habits.append(plain)
-        elif seen[release.draw] != release.loss or notion.strong:
-            return float("inf")
-    worst = worst_loss(notion.over or Classical(notion.epsilon), habits)
+    ordered = sorted(releases, key=lambda r: r.step)
+    if _tells_all(notion, ordered):
+        return math.inf
+    fresh = [replace(r, atop=None) for r in ordered if r.draw is None]
+    worst = _habits(notion, ordered)
     return max(worst, worst_loss(WEvent(notion.epsilon, notion.period), fresh)) if notion.strong else worst
+
+
+def _tells_all(notion: Any, ordered: Sequence[Release]) -> bool:
+    seen: dict[str, tuple[Any, ...]] = {}
+    used: set[tuple[str, int]] = set()
+    for release, after in zip(ordered, [*ordered[1:], None], strict=True):
+        if release.draw is None:
+            continue
+        what = (release.loss, release.scale, release.sensitivity)
+        if seen.setdefault(release.draw, what) != what or (release.draw, release.step) in used:
+            return True
+        known = any(name == release.draw for name, _ in used)
+        used.add((release.draw, release.step))
+        if notion.strong and (known or (after is not None and not _covers(after, release))):
+            return True
+    return False
+
+
+def _covers(fresh: Release, pattern: Release) -> bool:
+    """Whether this is the fresh noise of a pattern that was just drawn."""
+    return (fresh.atop, fresh.step, fresh.data_time) == (pattern.draw, pattern.step, pattern.data_time)
+
+
+def _habits(notion: Any, ordered: Sequence[Release]) -> float:
+    """The largest sum, at any release, of patterns in use in full and of all else as the notion laid over them has it."""
+    if notion.over is None:
+        first: dict[str, Release] = {}
+        plain = []
+        for r in ordered:
+            if r.draw is not None:
+                first.setdefault(r.draw, r)
+            elif r.atop not in first:
+                plain.append(r)
+        return worst_loss(
+            Classical(notion.epsilon), [replace(r, draw=None, atop=None) for r in (*first.values(), *plain)]
+        )
+    in_use: dict[str, tuple[float, int]] = {}
+    charged: list[tuple[int, float]] = []
+    worst = 0.0
+    for r in ordered:
+        for gone in [n for n, (_, last) in in_use.items() if last < r.step - notion.period]:
+            charged.append((r.step, in_use.pop(gone)[0]))
+        name = r.draw if r.draw is not None else r.atop
+        if name is not None and (r.draw is not None or name in in_use):
+            in_use[name] = (in_use[name][0] if name in in_use else r.loss, r.step)
+        else:
+            charged.append((r.step, r.loss))
+        worst = max(worst, math.fsum(x for x, _ in in_use.values()) + _counted(notion.over, charged, r.step))
+    return worst
+
+
+def _counted(over: Any, charged: Sequence[tuple[int, float]], now: int) -> float:
+    """What losses at these steps come to now, from the definition of the notion."""
+    if isinstance(over, WEvent):
+        return math.fsum(x for s, x in charged if s > now - over.w)
+    alpha, beta = getattr(over, "alpha", None) or 1.0, getattr(over, "beta", None) or 0.0
+    return math.fsum(x * alpha ** (now - s) / (1 + beta * (now - s)) for s, x in charged)
 
 
 def corollary_8_pair(periods: int) -> Pair:

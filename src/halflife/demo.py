@@ -73,16 +73,17 @@ def publish_and_verify(file: Path, progress: Progress = _silent, clock: Callable
     if not verdict.good:
         raise HalflifeError(f"what {file} published does not verify: {verdict.problems[0]}")
     with SqliteLedger(policy.ledger_path, read_only=True) as book:
-        releases = tuple(release for entry in book.entries(channel.name) for release in entry.releases)
+        charged = [entry.releases for entry in book.entries(channel.name)]
     columns, notion = csv.read_csv(output), promised(policy, channel.account)
     return Outcome(
         notion=notion,
         plan=channel.plan,
-        releases=releases,
+        releases=tuple(release for step in charged for release in step),
+        added=tuple(step[-1] for step in charged),
         published=columns["value"].to_numpy(),
-        scales=np.array([r.scale for r in releases]) * float(channel.factors[0]),
+        scales=np.array([step[-1].scale for step in charged]) * float(channel.factors[0]),
         error_band=columns["error_band"].to_numpy(),
-        risks=notion.risks(np.array([r.loss for r in releases]), channel.age, channel.plan.noise),
+        risks=notion.risks(np.array([step[-1].loss for step in charged]), channel.age, channel.plan.noise),
         limit=verdict.limit,
         policy=file,
         ledger=policy.ledger_path,

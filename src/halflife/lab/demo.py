@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 class Outcome:
     """What one policy's stream has published, as its ledger has it.
 
-    releases                               what the account was charged with, in the policy's whole units
+    releases, added                        what the account was charged with, in the policy's whole units; of these, the noise
+    that each
+                                           step added last
     published, scales, error_band, risks   one number a step, in the output's unit (risks in the promise's); `scales` is
                                            the noise's, `error_band` the half-width of the band that holds 95 % of it
     limit                                  what the risk is promised to stay under
@@ -38,6 +40,7 @@ class Outcome:
     notion: Notion[Any]
     plan: Plan
     releases: tuple[Release, ...]
+    added: tuple[Release, ...]
     published: Floats
     scales: Floats
     error_band: Floats
@@ -186,10 +189,10 @@ def releases_table(result: DemoResult) -> pa.Table:
     """
     import pyarrow as pa
 
-    releases = [r for o in result.outcomes for r in o.releases]
+    releases = [r for o in result.outcomes for r in o.added]
     starts = pa.array(np.tile(result.times, len(result.outcomes)).astype("datetime64[us]"))
     columns = {
-        "notion": pa.array([o.notion.name for o in result.outcomes for _ in o.releases], pa.string()),
+        "notion": pa.array([o.notion.name for o in result.outcomes for _ in o.added], pa.string()),
         "step": pa.array([r.step for r in releases], pa.int64()),
         "step_start": starts.cast(pa.timestamp("us", tz="UTC")),
         "value": np.concatenate([o.published for o in result.outcomes]),

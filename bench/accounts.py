@@ -92,7 +92,8 @@ def main() -> None:
         table.add_row(str(notion), f"{early:,.0f}", f"{late:,.0f}", f"{late / early:.2f}", f"{size:,} B")
     chain = hl.MarkovChain([[0.9, 0.1], [0.1, 0.9]])
     early, late, size = ours(hl.AgeDependent(1.0, chain), AGED)
-    table.add_row(f"AgeDependent(1.0, two states), to step {AGED:,}", f"{early:,.0f}", f"{late:,.0f}", f"{late / early:.2f}", f"{size:,} B")
+    name = f"AgeDependent(1.0, two states), to step {AGED:,}"
+    table.add_row(name, f"{early:,.0f}", f"{late:,.0f}", f"{late / early:.2f}", f"{size:,} B")
     for name, peer in (
         ("OpenDP privacy filter", opendp_filter),
         ("diffprivlib BudgetAccountant", diffprivlib_accountant),

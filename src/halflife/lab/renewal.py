@@ -64,7 +64,14 @@ def plot_renewal(rows: Sequence[RenewalRow], epsilon: float, period_name: str = 
             hovertemplate="%{y:.3~g} nats",
         )  # fmt: skip
     figure.add_hline(y=epsilon, line={"width": 1, "dash": "dot"})
-    place = {"x": 0, "xref": "paper", "xanchor": "left", "y": math.log10(epsilon), "yref": "y", "yanchor": "bottom"}  # log axis
+    place = {
+        "x": 0,
+        "xref": "paper",
+        "xanchor": "left",
+        "y": math.log10(epsilon),
+        "yref": "y",
+        "yanchor": "bottom",
+    }  # log axis
     figure.add_annotation(text="never renewed", showarrow=False, **place)
     figure.update_xaxes(tickformat="~g", dtick="D2")
     figure.update_yaxes(type="log", tickformat="~g", dtick=1)

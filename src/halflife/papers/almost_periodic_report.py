@@ -196,7 +196,9 @@ def _renewal(found: Reproduction) -> str:
         "The largest risk about habits within the record, if noise is drawn anew every so many days at ε = 1 each time. Never "
         "renewed it is 1 for ever; how fast it grows with fresher noise depends on how old losses count."
     )
-    drawn = figure_html("plot-renewal", plot_renewal(found.renewals, 1.0), f"Risk against the age of the noise. {said}", said)
+    drawn = figure_html(
+        "plot-renewal", plot_renewal(found.renewals, 1.0), f"Risk against the age of the noise. {said}", said
+    )
     return f"""<section aria-labelledby="drift"><h2 id="drift">Beyond the paper: habits drift, and noise can be renewed</h2>
 <p>Noise drawn in January hides January's habits. Each renewal hides the habits of its own time, and spends ε again.</p>
 {_panels(found.panels["drift"])}<h3>Risk against the age of the noise</h3>{drawn}

@@ -232,7 +232,9 @@ def _promised(policy: Policy, account: Steps) -> Notion[Any]:
 def _laid_over(policy: Policy, key: str, value: Any, account: Steps) -> Notion[Any]:
     """A notion inside a promise, with its ε if it has none of its own: `over: {notion: exponential, half_life: 10 days}`."""
     if not isinstance(value, dict) or "notion" not in value:
-        raise InvalidInput(f"{key} must be a mapping with a notion, such as {{notion: exponential, half_life: 10 days}}")
+        raise InvalidInput(
+            f"{key} must be a mapping with a notion, such as {{notion: exponential, half_life: 10 days}}"
+        )
     cls = registry.find_notion(value["notion"])
     known = {f.name: f for f in fields(cls) if f.init}
     given = {"epsilon": (policy.promise.model_extra or {}).get("epsilon"), **value}
@@ -240,7 +242,9 @@ def _laid_over(policy: Policy, key: str, value: Any, account: Steps) -> Notion[A
     for name in given:
         if name not in known:
             raise unknown(f"parameter of {cls.name}", name, known)
-    made: Notion[Any] = cls(**{n: _parameter(known[n], v, account, policy.clock.step) for n, v in given.items() if v is not None})
+    made: Notion[Any] = cls(
+        **{n: _parameter(known[n], v, account, policy.clock.step) for n, v in given.items() if v is not None}
+    )
     return made
 
 

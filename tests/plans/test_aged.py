@@ -113,3 +113,15 @@ def test_gaussian_and_laplace_plans_with_a_delta_are_admitted():
     assert math.isclose(
         notion.plan(every=12, age=3).std(1), min(notion.plan(noise=n, every=12, age=3).std(1) for n in notion.noises)
     )
+
+
+def test_old_data_is_not_published_exactly_unless_that_is_asked_for():
+    """p = q = 0.1, two hours old: even the exact state tells less than 1 about now, and everything about then."""
+    notion = AgeDependent(1.0, COIN)
+    assert COIN.amplify(math.inf, 4) < 1
+    assert notion.plan(age=4, every=4).loss(1) == 4.0
+    assert notion.plan(age=4, every=4, cap=50.0).loss(1) == 50.0
+    assert notion.plan(age=4, every=4, cap=0.5).loss(1) == 0.5
+    assert notion.plan(age=4, every=4, cap=0.5, horizon=100).loss(1) == 0.5
+    with pytest.raises(InvalidInput, match="cap"):
+        notion.plan(cap=0.0)

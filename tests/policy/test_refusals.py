@@ -77,7 +77,7 @@ BAD = [
     (GOOD, "halflife: 1\n", "halflife: 2\n", "1:1: halflife: unknown value 2: Known: 1"),
     (GOOD, "exponential", "exponental",
      "7:3: promise.notion: unknown notion 'exponental': did you mean 'exponential'? Known: "
-     "age-dependent, classical, exponential, gaussian-discount, hyperbolic, w-event"),
+     "age-dependent, almost-periodic, classical, exponential, gaussian-discount, hyperbolic, w-event"),
     (GOOD, "  half_life", "  plan: tigt\n  half_life",
      "9:3: promise.plan: unknown plan for exponential 'tigt': did you mean 'tight'? Known: constant, optimal, "
      "paper, tight"),

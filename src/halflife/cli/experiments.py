@@ -64,6 +64,10 @@ def demo(out: Path, households: int, days: int, seed: int) -> None:
 @click.option("--half-life", type=float, metavar="STEPS", help="Instead of alpha: when a loss counts half.")
 @click.option("--beta", type=float, help="Hyperbolic discount a step.")
 @click.option("--w", type=int, metavar="STEPS", help="Width of a w-event window.")
+@click.option("--process", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+              help="Age-dependent: how people's data moves, as `halflife process fit` writes it.")  # fmt: skip
+@click.option("--period", type=int, metavar="STEPS", help="Almost-periodic: how many steps a period has.")
+@click.option("--strong", is_flag=True, default=None, help="Almost-periodic: hide one period of variations as well.")
 @click.option("--sensitivity", type=float, default=1.0, show_default=True, help="How far one person can move a value.")
 @click.option("--horizon", type=int, metavar="STEPS", help="The last step; without it the plan is for ever.")
 @click.option("--method", default="tight", show_default=True, help="tight, paper; with a horizon constant, optimal.")
@@ -87,13 +91,18 @@ def plan(notion: str, step: str, start: str | None, error: float | None, html: P
     Example:
       halflife plan --notion hyperbolic --epsilon 1 --beta 0.1 --sensitivity 0.667 --horizon 365 --step "1 day"
       halflife plan --notion exponential --epsilon 1 --half-life 48 --error 20 --html plan.html
+      halflife plan --notion age-dependent --epsilon 1 --process homes.json --age 4 --every 4
+      halflife plan --notion almost-periodic --epsilon 1 --period 48 --strong
     """
     from rich.console import Console
 
     from halflife.lab import plan_view as lab
+    from halflife.policy.process import load_process
 
-    promise = ("epsilon", "delta", "alpha", "half_life", "beta", "w")
+    promise = ("epsilon", "delta", "alpha", "half_life", "beta", "w", "process", "period", "strong")
     given = {k: v for k, v in options.items() if v is not None}
+    if "process" in given:
+        given["process"] = load_process(given["process"].read_bytes(), str(given["process"]))
     request = {k: v for k, v in given.items() if k not in promise}
     with Console(stderr=True).status("planning"):
         chosen = lab.make_notion(notion, {k: v for k, v in given.items() if k in promise})

@@ -12,7 +12,7 @@ from halflife.errors import InvalidInput
 from halflife.notions import AgeDependent, PlanRequest
 from halflife.notions.aging.skip import WINDOW
 from halflife.notions.gaussian_dp import gaussian_mu
-from halflife.numerics import largest
+from halflife.numerics import largest, real
 from halflife.plans.base import STD_OF_UNIT_SCALE, Plan, refuse_extra, refuse_gaussian
 from halflife.plans.periodic_risk import contraction, largest_loss, limit_before, periodic_peak
 from halflife.processes.base import Direction
@@ -20,6 +20,9 @@ from halflife.processes.certifiable import known_to, least_certifiable
 from halflife.registry import register_plan
 from halflife.release import Noise, Release
 
+MOST_TIMES_EPSILON = 4.0
+"""No release costs more than so many times ε unless `cap` allows it. Age alone protects the present, however little noise there
+is: without a cap old data would be published all but exactly, and with it where everybody was."""
 MOST_BETWEEN = 512
 """Steps between two releases are looked at one by one up to so many; beyond, both sides count in full."""
 DIRECTIONS: tuple[Direction, Direction] = ("back", "ahead")
@@ -34,10 +37,10 @@ def proposition_3(notion: AgeDependent, request: PlanRequest) -> Plan:
     >>> round(plan.loss(1), 6)
     0.562426
     """
-    refuse_extra(request)
+    refuse_extra(request, "cap")
     refuse_gaussian(request, "Proposition 3 is about pure losses")
     _refuse_paper(notion)
-    loss = largest_loss(notion.process, notion.epsilon, request.age, request.every, "paper")
+    loss = min(largest_loss(notion.process, notion.epsilon, request.age, request.every, "paper"), _cap(notion, request))
     _refuse_nothing(notion, request, loss)
     tail = (
         f"A loss of {loss:.6g} every {request.every} steps on data {request.age} steps old has a risk of at most "
@@ -59,6 +62,9 @@ def steady(notion: AgeDependent, request: PlanRequest) -> Plan:
     """The largest equal loss whose risk stays within ε: for ever by the fixed point of T4a, with a horizon by the recursion
     itself (ours).
 
+    No release costs more than `cap`, 4 ε if it is not given: age alone protects the present, so that the largest loss can be
+    without bound, and the past would be published exactly.
+
     With δ > 0 also Gaussian noise, whichever has the smaller standard deviation: a release is charged (ε_∞, δ_∞) in the long run,
     with δ_∞ = δ (1 − Δ(S̄))/(2 − Δ(S̄)) and ε_∞ the loss that Proposition 3 allows.
 
@@ -67,7 +73,7 @@ def steady(notion: AgeDependent, request: PlanRequest) -> Plan:
     >>> [round(notion.plan(method=m, age=2, every=4).loss(1), 4) for m in ("tight", "paper")]
     [1.2141, 0.5624]
     """
-    refuse_extra(request)
+    refuse_extra(request, "cap")
     if not notion.delta:
         refuse_gaussian(request, "Gaussian noise has no bounded pure loss (delta = 0)")
     if request.method == "constant" and request.horizon is None:
@@ -99,12 +105,13 @@ def _horizon(notion: AgeDependent, request: PlanRequest) -> int | None:
 
 def _loss(notion: AgeDependent, request: PlanRequest, noise: Noise) -> float:
     age, every, ends = request.age, request.every, _horizon(notion, request)
+    cap = _cap(notion, request)
     if noise == "gaussian":
-        return _gaussian(notion, age, every)
+        return _gaussian(notion, age, every, cap)
     bound = "paper" if notion.bound == "paper" or notion.delta else "tight"
     for_ever = largest_loss(notion.process, notion.epsilon, age, every, bound, notion.adversary)
-    if ends is None:
-        return for_ever
+    if ends is None or for_ever >= cap:
+        return min(for_ever, cap)
     releases = -(-ends // every)
 
     def holds(loss: float) -> bool:
@@ -112,7 +119,13 @@ def _loss(notion: AgeDependent, request: PlanRequest, noise: Noise) -> float:
 
     low = max(for_ever, notion.epsilon / releases * (1 - 1e-12))
     high = max(largest_loss(notion.process, notion.epsilon, age, 10**6, bound, notion.adversary), low * (1 + 1e-9))
-    return largest(holds, low, high * 1.01, 1e-5) if holds(low) else 0.0
+    return min(largest(holds, low, high * 1.01, 1e-5), cap) if holds(low) else 0.0
+
+
+def _cap(notion: AgeDependent, request: PlanRequest) -> float:
+    """The most that one release may cost."""
+    given = request.extra.get("cap")
+    return MOST_TIMES_EPSILON * notion.epsilon if given is None else real("cap", given, positive=True)
 
 
 def _peak(notion: AgeDependent, loss: float, age: int, every: int, releases: int) -> float:
@@ -129,12 +142,12 @@ def _peak(notion: AgeDependent, loss: float, age: int, every: int, releases: int
     return worst
 
 
-def _gaussian(notion: AgeDependent, age: int, every: int) -> float:
+def _gaussian(notion: AgeDependent, age: int, every: int, cap: float) -> float:
     """The μ whose (ε_∞, δ_∞) Proposition 3 allows; 0 if the process does not forget within a period."""
     mixed = notion.process.total_variation(every)
     if mixed >= 1:
         return 0.0
-    epsilon = largest_loss(notion.process, notion.epsilon, age, every, "paper")
+    epsilon = min(largest_loss(notion.process, notion.epsilon, age, every, "paper"), cap)
     delta = notion.delta * (1 - mixed) / (2 - mixed) * (1 - 1e-9)
     return gaussian_mu(epsilon * (1 - 1e-9), delta) if epsilon > 0 else 0.0
 

@@ -193,7 +193,6 @@ def check(file: Path, step: str | None, report: Path | None, save: bool, **where
             found = made.check(list(sample.sequences), slots=sample.slots, step_minutes=sample.step_minutes)
         except InvalidInput as error:
             raise InvalidInput(named(str(error), sample)) from None
-    click.echo(str(found))
     if report is not None:
         from halflife.lab.check_view import write_check
 
@@ -202,6 +201,7 @@ def check(file: Path, step: str | None, report: Path | None, save: bool, **where
     if save:
         _save(made.with_check(found), file)
         click.echo(f"Saved in {file}: certificates of promises with this process say so.", err=True)
+    click.echo(str(found))
     if found.outcome == "under-reports":
         raise SystemExit(1)
 

@@ -13,8 +13,9 @@ from fractions import Fraction
 from typing import Any
 
 from halflife.outputs import Layout
-from halflife.policy.channel import Channel, promised
+from halflife.policy.channel import Channel
 from halflife.policy.model import Policy
+from halflife.policy.promise import promised
 
 
 def ledger_facts(policy: Policy, channels: tuple[Channel, ...]) -> dict[str, str]:

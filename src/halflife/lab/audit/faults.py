@@ -16,6 +16,7 @@ from halflife import noise as grade
 from halflife.accountant import Accountant
 from halflife.lab.audit.aged_faults import aged_findings
 from halflife.lab.audit.black_box import Floats, Pair
+from halflife.lab.audit.periodic import CorollaryEight, corollary_8_pair
 from halflife.lab.audit.verdict import Finding, Progress, Verdict, audit_history, audit_paths
 from halflife.notions import Classical, HyperbolicDiscount, WEvent
 from halflife.plans.discounted import paper_constant
@@ -132,6 +133,7 @@ def path_faults() -> dict[str, tuple[Pair, Callable[[int, int], Floats]]]:
         "a float sum whose order a row decides": (
             Pair("", np.array([100_390.625]), np.array([100_391.625]), np.array([1.0]), 1.0), order_of_a_float_sum,
         ),
+        "Corollary 8 of the almost-periodic paper, 10 periods": (corollary_8_pair(10), CorollaryEight(10)),
     }  # fmt: skip
 
 

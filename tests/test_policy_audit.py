@@ -245,3 +245,18 @@ def test_the_command_runs_in_several_processes(tmp_path):
     make(tmp_path)
     verdict = audit_policy(hl.Policy.load(tmp_path / "policy.yaml"), seconds=0.0, runs=100, processes=2)
     assert verdict.good
+
+
+def test_an_almost_periodic_plan_is_audited_by_the_names_of_its_noise(tmp_path):
+    """Two streams, strong: what the plans charge over many periods comes to the promise, and no more."""
+    from halflife.lab.audit.exact import worst_loss
+    from halflife.policy import channels, promised
+
+    data = policy_dict()
+    data["promise"] = {"notion": "almost-periodic", "epsilon": 1.0, "period": "1 day", "strong": True}
+    data["clock"] = {"step": "1 h", "start": "2026-01-01", "end": "2026-01-21"}
+    data["streams"].append({**data["streams"][0], "name": "other", "output": "other.csv", "delay": "2 h"})
+    policy = hl.Policy.from_dict(data, tmp_path)
+    made = channels(policy)
+    releases = sorted((r for c in made for r in c.planned(200)), key=lambda r: r.step)
+    assert worst_loss(promised(policy, made[0].account), releases) == pytest.approx(1.0, rel=1e-9)

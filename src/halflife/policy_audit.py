@@ -374,13 +374,7 @@ def _sensitivity(channel: Channel, a: str, b: str, totals: Mapping[str, Totals])
 
 def _planned(made: Sequence[Channel], steps: int) -> list[Release]:
     """What the plans charge, in the order of the account's steps."""
-    releases = []
-    for c in made:
-        last = steps if c.last is None else min(steps, c.last)
-        at = c.release_steps(1, last).tolist()
-        s = c.plan.sensitivity
-        losses = zip(at, c.losses(1, last), strict=True)
-        releases += [Release(k, loss, c.age, sensitivity=s, noise=c.plan.noise) for k, loss in losses]
+    releases = [r for c in made for r in c.planned(steps if c.last is None else min(steps, c.last))]
     return sorted(releases, key=lambda r: r.step)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from halflife.notions.base import Notion
 from halflife.numerics import down
 from halflife.outputs import Layout
 from halflife.plans import Plan
+from halflife.plans.periodic import PeriodicPlan
 from halflife.policy.aged import Span, check_horizon, check_statistic, plan_of_stream, shared_plan
 from halflife.policy.groups import read_groups
 from halflife.policy.measure import read_measure
@@ -30,6 +31,7 @@ from halflife.policy.periodic import check_periodic
 from halflife.policy.promise import promised
 from halflife.policy.quantity import parse_quantity
 from halflife.policy.text import Where
+from halflife.release import Release
 from halflife.sensitivity import Sensitivity
 from halflife.smoothing import MovingAverage, Smoother, Truncate
 from halflife.steps import (
@@ -142,6 +144,20 @@ class Channel:
             weights=self.weights,
             **self.units,
         )
+
+    def planned(self, last: int) -> list[Release]:
+        """Return what the plan charges for steps 1 … last, at the account's steps; reused noise under this stream's name."""
+        made = []
+        for n, (at, loss) in enumerate(
+            zip(self.release_steps(1, last).tolist(), self.losses(1, last), strict=True), start=1
+        ):
+            if not isinstance(self.plan, PeriodicPlan):
+                made.append(Release(at, loss, self.age, sensitivity=self.plan.sensitivity, noise=self.plan.noise))
+                continue
+            for release in self.plan.releases_at(n):
+                draw, atop = (name and f"{self.name}: {name}" for name in (release.draw, release.atop))
+                made.append(replace(release.moved(at, self.age), draw=draw, atop=atop))
+        return made
 
     def smoothers(self) -> list[Smoother]:
         """Return the post-processing, fresh."""

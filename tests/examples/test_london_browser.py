@@ -8,17 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from browser import ARGUMENTS, CHROMIUM, playwright
+
 LONDON = Path(__file__).resolve().parents[2] / "examples" / "london"
-CHROMIUM = Path("/usr/bin/chromium")
-ARGUMENTS = [
-    "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--disable-background-networking",
-    "--disable-component-update", "--no-first-run",
-]  # fmt: skip
-
-if not CHROMIUM.exists():
-    pytest.skip(f"{CHROMIUM} is not installed: apt-get install chromium", allow_module_level=True)
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
-
 DRAWN = "() => [...document.querySelectorAll('.plot')].every(p => p.querySelector('.scatterlayer .trace'))"
 
 

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
+from browser import ARGUMENTS, CHROMIUM, playwright
 from halflife import HyperbolicDiscount
 from halflife.lab.plan_view import plan_view, write_plan_page
 from halflife.papers import discounted as paper
 from halflife.papers.discounted_report import write_all
-
-CHROMIUM = Path("/usr/bin/chromium")
-ARGUMENTS = [
-    "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--disable-background-networking",
-    "--disable-component-update", "--no-first-run",
-]  # fmt: skip
-
-if not CHROMIUM.exists():
-    pytest.skip(f"{CHROMIUM} is not installed: apt-get install chromium", allow_module_level=True)
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
 
 DRAWN = "() => [...document.querySelectorAll('.plot')].every(p => p.querySelector('.scatterlayer .trace, .barlayer .trace'))"
 COLOURS = "() => [...document.querySelectorAll('.js-line')].map(e => getComputedStyle(e).stroke)"

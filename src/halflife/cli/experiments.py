@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -117,6 +118,27 @@ def plan(notion: str, step: str, start: str | None, error: float | None, html: P
         click.echo(f"Plots: {html}", err=as_json)
 
 
+def _from_and_to(folder: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The options that every reproduction has: where data comes from, and where the report goes."""
+    data = click.option(
+        "--data", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR",
+        help="Folder with the real data.  [default: $HALFLIFE_DATA, else ../shared/data, else generated homes]",
+    )  # fmt: skip
+    out = click.option(
+        "--out", type=click.Path(file_okay=False, writable=True, path_type=Path), default=Path(folder), show_default=True,
+        metavar="DIR", help="Folder for report.html, tables.md and the numbers; made if it is not there.",
+    )  # fmt: skip
+    return lambda command: data(out(command))
+
+
+def _say_where(data: str, written: Sequence[Path]) -> None:
+    """Say what a reproduction was made from, and what it wrote."""
+    click.echo(f"Data:    {data}")
+    click.echo(f"Report:  {written[0]}")
+    click.echo(f"Tables:  {written[1]}")
+    click.echo(f"Numbers: {', '.join(path.name for path in written[2:])}")
+
+
 @main.group()
 def reproduce() -> None:
     """Recompute a paper's figures and tables, with ours beside them.
@@ -130,14 +152,7 @@ def reproduce() -> None:
 
 
 @reproduce.command()
-@click.option(
-    "--data", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR",
-    help="Folder with the real data.  [default: $HALFLIFE_DATA, else ../shared/data, else generated homes]",
-)  # fmt: skip
-@click.option(
-    "--out", type=click.Path(file_okay=False, writable=True, path_type=Path), default=Path("halflife-discounted"),
-    show_default=True, metavar="DIR", help="Folder for report.html, tables.md and the numbers; made if it is not there.",
-)  # fmt: skip
+@_from_and_to("halflife-discounted")
 @click.option("--seed", type=int, default=1, show_default=True, help="Of the generated homes; real data needs none.")
 def discounted(data: Path | None, out: Path, seed: int) -> None:
     """Temporally discounted differential privacy (Farokhi): Figures 1 to 3, and tables of noise scales.
@@ -163,21 +178,11 @@ def discounted(data: Path | None, out: Path, seed: int) -> None:
         show("writing the report", 0, 1)
         written = write_all(found, out)
     Console().print(_scales(found))
-    click.echo(f"Data:    {source.name}")
-    click.echo(f"Report:  {written[0]}")
-    click.echo(f"Tables:  {written[1]}")
-    click.echo(f"Numbers: {', '.join(path.name for path in written[2:])}")
+    _say_where(source.name, written)
 
 
 @reproduce.command("age-dependent")
-@click.option(
-    "--data", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR",
-    help="Folder with the real data.  [default: $HALFLIFE_DATA, else ../shared/data, else generated homes]",
-)  # fmt: skip
-@click.option(
-    "--out", type=click.Path(file_okay=False, writable=True, path_type=Path), default=Path("halflife-age-dependent"),
-    show_default=True, metavar="DIR", help="Folder for report.html, tables.md and the numbers; made if it is not there.",
-)  # fmt: skip
+@_from_and_to("halflife-age-dependent")
 @click.option("--seed", type=int, default=1, show_default=True, help="Of the generated homes; real data needs none.")
 def age_dependent(data: Path | None, out: Path, seed: int) -> None:
     """Age-dependent differential privacy (Zhang, Wei, Berry, Huang): Figures 2 to 8, the two towns, the errata, and whether
@@ -208,26 +213,16 @@ def age_dependent(data: Path | None, out: Path, seed: int) -> None:
     Console().print(_risks(found))
     click.echo(f"Counted: {paper.chance_words(found)}")
     click.echo(f"Check:   {found.check.verdict}")
-    click.echo(f"Data:    {source.name}")
-    click.echo(f"Report:  {written[0]}")
-    click.echo(f"Tables:  {written[1]}")
-    click.echo(f"Numbers: {', '.join(path.name for path in written[2:])}")
+    _say_where(source.name, written)
 
 
 @reproduce.command("almost-periodic")
-@click.option(
-    "--data", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR",
-    help="Folder with the real data.  [default: $HALFLIFE_DATA, else ../shared/data, else generated homes]",
-)  # fmt: skip
-@click.option(
-    "--out", type=click.Path(file_okay=False, writable=True, path_type=Path), default=Path("halflife-almost-periodic"),
-    show_default=True, metavar="DIR", help="Folder for report.html, tables.md and the numbers; made if it is not there.",
-)  # fmt: skip
+@_from_and_to("halflife-almost-periodic")
 @click.option(
     "--seed", type=int, default=1, show_default=True, help="Of simulated noise, shuffling and generated homes."
 )
 def almost_periodic(data: Path | None, out: Path, seed: int) -> None:
-    """Differential privacy for almost periodic data (Farokhi): Figures 1 to 10, the attack on its Corollary 8, the errata, and
+    """Differential privacy for almost periodic data: Figures 1 to 10, the attack on its Corollary 8, the errata, and
     what renewing noise costs.
 
     \b
@@ -256,10 +251,7 @@ def almost_periodic(data: Path | None, out: Path, seed: int) -> None:
     click.echo(f"Test:    {found.daily.verdict}")
     for note in source.notes[0 if folder else 1 :]:  # where to get the data was said above
         click.echo(f"Note:    {note}")
-    click.echo(f"Data:    {source.name}")
-    click.echo(f"Report:  {written[0]}")
-    click.echo(f"Tables:  {written[1]}")
-    click.echo(f"Numbers: {', '.join(path.name for path in written[2:])}")
+    _say_where(source.name, written)
 
 
 def _coefficients(found: PeriodicReproduction) -> Table:

@@ -1,4 +1,4 @@
-"""Farokhi's almost-periodic paper, recomputed, with the corrected strong mechanism (C1) beside its own.
+"""The almost-periodic paper, recomputed, with the corrected strong mechanism (C1) beside its own.
 
 Data and homes are in `almost_periodic_homes`, errors and the gain in `almost_periodic_error`, the errata in
 `almost_periodic_errata`; the test of the assumption is `halflife.lab.periodicity`. All noise is seeded.

@@ -71,7 +71,7 @@ def _body(found: Reproduction) -> str:
 def _opening(found: Reproduction) -> str:
     notes = "".join(f"<li>{escape(note)}</li>" for note in found.source.notes)
     return f"""<header><h1>{TITLE}</h1>
-<p class="lede">The figures of Farokhi's paper on differential privacy for almost periodic data, recomputed from its formulas,
+<p class="lede">The figures of the paper on differential privacy for almost periodic data, recomputed from its formulas,
 with the corrected strong mechanism (C1) beside its own. Data: {escape(found.source.name)}. Where the paper prints no
 parameters they are ours, and said to be.</p></header>
 <section aria-labelledby="open"><h2 id="open">What to know first</h2><ul class="open">

@@ -37,8 +37,8 @@ def process() -> None:
     """
 
 
-def _readings(command: F) -> F:
-    """What both commands that read a sample ask for."""
+def readings_options(command: F) -> F:
+    """What commands that read a sample ask for."""
     options = [
         click.argument("readings", nargs=-1, required=True, metavar="READINGS..."),
         click.option("--person", required=True, metavar="COLUMN", help="The column that identifies a person."),
@@ -58,10 +58,11 @@ def _readings(command: F) -> F:
     return command
 
 
-def _sample(
+def read_readings(
     readings: tuple[str, ...], step: str, person: str, time: str, value: str, zone: str, epoch: Any, form: str | None,
     table: str | None,
 ) -> Sample:  # fmt: skip
+    """Read a sample, with something to look at meanwhile."""
     from rich.console import Console
 
     from halflife.policy.samples import read_sample
@@ -99,7 +100,7 @@ def _step(made: Process, given: str | None) -> str:
 
 
 @process.command()
-@_readings
+@readings_options
 @click.option("--kind", type=click.Choice(list(KINDS)), default="markov-chain", show_default=True,
               help="One chain for all; one a person; one kernel for each time of day; or each lag on its own.")  # fmt: skip
 @click.option("--states", type=int, metavar="N", help="How many states, with equally many readings each.")
@@ -143,7 +144,7 @@ def fit(kind: str, states: int | None, edges: str | None, step: str, smoothing: 
     for name, value, of in (("slots", slots, "periodic"), ("lags", lags, "empirical")):
         if value is not None and kind != of:
             raise click.UsageError(f"--{name} is about --kind {of}, not about {kind}")
-    sample = _sample(where.pop("readings"), step, **where)
+    sample = read_readings(where.pop("readings"), step, **where)
     with Console(stderr=True).status("fitting"):
         made = fit_process(
             KINDS[kind], sample, states if edges is None else _edges(edges), step=step, whose=whose, smoothing=smoothing,
@@ -166,7 +167,7 @@ def _edges(text: str) -> list[float]:
 
 @process.command()
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path), metavar="PROCESS")
-@_readings
+@readings_options
 @click.option("--step", metavar="TIME", help="How wide a step is.  [default: as it was fitted, else 30 min]")
 @click.option(
     "--report", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write a page with plots."
@@ -187,7 +188,7 @@ def check(file: Path, step: str | None, report: Path | None, save: bool, **where
     from halflife.policy.process import named
 
     made = _load(file)
-    sample = _sample(where.pop("readings"), _step(made, step), **where)
+    sample = read_readings(where.pop("readings"), _step(made, step), **where)
     with Console(stderr=True).status("checking"):
         try:
             found = made.check(list(sample.sequences), slots=sample.slots, step_minutes=sample.step_minutes)

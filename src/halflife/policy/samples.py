@@ -35,6 +35,26 @@ class Sample(NamedTuple):
     people: tuple[str, ...]
     sequences: tuple[Floats, ...]
     step: int
+    starts: tuple[int, ...] = ()
+    """The slot in which each sequence begins, counted from one moment for all."""
+
+    def side_by_side(self) -> Floats:
+        """Return people × slots from the first to the last slot of anybody, NaN where there is no good reading.
+
+        >>> Sample(("ann", "bob"), (np.array([1.0, 2.0]), np.array([3.0])), 1, (4, 5)).side_by_side().tolist()
+        [[1.0, 2.0], [nan, 3.0]]
+        """
+        first = min(self.starts)
+        last = max(start + len(s) for start, s in zip(self.starts, self.sequences, strict=True))
+        if (last - first) * len(self.people) > MOST_CELLS:
+            raise InvalidInput(
+                f"{len(self.people):,} people over {last - first:,} slots are too many numbers side by side: the most is "
+                f"{MOST_CELLS:,}"
+            )
+        result = np.full((len(self.people), last - first), np.nan)
+        for i, (start, s) in enumerate(zip(self.starts, self.sequences, strict=True)):
+            result[i, start - first : start - first + len(s)] = s
+        return result
 
     @property
     def step_minutes(self) -> float:
@@ -117,8 +137,8 @@ class _Reader(DuckEngine):
             cells["x"][several] = found["x"]
         cuts = np.searchsorted(cells["i"], np.arange(1, len(people)))
         each = zip(people, np.split(cells["k"], cuts), np.split(cells["x"], cuts), strict=True)
-        sequences = tuple(_sequence(name, k, x, asked.width) for name, k, x in each)
-        return Sample(tuple(people), sequences, asked.width)
+        made = [_sequence(name, k, x, asked.width) for name, k, x in each]
+        return Sample(tuple(people), tuple(s for s, _ in made), asked.width, tuple(start for _, start in made))
 
     def _extent(self, asked: _Asked) -> tuple[int, int]:
         """When the first and the last good reading are, on whatever clock they carry, in µs."""
@@ -156,8 +176,8 @@ def _within_calendar(first: int, last: int) -> tuple[int, int]:
     return max(min(first, latest), earliest), min(max(last, earliest), latest)
 
 
-def _sequence(name: str, k: Any, x: Any, width: int) -> Floats:
-    """One person's slots, from midnight of the first day on where slots divide a day."""
+def _sequence(name: str, k: Any, x: Any, width: int) -> tuple[Floats, int]:
+    """One person's slots, from midnight of the first day on where slots divide a day, and where they begin."""
     a_day = DAY // width if DAY % width == 0 else 1
     first = int(k[0]) // a_day * a_day
     size = int(k[-1]) - first + 1
@@ -167,4 +187,4 @@ def _sequence(name: str, k: Any, x: Any, width: int) -> Floats:
         )
     result = np.full(size, np.nan)
     result[np.asarray(k, dtype=np.int64) - first] = x
-    return result
+    return result, first

@@ -52,7 +52,9 @@ def period(step: str, periods: tuple[str, ...], seed: int, report: Path | None, 
             write_periodicity_page(found, report)
     if as_json:
         click.echo(
-            json.dumps({"best": found.best, "reason": found.reason, "checks": [c.summary() for c in found.checks]})
+            json.dumps(
+                {"best": found.best.period, "reason": found.reason, "checks": [c.summary() for c in found.checks]}
+            )
         )
     else:
         print_periodicity(found, Console(markup=False, highlight=False))

@@ -331,6 +331,14 @@ def test_gaussian_releases_keep_their_delta():
     assert hockey_stick(*density, cell, acct.risk(6) / 4) > delta  # and the account is not idle
 
 
+def test_one_gaussian_release_fades_by_theorem_1_at_half_of_delta():
+    acct = Accountant(AgeDependent(9.0, COIN, delta=1e-6))
+    acct.admit(Release(10, 0.3, 6, noise="gaussian"))
+    own = gaussian_epsilon(0.3, 0.5e-6)
+    assert acct.risk(10) == pytest.approx(math.log1p(0.8**6 * math.expm1(own)), rel=1e-9)
+    assert acct.risk(10) < gaussian_epsilon(0.3, 1e-6) / 2
+
+
 def test_delta_never_runs_out():
     acct = Accountant(AgeDependent(50.0, COIN, delta=1e-6))
     risks = []

@@ -119,6 +119,20 @@ def test_streams_have_noise_of_their_own_and_share_the_promise(tmp_path):
     assert replayed.risk() == pytest.approx(verdict.risk, rel=1e-9)
 
 
+def test_a_step_that_is_pushed_late_is_charged_at_the_time_its_data_is_about(tmp_path):
+    policy = town(tmp_path, STRONG, days=2)
+    data = policy.model_dump(mode="json", exclude_none=True)
+    stream = {k: v for k, v in data["streams"][0].items() if k != "source"}
+    data["streams"] = [{**stream, "name": name, "output": f"{name}.csv"} for name in ("ahead", "behind")]
+    policy = hl.Policy.from_dict(data, tmp_path)
+    with hl.Stream(policy, "ahead") as ahead, hl.Stream(policy, "behind") as behind:
+        for step in (1, 20):
+            ahead.publish(1.0, at=step)
+        behind.publish(1.0, at=5)
+    late = [r for e in recorded(policy)[0] if e.stream == "behind" for r in e.releases]
+    assert {(r.step, r.age, r.data_time) for r in late} == {(20, 15, 5)}
+
+
 def test_groups_and_histograms_have_a_noise_for_each_number(tmp_path):
     edges = {
         "statistic": {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -178,13 +179,17 @@ def first_line(notion: AgeDependent, loss: float | None, request: PlanRequest) -
     if checked is None:
         stood = "the process was never checked against data"
     elif checked.get("good"):
-        stood = f"the process was checked against data: {checked.get('verdict')}"
+        stood = f"the process was checked against data: {_sentence(checked)}"
     else:
-        stood = f"THE PROCESS FAILED ITS CHECK: {checked.get('verdict')}"
+        stood = f"THE PROCESS FAILED ITS CHECK: {_sentence(checked)}"
     return (
         f"This protects where a person is now, within {notion.epsilon:g}, not where they were: about a past step the risk "
         f"{grows} as later releases come; and {stood}."
     )
+
+
+def _sentence(checked: Mapping[str, Any]) -> str:
+    return str(checked.get("verdict", "it does not say how")).rstrip(".")
 
 
 def _what_can_be_certified(notion: AgeDependent, loss: float) -> tuple[str, ...]:

@@ -78,9 +78,8 @@ class AgeDependent(Notion[Any]):
         "The adversary knows the process and what was published and, unless any prior is allowed, nothing else of the person.",
         "Each release's sensitivity bounds what one person's data of one step can move it by; it is public knowledge.",
         "A release depends on the data of its own data time alone; the noise of different releases is independent.",
-        "With an autoregressive process: what a release loses is in proportion to how far a value moves, as with Laplace "
-        "noise on a "
-        "clipped value.",
+        "With an autoregressive process: what a release loses is in proportion to how far a value moves, as with Laplace noise "
+        "on a clipped value.",
     )
 
     def __post_init__(self) -> None:
@@ -283,8 +282,7 @@ class AgeDependent(Notion[Any]):
         if part != 1:
             raise InvalidInput(
                 "parts of an age-dependent promise do not add up to the whole, as what fades is the sum of all losses: plan "
-                "once, and "
-                "share the plan's losses"
+                "once, and share the plan's losses"
             )
         return self
 

@@ -92,11 +92,9 @@ class AlmostPeriodic(Notion[Patterns]):
     summary: ClassVar[str] = "What a person does in every period is hidden, for ever, by noise that repeats as they do."
     assumptions: ClassVar[tuple[str, ...]] = (
         "Each person's data is a part of period T plus variations, and the promise is given the variations: what they tell "
-        "about the "
-        "part that repeats is not covered.",
+        "about the part that repeats is not covered.",
         "The statistic is linear in the data: no reading is clipped, none is missing, and nobody joins or leaves (weak), or "
-        "all such "
-        "deviations count as variations and their sensitivity covers the full range (strong).",
+        "all such deviations count as variations and their sensitivity covers the full range (strong).",
         "Sensitivities come from public bounds.",
     )
     WEAK: ClassVar[tuple[str, ...]] = (
@@ -106,9 +104,8 @@ class AlmostPeriodic(Notion[Patterns]):
         "What a person's variations tell about the part that repeats.",
     )
     STRONG: ClassVar[tuple[str, ...]] = (
-        "Changes that last longer than a period: K periods of one person's variations cost K·ε, and a change of both the "
-        "part that "
-        "repeats and one period of variations 2·ε.",
+        "Changes that last longer than a period: K periods of one person's variations cost K·ε, and a change of both the part "
+        "that repeats and one period of variations 2·ε.",
         "What a person's variations tell about the part that repeats.",
     )
 
@@ -184,9 +181,8 @@ class AlmostPeriodic(Notion[Patterns]):
         """A pattern that was drawn for a strong promise is published under fresh noise at once, or not at all."""
         if state.pending and state.pending != (release.atop, release.step, release.data_time):
             raise UnboundedLoss(
-                f"step {release.step}: the pattern {state.pending.name!r} of step {state.pending.step} was not published "
-                "under fresh "
-                "noise, so variations of that step show in every later use of it",
+                f"step {release.step}: the pattern {state.pending.name!r} of step {state.pending.step} was not published under "
+                "fresh noise, so variations of that step show in every later use of it",
                 step=release.step,
             )
 
@@ -207,16 +203,14 @@ class AlmostPeriodic(Notion[Patterns]):
         if self.strong:
             raise UnboundedLoss(
                 f"step {step}: the noise {name!r} is used again without fresh noise atop it, so variations are published "
-                "exactly, "
-                "which strong almost-periodic privacy hides",
+                "exactly, which strong almost-periodic privacy hides",
                 step=step,
             )
         if known[:3] != (release.loss, release.scale, release.sensitivity) or known.last == step:
             raise UnboundedLoss(
                 f"step {step}: the noise {name!r} was drawn at a loss of {known.loss:g} for one number of sensitivity "
                 f"{known.sensitivity:g}, last used at step {known.last}: used for anything else, or twice at one step, its "
-                "values "
-                "tell each other apart",
+                "values tell each other apart",
                 step=step,
             )
         return state._replace(names=self._used(state.names, name, step))

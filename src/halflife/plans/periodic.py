@@ -140,8 +140,7 @@ def patterns_at_once(notion: AlmostPeriodic, request: PlanRequest) -> float:
     if request.horizon is None:
         raise InvalidInput(
             "noise that is renewed for ever costs ε again each time, without bound: give a horizon, or lay an exponential "
-            "discount or "
-            "w-event privacy over it (over=)"
+            "discount or w-event privacy over it (over=)"
         )
     return -(-request.horizon // between) * phases * share
 

@@ -34,26 +34,22 @@ def check_periodic(policy: Policy, notion: Notion[Any], account: Steps) -> None:
     if promise.variations != "public":
         raise policy.error((
             ("promise", "variations"),
-            "missing: the weak notion publishes every change from one period to the next exactly; in a group of one home "
-            "that is the "
-            "raw data. Write `variations: public` if that is meant, or `strong: yes` to hide one period's changes",
+            "missing: the weak notion publishes every change from one period to the next exactly; in a group of one home that "
+            "is the raw data. Write `variations: public` if that is meant, or `strong: yes` to hide one period's changes",
         ))  # fmt: skip
     if promise.readings != "complete":
         raise policy.error((
             ("promise", "readings"),
-            "missing: one reading that is clipped or absent, or one person who joins or leaves, makes the weak loss "
-            "infinite. Write "
-            "`readings: complete` if bounds cannot bind, everybody always has a reading and members are fixed; else `strong: "
-            "yes`, which "
-            "counts all of this as variations",
+            "missing: one reading that is clipped or absent, or one person who joins or leaves, makes the weak loss infinite. "
+            "Write `readings: complete` if bounds cannot bind, everybody always has a reading and members are fixed; else "
+            "`strong: yes`, which counts all of this as variations",
         ))  # fmt: skip
     for i, stream in enumerate(policy.streams):
         if stream.groups is not None and stream.groups.table is None:
             raise policy.error((
                 ("streams", i, "groups"),
-                "people who change their group join one and leave another, which makes the weak loss infinite: fix "
-                "everybody's group "
-                "by a table, or write `strong: yes`",
+                "people who change their group join one and leave another, which makes the weak loss infinite: fix everybody's "
+                "group by a table, or write `strong: yes`",
             ))  # fmt: skip
 
 
@@ -70,16 +66,14 @@ def _check_period(policy: Policy, notion: AlmostPeriodic, account: Steps) -> Non
     if any(change % account.width for change in changes):
         raise policy.error((
             ("clock", "step"),
-            f"when the clocks of {policy.clock.zone} change, steps of {policy.clock.step} lie across others of the day "
-            "before: take "
-            "steps that divide the change, or a zone whose clocks do not change",
+            f"when the clocks of {policy.clock.zone} change, steps of {policy.clock.step} lie across others of the day before: "
+            "take steps that divide the change, or a zone whose clocks do not change",
         ))  # fmt: skip
     if changes and notion.renew is not None:
         raise policy.error((
             ("promise", "renew"),
-            f"noise that is renewed counts its phases in steps, and the clocks of {policy.clock.zone} change: take a zone "
-            "whose clocks "
-            "do not, such as UTC",
+            f"noise that is renewed counts its phases in steps, and the clocks of {policy.clock.zone} change: take a zone whose "
+            "clocks do not, such as UTC",
         ))  # fmt: skip
 
 

@@ -190,9 +190,8 @@ def _refuse_tiny(kernels: Floats, first: list[int]) -> None:
         tiny = np.flatnonzero(possible & (law < TINY))
         if len(tiny):
             raise InvalidInput(
-                f"state {tiny[0]} in slot {(s + 1) % len(kernels)} is reached with a probability too small for a double: "
-                "leave such "
-                "transitions out, or use fewer states"
+                f"state {tiny[0]} in slot {(s + 1) % len(kernels)} is reached with a probability too small for a double: leave "
+                "such transitions out, or use fewer states"
             )
 
 

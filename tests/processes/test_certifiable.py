@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from halflife.processes import GeometricMixing, MarkovChain, Population
+from halflife.processes import GeometricMixing, MarkovChain, PeriodicMarkovChain, Population
 from halflife.processes.certifiable import known_to, least_certifiable
 
 
@@ -23,3 +23,11 @@ def test_more_readings_certify_more():
 def test_what_was_not_estimated_is_not_limited():
     assert known_to(GeometricMixing(1.0, 0.5)) is None
     assert least_certifiable(MarkovChain([[0.5, 0.5], [0.5, 0.5]]), 1.0) is None
+
+
+def test_every_kernel_of_a_cycle_needs_readings_of_its_own():
+    """A chain with a kernel for each of 8 slots is known √8 times less well, and a little less still, as there are more rows."""
+    readings = np.random.default_rng(3).integers(0, 3, 24_001).astype(float)
+    one, cycle = known_to(MarkovChain.fit(readings, None)), known_to(PeriodicMarkovChain.fit(readings, None, 8))
+    more_rows = np.sqrt((np.log(6) + np.log(3 * 8 / 0.01)) / (np.log(6) + np.log(3 / 0.01)))
+    assert cycle == pytest.approx(one * np.sqrt(8) * more_rows, rel=1e-3)

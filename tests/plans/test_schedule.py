@@ -343,3 +343,14 @@ def test_a_schedule_is_frozen_and_prints_what_matters() -> None:
     assert halflife.best_schedule(LAZY, FIGURE_6, 0.08, ages=[2], periods=[3]).risk == found.risk
     with pytest.raises(AttributeError):
         found.age = 3  # type: ignore[misc]
+
+
+def test_the_objective_of_problem_41_is_not_convex() -> None:
+    """ρ^A (e^ε − 1) lies above a chord of its own (ρ = 0.8), so a convex error does not make the problem convex, as the paper says."""
+
+    def objective(age: float, epsilon: float) -> float:
+        return 0.8**age * math.expm1(epsilon)
+
+    chord = (objective(0, 0.1) + objective(5, 0.6)) / 2
+    assert objective(2.5, 0.35) == pytest.approx(0.240, abs=5e-4)
+    assert chord == pytest.approx(0.187, abs=5e-4)

@@ -346,7 +346,7 @@ def test_a_schedule_is_frozen_and_prints_what_matters() -> None:
 
 
 def test_the_objective_of_problem_41_is_not_convex() -> None:
-    """ρ^A (e^ε − 1) lies above a chord of its own (ρ = 0.8), so a convex error does not make the problem convex, as the paper says."""
+    """ρ^A (e^ε − 1) lies above a chord of its own (ρ = 0.8): a convex error does not make the problem convex."""
 
     def objective(age: float, epsilon: float) -> float:
         return 0.8**age * math.expm1(epsilon)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError
 
+from halflife.documents import Document, PolicyError, Problem, Where, parse_document, read_document
 from halflife.errors import HalflifeError, InvalidInput, unknown
-from halflife.policy.quantity import parse_quantity
-from halflife.policy.text import Document, PolicyError, Problem, Where, parse_document, read_document
+from halflife.quantities import parse_quantity
 
 if TYPE_CHECKING:
     from halflife.notions.base import Notion
@@ -176,13 +176,22 @@ class Groups(Part):
 
 
 class PostProcessing(Part):
-    """One step of post-processing, truncate or moving_average; it costs no privacy."""
+    """One step of post-processing, truncate, moving_average or kalman; it costs no privacy."""
 
     truncate: Annotated[list[Text], Field(min_length=2, max_length=2)] | None = Field(
         None, description="Keep values within these bounds."
     )
     moving_average: Annotated[int, Field(ge=2, le=10_000), BeforeValidator(_number)] | None = Field(
         None, description="The mean of the last so many published values."
+    )
+    above: Text | None = Field(
+        None,
+        description="With moving_average: only where the noise scale exceeds this, such as 0.5 kWh. Public, not from the data.",
+    )
+    kalman: Text | None = Field(
+        None,
+        description="A running estimate of a value that drifts by about this much in one step, such as 0.3 kWh (a standard "
+        "deviation). Public, not from the data; the error band depends on it.",
     )
 
 
@@ -212,7 +221,7 @@ class Policy(Part):
     >>> Policy.parse("population: {id: town, size: 3, persn: id}")
     Traceback (most recent call last):
     ...
-    halflife.policy.text.PolicyError: policy.yaml:1:1: population.person: missing: The column that identifies a person.
+    halflife.documents.PolicyError: policy.yaml:1:1: population.person: missing: The column that identifies a person.
     policy.yaml:1:33: population.persn: unknown key 'persn': did you mean 'person'? Known: id, neighbours, person, size
     policy.yaml:1:1: promise: missing: What is promised: a notion with its parameters, and the plan that keeps it.
     policy.yaml:1:1: clock: missing: Steps in wall-clock terms.

@@ -68,7 +68,7 @@ streams:
     # groups:                 # a public list; all are published, empty ones too
     #   table: {{file: homes.csv, person: id, group: zone}}   # fixes each person's group for ever
     # delay: 1 h              # how long after a step it is published
-    # post: [{{truncate: [0, 10]}}, {{moving_average: 4}}]    # costs no privacy
+    # post: [{{truncate: [0, 10]}}, {{moving_average: 4}}]    # costs no privacy; or {{kalman: 0.1}}
     output: {output}  # or .parquet, .jsonl, a folder ending in /, or - for stdout
 
 ledger: {ledger}  # remembers what was published and spent; keep it, and keep it private

@@ -24,6 +24,7 @@ from halflife.notions import (
     GaussianDiscount,
     HyperbolicDiscount,
     Notion,
+    Swellfish,
     WEvent,
 )
 from halflife.plans import Plan
@@ -39,6 +40,7 @@ from halflife.processes import (
 )
 from halflife.release import History, Release
 from halflife.sensitivity import mean_sensitivity
+from halflife.specifications import Secret, Specification, Specifications
 
 __version__ = "0.1.0"
 
@@ -87,8 +89,12 @@ __all__ = [
     "ReleaseDraw",
     "ReusedNoise",
     "Schedule",
+    "Secret",
     "SimulatedDraw",
+    "Specification",
+    "Specifications",
     "Stream",
+    "Swellfish",
     "UnboundedLoss",
     "WEvent",
     "best_schedule",

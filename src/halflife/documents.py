@@ -81,7 +81,7 @@ def parse_document(text: str, name: str = "policy.yaml") -> Document:
     >>> parse_document("a: 1\\na: 2")
     Traceback (most recent call last):
     ...
-    halflife.policy.text.PolicyError: policy.yaml:2:1: a: stands twice (first on line 1): keep one
+    halflife.documents.PolicyError: policy.yaml:2:1: a: stands twice (first on line 1): keep one
     """
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError

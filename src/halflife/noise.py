@@ -99,6 +99,8 @@ class GridNoise:
                 "this noise was added to a value before: two values with one noise differ exactly; draw again"
             )
         self._used.append(True)
+        if self.grid == 0:  # exact
+            return [float(v) for v in values]
         return [self.grid * (self._place(v) + u) for v, u in zip(values, self.units, strict=True)]
 
     __add__ = __radd__
@@ -181,6 +183,15 @@ def by_scale(
         return _on_own_grid(family, delta_f, d, d, b / SPREAD)
     u, refinement, _ = _refine(lattice, delta_f, b)
     return _on_lattice(family, delta_f, d, u, refinement, divide_up(b, math.ldexp(u, -refinement)))
+
+
+def exact(sensitivity: float, family: str = "laplace", size: int = 1) -> Calibration:
+    """Return no noise at all: the exact value, at an infinite loss, for what a promise says is public.
+
+    >>> 20.25 + draw(exact(1.0))
+    20.25
+    """
+    return Calibration(family, sensitivity, size, 0.0, 0.0, 0.0, math.inf)
 
 
 def _on_own_grid(family: str, sensitivity: float, size: int, touched: int, grid: float) -> Calibration:
@@ -266,6 +277,8 @@ def draw(calibration: Calibration) -> GridNoise:
     GridNoise(secret)
     """
     c = calibration
+    if c.scale == 0:
+        return GridNoise(0.0, (0,) * c.size)
     units = tuple(int(n) for n in _sampler(c.family, c.spread)([0] * c.size))
     return GridNoise(c.grid, units, c.lattice, c.refinement)
 
@@ -278,8 +291,9 @@ def draw_many(calibrations: Sequence[Calibration]) -> list[GridNoise]:
     """
     groups: dict[tuple[str, float], list[int]] = {}
     for i, c in enumerate(calibrations):
-        groups.setdefault((c.family, c.spread), []).append(i)
-    drawn: dict[int, GridNoise] = {}
+        if c.scale > 0:
+            groups.setdefault((c.family, c.spread), []).append(i)
+    drawn = {i: draw(c) for i, c in enumerate(calibrations) if c.scale == 0}
     for (family, spread), members in groups.items():
         units = iter(_sampler(family, spread)([0] * sum(calibrations[i].size for i in members)))
         for i in members:

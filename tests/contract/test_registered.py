@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from halflife import AgeDependent, AlmostPeriodic, HyperbolicDiscount, PlannedNoise, Release, WEvent
+from halflife import AgeDependent, AlmostPeriodic, HyperbolicDiscount, PlannedNoise, Release, Swellfish, WEvent
 from halflife.registry import MECHANISMS, NOTIONS, PLANS
 from halflife.testing import MECHANISM_CHECKS, NOTION_CHECKS, PLAN_CHECKS, Subject
 
@@ -25,6 +25,8 @@ def _refused(notion, method):
         return notion.process.composes != "markov" or notion.adversary != "stationary"
     if isinstance(notion, AlmostPeriodic):  # erratum P1
         return notion.strong
+    if isinstance(notion, Swellfish):  # erratum S1; and the paper has Laplace noise alone
+        return notion.neighbours == "all-events" or notion.noise == "gaussian"
     return isinstance(notion, HyperbolicDiscount) and notion.beta >= 3.654
 
 
@@ -42,7 +44,10 @@ def _plans():
                 for shape, options in shapes.items():
                     if isinstance(notion, AgeDependent) and method == "constant" and shape != "horizon":
                         continue  # the same function as "tight", which has all shapes
-                    yield f"{name} {method} {shape}", (notion, {"method": method, **needs_end, **options})
+                    given = {"method": method, **needs_end, **options}
+                    if isinstance(notion, Swellfish):  # how far a value can move is what the secrets say
+                        given.pop("sensitivity", None)
+                    yield f"{name} {method} {shape}", (notion, given)
 
 
 PLAN_SHAPES = dict(_plans())

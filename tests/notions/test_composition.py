@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from halflife import Accountant, BudgetExceeded, Classical, InvalidInput, Release, WEvent
+from halflife.notions.calibration import equal_split
 from halflife.notions.composition import Exact, Losses, gaussian_losses, laplace_losses
 from halflife.notions.gaussian_dp import gaussian_delta, gaussian_epsilon, gaussian_mu, pure_as_gaussian
-from halflife.plans.equal import equal_split
 
 DELTA = 1 / 117_716_237
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from halflife.documents import parse_document
 from halflife.policy import Policy, PolicyError, channels, explain, ledger_facts
-from halflife.policy.text import parse_document
 from policy.towns import GOOD, moving, write_tables
 
 ODD = [

@@ -11,8 +11,8 @@ from itertools import product
 import pytest
 
 from halflife import registry
+from halflife.documents import parse_document
 from halflife.policy import Policy, PolicyError, channels, ledger_facts, promised
-from halflife.policy.text import parse_document
 from policy.towns import GOOD, HOMES, change, moving, write_tables
 
 

@@ -9,9 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from halflife import registry
+from halflife.documents import parse_document
 from halflife.policy import Policy, PolicyError
 from halflife.policy.template import json_schema, write_template
-from halflife.policy.text import parse_document
 from policy.towns import GOOD, moving
 
 METERS = {"lclid": "VARCHAR", "tstp": "TIMESTAMP", "kWh/hh": "DOUBLE"}

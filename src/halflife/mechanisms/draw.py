@@ -307,7 +307,9 @@ class ReleaseDraw(_Drawing):
                 "shared noise needs lattice=, the unit that values are whole multiples of: values rounded to a grid of "
                 "the noise's own would tell each other apart"
             )
-        if wanted.loss is not None:
+        if wanted.scale == 0:
+            c = grade.exact(wanted.sensitivity, wanted.noise, wanted.size)
+        elif wanted.loss is not None:
             c = grade.by_loss(wanted.loss, wanted.sensitivity, wanted.noise, wanted.size, wanted.lattice)
         else:
             c = grade.by_scale(wanted.scale, wanted.sensitivity, wanted.noise, wanted.size, wanted.lattice)
@@ -379,7 +381,7 @@ class SimulatedDraw(_Drawing):
             else:
                 scale = np.asarray(wanted.scale, dtype=np.float64)
                 loss = np.nextafter(wanted.sensitivity / scale, np.inf)
-        if not (np.all(loss >= 0) and np.all(np.isfinite(loss))):
+        if not (np.all(loss >= 0) and np.all(np.isfinite(loss) | (scale == 0))):
             raise InvalidInput(f"losses must be finite and at least 0, not {loss}")
         return loss, scale, lambda: self._sample(wanted, scale)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -36,6 +37,8 @@ class PlannedNoise:
         if loss == 0:
             return None
         sensitivity = self.plan.sensitivity_at(step)
+        if loss == math.inf:
+            return truth + draw(None, sensitivity, scale=0.0, noise=self.plan.noise, age=self.plan.request.age)
         return truth + draw(None, sensitivity, loss=loss, noise=self.plan.noise, age=self.plan.request.age)
 
     def state(self) -> None:
@@ -66,7 +69,12 @@ def publish_series(plan: Plan, values: Sequence[float] | Floats, account: Accoun
         )
     steps = range(1, len(values) + 1)
     chosen = [(k, loss) for k, loss in zip(steps, plan.losses(len(values)).tolist(), strict=True) if loss > 0]
-    calibrations = [grade.by_loss(loss, plan.sensitivity_at(k), plan.noise) for k, loss in chosen]
+    calibrations = [
+        grade.by_loss(loss, plan.sensitivity_at(k), plan.noise)
+        if loss < math.inf
+        else grade.exact(plan.sensitivity_at(k), plan.noise)
+        for k, loss in chosen
+    ]
     releases = [
         Release(k, c.loss, plan.request.age, sensitivity=c.sensitivity, scale=c.scale, noise=plan.noise)
         for (k, _), c in zip(chosen, calibrations, strict=True)

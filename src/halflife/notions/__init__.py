@@ -5,6 +5,7 @@ from halflife.notions.base import Exposure, Notion, PlanRequest
 from halflife.notions.classical import Classical
 from halflife.notions.discounted import ExponentialDiscount, GaussianDiscount, HyperbolicDiscount
 from halflife.notions.periodic import AlmostPeriodic
+from halflife.notions.swellfish import Swellfish
 from halflife.notions.windowed import WEvent
 
 __all__ = [
@@ -17,5 +18,6 @@ __all__ = [
     "HyperbolicDiscount",
     "Notion",
     "PlanRequest",
+    "Swellfish",
     "WEvent",
 ]

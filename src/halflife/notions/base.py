@@ -210,6 +210,14 @@ class Notion(ABC, Generic[S]):
         """Return name and parameters, as JSON can hold them."""
         return {"name": self.name, **{f.name: getattr(self, f.name) for f in fields(self) if f.init}}  # type: ignore[arg-type]
 
+    def reference(self) -> dict[str, Any]:
+        """Return what identifies the promise, short: name and parameters, with a digest for what is large."""
+        return self.to_dict()
+
+    def attachment(self) -> str | None:
+        """Return what `reference` leaves out, as a text to be kept once beside many references; None if it leaves out nothing."""
+        return None
+
     @staticmethod
     def from_dict(data: object) -> Notion[Any]:
         """Read what `to_dict` gave.

@@ -82,6 +82,10 @@ class Plan:
         self._check(1 + (whole("release", last, least=first) - 1) * self.request.every)
         return self._first(last)[whole("release", first, least=1) - 1 :]
 
+    def sensitivities_of_releases(self, first: int, last: int) -> Floats:
+        """Return Δf of releases number first … last."""
+        return self.request.sensitivities_of(last)[first - 1 :]
+
     def losses(self, n: int) -> Floats:
         """Return the losses of steps 1 … n."""
         every = self.request.every
@@ -131,6 +135,10 @@ class Plan:
         """Return the risk after each of steps 1 … n, rounded up."""
         return self.notion.risks(self.losses(n), self.request.age, self.noise)
 
+    def limits(self, n: int) -> Floats:
+        """Return what each of `risks(n)` is promised to stay under."""
+        return np.full(n, self.notion.exposure(self.notion.start(), 1).limit)
+
     def not_protected(self) -> list[str]:
         """Return what is not protected, the most important first: what this plan leaves open, then what its notion does."""
         return [*self.warnings, *self.notion.not_protected]
@@ -140,7 +148,7 @@ class Plan:
         checks = self.notion.checks()
         return {
             "not_protected": self.not_protected(),
-            "notion": self.notion.to_dict(),
+            "notion": self.notion.reference(),
             "assumptions": [{"assumes": a, "checked": checks.get(a)} for a in self.notion.assumptions],
             "plan": {
                 "method": self.request.method,

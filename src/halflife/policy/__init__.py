@@ -1,9 +1,9 @@
 """What to publish, and under which promise: the policy file, worked out and checked before any data is read."""
 
+from halflife.documents import PolicyError
 from halflife.policy.channel import Channel, channels, explain
 from halflife.policy.contract import ledger_facts, stream_layout
 from halflife.policy.model import Policy
 from halflife.policy.promise import promised
-from halflife.policy.text import PolicyError
 
 __all__ = ["Channel", "Policy", "PolicyError", "channels", "explain", "ledger_facts", "promised", "stream_layout"]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from halflife.documents import Where
 from halflife.engines.base import Question
 from halflife.errors import InvalidInput, unknown
 from halflife.noise import SMALLEST_LOSS
@@ -29,11 +30,10 @@ from halflife.policy.measure import read_measure
 from halflife.policy.paths import check_files
 from halflife.policy.periodic import check_periodic
 from halflife.policy.promise import promised
-from halflife.policy.quantity import parse_quantity
-from halflife.policy.text import Where
+from halflife.quantities import parse_quantity
 from halflife.release import Release
 from halflife.sensitivity import Sensitivity
-from halflife.smoothing import MovingAverage, Smoother, Truncate
+from halflife.smoothing import Kalman, MovingAverage, Smoother, Truncate
 from halflife.steps import (
     DAY,
     MOST_STEPS,
@@ -123,6 +123,10 @@ class Channel:
     def losses(self, first: int, last: int) -> list[float]:
         """Return what the plan gives to steps first … last."""
         return self.plan.losses_of_releases(first, last).tolist()  # type: ignore[no-any-return]
+
+    def losses_and_sensitivities(self, first: int, last: int) -> tuple[list[float], list[float]]:
+        """Return what the plan gives to steps first … last, and how far one person can move each."""
+        return self.losses(first, last), self.plan.sensitivities_of_releases(first, last).tolist()
 
     def question(self, first: int, last: int) -> Question:
         """Return what to ask an engine for these steps."""
@@ -354,12 +358,17 @@ def _age(policy: Policy, i: int, account: Steps) -> int:
 
 def _smoother(part: StreamPart, j: int) -> Smoother:
     """A step of post-processing, fresh. What another step has changed is no longer independent noise."""
-    post = part.post[j]
-    if (post.truncate is None) == (post.moving_average is None):
-        raise InvalidInput("one step is either truncate or moving_average: write a list of such steps")
+    post, unit = part.post[j], "people" if part.statistic.kind == "histogram" else part.statistic.unit
+    if [post.truncate, post.moving_average, post.kalman].count(None) != 2:
+        raise InvalidInput("one step is one of truncate, moving_average and kalman: write a list of such steps")
+    if post.above is not None and post.moving_average is None:
+        raise InvalidInput("`above` says when a moving_average is taken: write it beside one, or leave it out")
     if post.moving_average is not None:
-        return MovingAverage(post.moving_average, independent=j == 0)
-    low, high = (float(parse_quantity(x, part.statistic.unit)) for x in post.truncate or ())
+        above = None if post.above is None else float(parse_quantity(post.above, unit))
+        return MovingAverage(post.moving_average, independent=j == 0, above=above)
+    if post.kalman is not None:
+        return Kalman(float(parse_quantity(post.kalman, unit)), independent=j == 0)
+    low, high = (float(parse_quantity(x, unit)) for x in post.truncate or ())
     return Truncate(low, high)
 
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from halflife.documents import Where
 from halflife.errors import InvalidInput, unknown
 from halflife.policy.tables import read_public_table
-from halflife.policy.text import Where
 
 if TYPE_CHECKING:
     from halflife.policy.model import Groups, Policy, Source

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError
 
+from halflife.documents import Where
 from halflife.errors import HalflifeError, InvalidInput, unknown
 from halflife.policy.model import Part, Positive, Text, Texts, _in_words, _number
-from halflife.policy.quantity import parse_quantity
 from halflife.policy.samples import Sample, read_sample
-from halflife.policy.text import Where
 from halflife.processes import PROCESSES, EmpiricalProcess, MarkovChain, PeriodicMarkovChain, Population, Process
+from halflife.quantities import parse_quantity
 from halflife.steps import Steps, microseconds, parse_width
 
 if TYPE_CHECKING:

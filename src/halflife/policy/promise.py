@@ -10,8 +10,8 @@ from halflife import registry
 from halflife.errors import HalflifeError, InvalidInput, unknown
 from halflife.notions import Notion
 from halflife.policy.process import read_process
-from halflife.policy.quantity import parse_quantity
 from halflife.processes import Process
+from halflife.quantities import parse_quantity
 from halflife.steps import Steps, microseconds, parse_width
 
 if TYPE_CHECKING:

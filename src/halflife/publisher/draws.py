@@ -24,11 +24,12 @@ from halflife.ledger import Entry
 from halflife.mechanisms.draw import Mechanism, ReleaseDraw, check_adaptive
 from halflife.numerics import largest
 from halflife.plans import Plan
+from halflife.plans.base import STD_OF_UNIT_SCALE
 from halflife.plans.periodic import PeriodicPlan
 from halflife.policy import Channel
 from halflife.publisher.readable import in_output_units
 from halflife.release import Release
-from halflife.smoothing import Smoother
+from halflife.smoothing import Facts, Smoother
 from halflife.steps import DAY, Integers, find_zone, from_us
 
 Floats = NDArray[np.float64]
@@ -69,26 +70,28 @@ def due(channel: Channel, first: int, last: int, not_before: int) -> Due:
     planned = channel.release_steps(first, last) if len(steps) else steps
     release_steps = np.maximum(planned, not_before)
     ages = release_steps - planned + channel.age
-    losses = channel.losses(first, last) if len(steps) else []
-    known: dict[float, tuple[grade.Calibration, Release]] = {}
+    planned_noise = list(zip(*channel.losses_and_sensitivities(first, last), strict=True)) if len(steps) else []
+    known: dict[tuple[float, float], tuple[grade.Calibration, Release]] = {}
     calibrations, releases = [], []
-    for loss, at, age in zip(losses, release_steps.tolist(), ages.tolist(), strict=True):
-        if loss not in known:
-            c = _calibrate(channel, loss)
-            known[loss] = (
+    for wanted, at, age in zip(planned_noise, release_steps.tolist(), ages.tolist(), strict=True):
+        if wanted not in known:
+            c = _calibrate(channel, *wanted)
+            known[wanted] = (
                 c,
                 Release(at, c.loss, age, sensitivity=c.sensitivity, scale=c.scale, noise=channel.plan.noise),
             )
-        c, release = known[loss]
+        c, release = known[wanted]
         calibrations.append(c)
         releases.append(release.moved(at, age))
     return Due(channel, steps, release_steps, tuple(calibrations), tuple(releases))
 
 
-def _calibrate(channel: Channel, loss: float) -> grade.Calibration:
-    """The noise of this loss for all numbers of a step, of which one person changes a few."""
-    plan = channel.plan
-    return grade.by_loss(loss, plan.sensitivity, plan.noise, channel.cells, touched=channel.sensitivity.touched)
+def _calibrate(channel: Channel, loss: float, sensitivity: float) -> grade.Calibration:
+    """The noise of this loss for all numbers of a step, of which one person changes a few; none where exact values are public."""
+    noise = channel.plan.noise
+    if loss == math.inf:
+        return grade.exact(sensitivity, noise, channel.cells)
+    return grade.by_loss(loss, sensitivity, noise, channel.cells, touched=channel.sensitivity.touched)
 
 
 class Stepwise:
@@ -195,10 +198,12 @@ def _entries(
 ) -> list[Entry]:
     """What the ledger keeps, with post-processed values if the policy has any post-processing."""
     c, spreads = due.channel, np.array(scales)
-    values = in_output_units(noisy, c.factor_of_cells) if smoothers else None
-    for smoother in smoothers:
-        assert values is not None
-        values, spreads = smoother.smooth(values, spreads)
+    values = None
+    if smoothers:
+        values, worth = (in_output_units(x, c.factor_of_cells) for x in (noisy, np.ones(c.cells)))
+        known = Facts(due.steps, worth, STD_OF_UNIT_SCALE[c.plan.noise])
+        for smoother in smoothers:
+            values, spreads = smoother.smooth(values, spreads, known)
     edges = c.steps.edges(int(due.steps[0]), int(due.steps[-1])).tolist()
     return [
         Entry(

@@ -1,0 +1,178 @@
+"""What each secret loses at worst, for any sequence of noise scales: the certificate's arithmetic.
+
+x_t = 1/λ_t of Laplace noise, 1/σ_t² of Gaussian noise, 0 where nothing is published and ∞ where the exact value is. A secret's
+*cost* is linear in x: for Laplace noise the pure loss Σ |change_t| / λ_t, for Gaussian noise μ² = Σ change_t² / σ_t².
+
+    one-event    max over placements W of T_s steps in J_s of Σ_{t ∈ W} p_s x_t
+    one-window   max over such W of Σ_{t ∈ W} Δ_t x_t, with the household's own Δ_t
+    all-events   Σ over the household's secrets s′ of max over placements W′ in J_s′ of Σ_{t ∈ W′ ∩ J_s} p_s′ x_t
+
+(corrected, S1: the paper's definitions ask for the last, its proofs show the second.) For Gaussian noise p and Δ are squared, and
+under all-events μ is the sum of the events' own (the triangle inequality: an upper bound, exact if no two events overlap).
+
+Sums are running sums of whole numbers, each term rounded up: nothing is lost to cancellation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import numpy as np
+
+from halflife.release import Noise
+from halflife.specifications.base import Floats, Integers, Specifications
+from halflife.specifications.sweep import overlapping_pairs, to_float_up, whole_unit
+
+Reading = Literal["one-event", "one-window", "all-events"]
+READINGS: tuple[Reading, ...] = ("one-event", "one-window", "all-events")
+MOST_PLACES = 8_000_000
+"""How many placements are looked at in one go."""
+
+
+class Running:
+    """Running sums of non-negative terms about steps first, first + 1, …; terms are rounded up to whole units.
+
+    >>> Running(np.array([1.0, 2.0, 4.0]), 5).between(np.array([5, 6]), np.array([6, 9])).tolist()
+    [3.0, 6.0]
+    """
+
+    def __init__(self, terms: Floats, first: int) -> None:
+        self.first, self.size = first, len(terms)
+        self.unit = whole_unit(float(terms.sum()) * 1.001)
+        self.sums: Integers = np.zeros(len(terms) + 1, dtype=np.int64)
+        np.cumsum(np.ceil(terms / self.unit).astype(np.int64), out=self.sums[1:])
+
+    def between(self, low: Integers, high: Integers) -> Floats:
+        """Return the sums over steps low … high; steps without a term count 0, and so does low > high."""
+        a = np.clip(low - self.first, 0, self.size)
+        b = np.clip(high - self.first + 1, 0, self.size)
+        return to_float_up(self.sums[np.maximum(a, b)] - self.sums[a], self.unit)
+
+
+def worst_costs(s: Specifications, x: Floats, first: int, reading: Reading, noise: Noise = "laplace") -> Floats:
+    """Return each secret's worst cost by the noise x of steps first, first + 1, …, rounded up; ∞ where it is exposed.
+
+    >>> from halflife.specifications import Secret, Specification
+    >>> s = Specifications([Specification([Secret(3.0, 2, 1, 4, 1.0)], "a")])     # Example 1
+    >>> worst_costs(s, np.full(4, 1 / 6), 1, "one-window").round(12).tolist()
+    [1.0]
+    """
+    exposed = Running(np.isinf(x).astype(np.float64), first).between(s.start, s.end) > 0
+    finite = np.where(np.isinf(x), 0.0, x)
+    if reading == "one-event":
+        weight = s.power if noise == "laplace" else np.nextafter(s.power**2, np.inf)
+        costs = np.nextafter(weight * _most_of_windows(s, Running(finite, first)), np.inf)
+    elif reading == "one-window":
+        costs = np.concatenate([np.zeros(0), *(_windows_of_one(s, code, finite, first, noise) for code in _codes(s))])
+    else:
+        costs = _all_events(s, Running(finite, first), noise)
+    result: Floats = np.where(exposed, np.inf, costs)
+    return result
+
+
+def _codes(s: Specifications) -> Iterator[int]:
+    return iter(np.unique(s.household).tolist())
+
+
+def windows(s: Specifications) -> Iterator[tuple[Integers, Integers, Integers]]:
+    """Give, in parts, each secret's windows as (row, low, high): those that end at high ∈ J with at most T steps of J.
+
+    Beside all placements these are the beginnings of the first one: what has been published of it so far.
+    """
+    count, begin = s.end - s.start + 1, 0
+    done = np.cumsum(count)
+    while begin < len(s):
+        before = int(done[begin - 1]) if begin else 0
+        stop = max(begin + 1, int(np.searchsorted(done, before + MOST_PLACES, side="right")))
+        row = np.repeat(np.arange(begin, stop), count[begin:stop])
+        high = s.start[row] + np.arange(len(row)) - (done[row] - count[row] - before)
+        yield row, np.maximum(s.start[row], high - s.duration[row] + 1), high
+        begin = stop
+
+
+def _most_of_windows(s: Specifications, sums: Running) -> Floats:
+    """The largest window sum of each secret."""
+    most = np.zeros(len(s))
+    for part, low, high in windows(_held(s, sums)):
+        found = sums.between(low, high)
+        starts = np.flatnonzero(np.append(True, part[1:] != part[:-1]))
+        most[part[starts]] = np.maximum.reduceat(found, starts)
+    return most
+
+
+def _held(s: Specifications, sums: Running) -> Specifications:
+    """The same rows with hiding intervals cut to the steps that have noise: no window beyond them costs more."""
+    low, high = sums.first, sums.first + sums.size - 1
+    start = np.clip(s.start, low, high + 1)
+    return s._with({"start": start, "end": np.maximum(start, np.clip(s.end, low - 1, high))})
+
+
+def temporal_sensitivity_of(s: Specifications, first: int, last: int) -> Floats:
+    """Return Δ_t of one household's secrets at steps first … last, rounded up."""
+    unit = whole_unit(float(s.power.sum()))
+    change, whole = np.zeros(last - first + 2, dtype=np.int64), np.ceil(s.power / unit).astype(np.int64)
+    np.add.at(change, np.clip(s.start - first, 0, last - first + 1), whole)
+    np.add.at(change, np.clip(s.end + 1 - first, 0, last - first + 1), -whole)
+    return to_float_up(np.cumsum(change[:-1]), unit)
+
+
+def weighted(
+    s: Specifications, code: int, x: Floats, first: int, noise: Noise, together: bool = True
+) -> tuple[Specifications, Running]:
+    """Return a household's secrets, and the running sums of Δ_t x_t (Gaussian: Δ_t² x_t) over the steps that they cover.
+
+    together  whether all its events count at once; else the sums are of x_t alone
+    """
+    begin, stop = s.rows(code)
+    mine = s.only(slice(begin, stop))
+    low = min(max(int(mine.start.min()), first), first + len(x))
+    high = max(low - 1, min(int(mine.end.max()), first + len(x) - 1))
+    if not together:
+        return mine, Running(x[low - first : high - first + 1], low)
+    delta = temporal_sensitivity_of(mine, low, high) if high >= low else np.zeros(0)
+    terms = (delta if noise == "laplace" else delta**2) * x[low - first : high - first + 1]
+    return mine, Running(np.nextafter(terms, np.inf) * (terms > 0), low)
+
+
+def _windows_of_one(s: Specifications, code: int, x: Floats, first: int, noise: Noise) -> Floats:
+    mine, sums = weighted(s, code, x, first, noise)
+    return _most_of_windows(mine, sums)
+
+
+def _all_events(s: Specifications, sums: Running, noise: Noise) -> Floats:
+    """Σ over s′ of what its event can cost within J_s; for Gaussian noise (Σ √)²."""
+    weight = s.power if noise == "laplace" else np.nextafter(s.power**2, np.inf)
+    own = _most_of_windows(s, sums)
+    total, terms = np.zeros(len(s)), np.zeros(len(s))
+    for row, other in overlapping_pairs(s):
+        most = own[other].copy()
+        partly = np.flatnonzero((s.start[other] < s.start[row]) | (s.end[other] > s.end[row]))
+        most[partly] = _within(s, row[partly], other[partly], sums)
+        cost = np.nextafter(weight[other] * most, np.inf)
+        total += np.bincount(row, cost if noise == "laplace" else np.sqrt(cost), len(s))
+        terms += np.bincount(row, minlength=len(s))
+    total *= 1 + 2.3e-16 * (terms + 4)  # what the sums themselves may have rounded away
+    result: Floats = total if noise == "laplace" else total**2 * (1 + 4e-16)
+    return result
+
+
+def _within(s: Specifications, row: Integers, other: Integers, sums: Running) -> Floats:
+    """For pairs: the largest sum over W′ ∩ J_s, for placements W′ of the other's event."""
+    low = np.maximum(s.start[other], s.start[row] - s.duration[other] + 1)
+    high = np.minimum(s.end[other] - s.duration[other] + 1, s.end[row])
+    most = np.zeros(len(row))
+    count = np.maximum(high - low + 1, 0)
+    done, begin = np.cumsum(count), 0
+    while begin < len(row):
+        before = int(done[begin - 1]) if begin else 0
+        stop = max(begin + 1, int(np.searchsorted(done, before + MOST_PLACES, side="right")))
+        pair = np.repeat(np.arange(begin, stop), count[begin:stop])
+        if len(pair):
+            at = low[pair] + np.arange(len(pair)) - (done[pair] - count[pair] - before)
+            last = np.minimum(at + s.duration[other[pair]] - 1, s.end[row[pair]])
+            found = sums.between(np.maximum(at, s.start[row[pair]]), last)
+            starts = np.flatnonzero(np.append(True, pair[1:] != pair[:-1]))
+            most[pair[starts]] = np.maximum.reduceat(found, starts)
+        begin = stop
+    return most

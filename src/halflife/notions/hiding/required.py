@@ -1,0 +1,68 @@
+"""How much noise suffices at each step: the least scale that each reading's sufficient condition asks for.
+
+With g_s the noise that one event of power 1 needs (`notions.calibration.unit_scales`: T_s/ε_s if δ = 0, exact accounting else):
+
+    one-event    λ_t = max over relevant s of p_s g_s
+    one-window   λ_t = Δ_t · max over relevant s of g_s
+    all-events   λ_t = max over relevant s of c_s, where c_s covers all that the household's events can move within J_s
+
+and the maximum over households (Theorem 9). The first two are S1's (corrected; Theorem 8 has Δ_t · max T / min ε for the second).
+The third is ours. Pure: c_s = N_s/ε_s with N_s = Σ over s′ of p_s′ · min(T_s′, |J_s ∩ J_s′|), as the loss is at most N_s / min
+λ over J_s. Gaussian: c_s = Σ p_s′ √min(T_s′, |J_s ∩ J_s′|) / μ_s. Laplace with δ > 0: the events touch at most n_s = min(|J_s|,
+Σ min(T_s′, |J_s ∩ J_s′|)) steps, and none of them by more than D_s = Σ p_s′, so D_s · g(n_s, ε_s, δ) suffices, and so does the
+pure c_s: the smaller of the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from halflife.notions.calibration import unit_scales
+from halflife.notions.hiding.losses import Reading
+from halflife.release import Noise
+from halflife.specifications.base import Floats, Specifications
+from halflife.specifications.sweep import StepFunction, Timeline, overlapping_pairs
+
+ROUNDING = 1e-12
+
+
+def sufficient_scales(line: Timeline, reading: Reading, asked: Floats) -> StepFunction:
+    """Return λ_t (σ_t) of the reading's sufficient condition, rounded up; 0 where no secret is relevant.
+
+    asked  g_s of each secret; under all-events c_s
+
+    >>> from halflife.specifications import Secret, Specification
+    >>> s = Specifications([Specification([Secret(1.0, 65, 1, 65, 1.0), Secret(1.0, 1, 1, 65, 0.1)], "a")])
+    >>> round(sufficient_scales(Timeline(s), "one-window", s.duration / s.epsilon).at(1), 9)      # 2 · 65, not 2 · 650
+    130.0
+    """
+    if reading == "one-window":
+        values = line.sensitivity * line.most(asked)
+    else:
+        values = line.most(asked * line.specifications.power if reading == "one-event" else asked)
+    return line.over_households(values * (1 + ROUNDING))
+
+
+def cover_all_events(s: Specifications, delta: float, noise: Noise) -> Floats:
+    """Return c_s for each secret: the scale within J_s that covers all of its household's events at once (ours)."""
+    one = np.ones(len(s), dtype=np.int64)
+    if noise == "gaussian":
+        return _together(s, np.sqrt) * unit_scales(one, s.epsilon, delta, noise)
+    pure: Floats = _together(s, lambda steps: steps) / s.epsilon
+    if delta == 0:
+        return pure
+    powers = _together(s, np.ones_like)
+    steps = np.minimum(s.end - s.start + 1, _together(s._with({"power": np.ones(len(s))}), lambda n: n))
+    return np.minimum(pure, powers * unit_scales(np.ceil(steps * (1 - 1e-9)).astype(np.int64), s.epsilon, delta, noise))
+
+
+def _together(s: Specifications, how: Callable[[Floats], Floats]) -> Floats:
+    """Σ over the household's s′ of p_s′ · how(min(T_s′, |J_s ∩ J_s′|)), rounded up."""
+    total = np.zeros(len(s))
+    for row, other in overlapping_pairs(s):
+        shared = np.minimum(s.end[row], s.end[other]) - np.maximum(s.start[row], s.start[other]) + 1
+        steps = np.minimum(shared, s.duration[other]).astype(np.float64)
+        total += np.bincount(row, s.power[other] * how(steps), len(s))
+    return total * (1 + ROUNDING)

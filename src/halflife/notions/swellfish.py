@@ -1,0 +1,488 @@
+"""Swellfish privacy: each household's secrets are hidden, each in its own time and as well as it asks for."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+
+from halflife.errors import InvalidInput, UnboundedLoss, unknown
+from halflife.notions.base import Exposure, Floats, Notion
+from halflife.notions.calibration import composed_epsilon, unit_scales
+from halflife.notions.composition import check_delta
+from halflife.notions.gaussian_dp import gaussian_epsilon
+from halflife.notions.hiding.certified import gaussian_losses, losses_at_worst, worst_by_step
+from halflife.notions.hiding.live import Live
+from halflife.notions.hiding.losses import READINGS, Reading
+from halflife.notions.hiding.required import cover_all_events, sufficient_scales
+from halflife.notions.windowed import WEvent
+from halflife.numerics import TOLERANCE, divide_up, largest, real, up, whole
+from halflife.registry import register_notion
+from halflife.release import NOISES, Noise, Release
+from halflife.specifications import Secret, Specification, Specifications
+from halflife.specifications.sweep import StepFunction, Timeline
+
+LONGEST_MEMORY = 2_000_000
+
+
+class Worst(NamedTuple):
+    """The secret that has lost the largest share of its ε so far.
+
+    share  of its limit, at most 1 while the promise holds;  cost  in what the notion adds up;  epsilon  its ε
+    together  with Laplace noise and δ > 0: so many releases of loss `cost`; else 0
+    """
+
+    share: float = 0.0
+    cost: float = 0.0
+    epsilon: float = math.inf
+    together: int = 0
+
+
+class Hidden(NamedTuple):
+    """Noise about the data times first, first + 1, … as x (1/λ, or 1/σ²), and the worst secret so far."""
+
+    first: int
+    x: tuple[float, ...]
+    worst: Worst
+
+
+@register_notion
+@dataclass(frozen=True)
+class Swellfish(Notion[Hidden]):
+    """(P_1, …, P_n)-Swellfish privacy, with δ > 0 its approximate variant (Definitions 7, 8 and 16; corrected, S1).
+
+    For every household and every secret s = ((p, T), J, ε_s) of it, what is published about J tells neighbouring streams of that
+    household apart by at most e^{ε_s} (and δ). What "neighbouring" means must be said (erratum S1):
+
+        one-event    they differ in one occurrence of the event of one secret: by up to p at T consecutive steps of J
+        one-window   they differ by anything up to Δ_t, all relevant events at once, at T consecutive steps of J (Theorem 8's
+        proof) all-events   they differ in one occurrence of the event of every secret (Definition 13, literally)
+
+    A release's `scale` is what counts: a secret's cost is Σ change/λ (`notions.hiding.losses`), in the unit of the powers.
+    Laplace noise with δ > 0 is held to the calibrated scale of every relevant secret instead, so that no loss distribution is
+    computed when a release is admitted (T6); it takes one release about each step.
+
+    Risk is the loss of the secret that is worst by its share of ε_s, of all so far: it never fades. Outside all hiding intervals
+    exact values may be published, and cost nothing.
+
+    >>> from halflife import Accountant, Release
+    >>> kitchen = Specification([Secret(power=3.0, duration=2, start=1, end=4, epsilon=1.0)], "Elm 7")
+    >>> account = Accountant(Swellfish(kitchen))
+    >>> account.admit(Release(1, 3 / 6, sensitivity=3.0, scale=6.0), Release(2, 3 / 12, sensitivity=3.0, scale=12.0))
+    >>> round(account.risk(2), 9), round(account.least_scale(3, sensitivity=3.0), 6)
+    (0.75, 4.0)
+    """
+
+    specifications: Specifications
+    delta: float = 0.0
+    neighbours: Reading = "one-window"
+    noise: Noise = "laplace"
+
+    name: ClassVar[str] = "swellfish"
+    by_data_time: ClassVar[bool] = True
+    summary: ClassVar[str] = (
+        "Each household's secrets (an event of so much power and length, within a hiding interval) are hidden as well as the "
+        "household asks; nothing else is."
+    )
+    not_protected: ClassVar[tuple[str, ...]] = (
+        "Outside hiding intervals the exact value is published, unless a floor of noise is set: everybody's data of those steps.",
+        "Events that reach over an edge of their hiding interval, or are longer, larger or more frequent than their secret says.",
+        "The specifications: they are public, and the noise of a step shows that somebody hides something then. Secrets that "
+        "follow a household's real use reveal it: hide recurring windows instead.",
+        "That a household is in the data at all, and what it uses beside its secrets.",
+    )
+    assumptions: ClassVar[tuple[str, ...]] = (
+        "A secret's power bounds how far its event moves the household's value at any one step; powers are public knowledge.",
+        "A release depends on the data of its own data time alone, and its noise is in the unit of the powers.",
+        "The noise of different releases is independent.",
+    )
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        put(self, "specifications", _read(self.specifications))
+        put(self, "delta", check_delta(self.delta))
+        if self.neighbours not in READINGS:
+            raise unknown("neighbours", self.neighbours, READINGS)
+        if self.noise not in NOISES:
+            raise unknown("noise", self.noise, NOISES)
+        if self.noise == "gaussian" and self.delta == 0:
+            raise InvalidInput(
+                "noise gaussian has no bounded pure loss (delta = 0): promise delta above 0, or use laplace"
+            )
+        if not len(self.specifications):
+            raise InvalidInput(
+                "specifications without a single secret hide nothing: add one, or publish without a promise"
+            )
+        if self._live.reach > LONGEST_MEMORY:
+            what = "hiding intervals" if self.neighbours == "all-events" else "events"
+            raise InvalidInput(
+                f"specifications: {what} of {self._live.reach:,} steps: an account would have to remember as many, and the "
+                "most is "
+                f"{LONGEST_MEMORY:,}: split them"
+            )
+
+    @property
+    def noises(self) -> tuple[Noise, ...]:  # type: ignore[override]
+        """The one family of noise that the promise is worked out for."""
+        return (self.noise,)
+
+    @property
+    def adaptive(self) -> bool:
+        """Pure losses may be chosen from outputs; with a δ scales are fixed beforehand."""
+        return self.delta == 0
+
+    @classmethod
+    def examples(cls) -> Sequence[Self]:
+        """Half hours, for 2,100 days: an evening's oven and a night's heater; each reading, a δ, and Gaussian noise."""
+        return (
+            cls(_days(2100, 48, 1.0)),
+            cls(_days(2100, 48, 1.0), neighbours="one-event"),
+            cls(_days(2100, 48, 1.0), neighbours="all-events"),
+            cls(_days(2100, 48, 1.0), 1e-6),
+            cls(_days(2100, 48, 1.0), 1e-6, noise="gaussian"),
+        )
+
+    # What follows from the specifications -------------------------------------------------------------------------------
+
+    @cached_property
+    def _live(self) -> Live:
+        return Live(self.specifications, self.neighbours, self.noise)
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """The households' times, as the sweep has them."""
+        return Timeline(self.specifications)
+
+    @cached_property
+    def sensitivity(self) -> StepFunction:
+        """Δ_t: the largest over the households (Definition 14; paper)."""
+        return self.timeline.over_households(self.timeline.sensitivity)
+
+    @cached_property
+    def unit_scales(self) -> Floats:
+        """The scale that each secret asks for: g_s by unit of power, under all-events c_s in all (`notions.hiding.required`)."""
+        s = self.specifications
+        if self.neighbours == "all-events":
+            return cover_all_events(s, self.delta, self.noise)
+        return unit_scales(s.duration, s.epsilon, self.delta, self.noise)
+
+    @cached_property
+    def sufficient(self) -> StepFunction:
+        """The scales with which this reading's sufficient condition holds (S1, T6)."""
+        return sufficient_scales(self.timeline, self.neighbours, self.unit_scales)
+
+    @cached_property
+    def limits(self) -> Floats:
+        """What each secret's cost must stay within: ε_s, or with Gaussian noise the square of μ(ε_s, δ), rounded down."""
+        s = self.specifications
+        if self.noise == "laplace":
+            return s.epsilon
+        unit = unit_scales(np.ones(len(s), dtype=np.int64), s.epsilon, self.delta, "gaussian")
+        result: Floats = 1 / unit**2 * (1 - 1e-12)
+        return result
+
+    @property
+    def by_threshold(self) -> bool:
+        """Whether noise is held to calibrated scales, rather than costs to limits."""
+        return self.delta > 0 and self.noise == "laplace"
+
+    def baseline(self) -> tuple[WEvent, float]:
+        """Return the w-event notion and sensitivity with which any w-event mechanism keeps this promise (Theorem 7; paper).
+
+        w = max T, ε = min ε_s, Δ = max_t Δ_t, over all households. For `all-events` it does not (S1), and is refused.
+
+        >>> s = Specification([Secret(3.0, 2, 1, 4, 1.0), Secret(1.0, 9, 2, 20, 0.5)])
+        >>> Swellfish(s).baseline()
+        (WEvent(epsilon=0.5, w=9, delta=0.0), 4.0)
+        """
+        if self.neighbours == "all-events":
+            raise InvalidInput(
+                "Theorem 7 follows one window, and does not give all-events (erratum S1): use neighbours='one-window'"
+            )
+        s = self.specifications
+        return WEvent(float(s.epsilon.min()), int(s.duration.max()), self.delta), self.sensitivity.largest
+
+    # The state ----------------------------------------------------------------------------------------------------------
+
+    def start(self) -> Hidden:
+        """Nothing published."""
+        return Hidden(0, (), Worst(epsilon=float(self.specifications.epsilon.min())))
+
+    def record(self, state: Hidden, releases: Sequence[Release]) -> Hidden:
+        """Put the noise of each release to its data time, and see what the relevant secrets have lost."""
+        for release in releases:
+            state = self._record_one(state, release)
+        return state
+
+    def _record_one(self, state: Hidden, release: Release) -> Hidden:
+        time, x = release.data_time, self._noise_of(release)
+        if x == 0:
+            return state
+        first, values = self._with(state, release, x)
+        worst = self._judge(state, first, values, time)
+        forget = max(0, len(values) - 2 * self._live.reach)
+        return Hidden(first + forget, values[forget:], worst)
+
+    def _noise_of(self, release: Release) -> float:
+        """x of a release: 1/λ or 1/σ², and no less than its loss says; 0 if it costs nobody anything."""
+        if release.scale is None:
+            if release.loss == 0:
+                return 0.0
+            raise InvalidInput(f"release at step {release.step} lacks its scale, which what a secret loses comes from")
+        if release.noise != self.noise:
+            raise UnboundedLoss(
+                f"step {release.step}: {release.noise} noise, and this promise is worked out for {self.noise} noise",
+                step=release.step,
+            )
+        if release.scale == 0:
+            if self.sensitivity.at(release.data_time) == 0:
+                return 0.0
+            raise UnboundedLoss(
+                f"step {release.step}: the exact value of step {release.data_time}, at which somebody hides something, has no "
+                "bound: add noise",
+                step=release.step,
+            )
+        unit = divide_up(1.0, release.scale)
+        if release.sensitivity > 0:
+            unit = max(unit, divide_up(release.loss, release.sensitivity) * (1 - 1e-15))
+        return unit if self.noise == "laplace" else up(unit * unit)
+
+    def _with(self, state: Hidden, release: Release, x: float) -> tuple[int, tuple[float, ...]]:
+        """The remembered noise, with x added at the release's data time."""
+        time, (first, values, _) = release.data_time, state
+        if not values:
+            return time, (x,)
+        newest, reach = first + len(values) - 1, self._live.reach
+        if time <= newest - reach:
+            raise InvalidInput(
+                f"release at step {release.step}: its data time {time} lies {newest - time} steps before the newest, "
+                f"{newest}, and "
+                f"windows of {reach} steps are remembered: publish it with an age of at most {release.step - newest + reach - 1}"
+            )
+        if time > newest + 2 * reach:
+            return time, (x,)
+        if time < first:
+            first, values = time, (*(0.0,) * (first - time), *values)
+        values = (*values, *(0.0,) * (time - first + 1 - len(values)))
+        at = time - first
+        if values[at] and self.by_threshold:
+            raise UnboundedLoss(
+                f"step {release.step}: a second release about step {time}: with Laplace noise and a delta, scales are calibrated "
+                "for one release about each step: use noise='gaussian', or delta=0",
+                step=release.step,
+            )
+        return first, (*values[:at], values[at] + x, *values[at + 1 :])
+
+    def _judge(self, state: Hidden, first: int, values: tuple[float, ...], time: int) -> Worst:
+        """The worst secret once the noise at a data time has changed."""
+        if self.by_threshold:
+            return self._judge_threshold(state.worst, values[time - first], time)
+        worst, x = state.worst, np.array(values)
+        newest = first + len(values) - 1
+        ends = (time,) if self.neighbours == "all-events" else range(time, min(newest, time + self._live.reach - 1) + 1)
+        for end in ends:
+            rows, costs = self._live.costs(end, x, first)
+            if len(rows):
+                shares = costs / self.limits[rows]
+                i = int(np.argmax(shares))
+                if shares[i] > worst.share:
+                    worst = Worst(float(shares[i]), float(costs[i]), float(self.specifications.epsilon[rows[i]]))
+        return worst
+
+    def _judge_threshold(self, worst: Worst, x: float, time: int) -> Worst:
+        """Laplace noise with a δ: each relevant secret's calibrated scale over the scale that was used."""
+        rows, asked, moved = self._live.asked(time, self.unit_scales)
+        shares = asked * x
+        i = int(np.argmax(shares)) if len(rows) else 0
+        if not len(rows) or shares[i] <= worst.share:
+            return worst
+        s, loss = self.specifications, float(np.nextafter(moved[i] * x, np.inf))
+        return Worst(float(shares[i]), loss, float(s.epsilon[rows[i]]), int(s.duration[rows[i]]))
+
+    def _risk(self, worst: Worst) -> float:
+        if self.noise == "gaussian":
+            return gaussian_epsilon(up(math.sqrt(worst.cost)), self.delta)
+        if not self.by_threshold:
+            return worst.cost
+        if worst.share == 0:
+            return 0.0
+        if worst.share <= 1:  # ε(ρ)/ρ never falls as ρ grows (notions.calibration)
+            return up(worst.share * worst.epsilon)
+        if self.neighbours == "all-events":
+            return math.inf
+        return composed_epsilon(worst.together, worst.cost, self.delta, self.noise)
+
+    def exposure(self, state: Hidden, step: int) -> Exposure:
+        """Return the loss and the ε of the secret that has lost the largest share of its ε so far."""
+        risk = self._risk(state.worst)
+        return Exposure(risk, risk, state.worst.epsilon)
+
+    def keeps(self, state: Hidden, step: int) -> bool:
+        """Whether no secret has lost more than its ε."""
+        return state.worst.share <= 1 + TOLERANCE
+
+    def headroom(self, state: Hidden, step: int, age: int) -> float:
+        """Return the largest 1/λ (1/σ) at `step`: the loss of a release with sensitivity 1; ∞ if nobody hides anything then."""
+        time = step - age
+        if self.sensitivity.at(time) == 0:
+            return math.inf
+        fresh = Hidden(state.first, state.x, Worst(epsilon=1.0))
+
+        def holds(loss: float) -> bool:
+            scale = divide_up(1.0, loss)
+            return self.keeps(self._record_one(fresh, Release(step, loss, age, scale=scale, noise=self.noise)), step)
+
+        try:
+            high = 2.0 / self.sufficient.at(time)
+            while holds(high):
+                high *= 2
+            return largest(holds, 0.0, high, 1e-9, high * 1e-12)
+        except (InvalidInput, UnboundedLoss):  # too far back, or a second one: nothing may be published about that step
+            return 0.0
+
+    def least_scale(self, state: Hidden, step: int, sensitivity: float, age: int) -> float:
+        """Return the least scale allowed at `step`, rounded up; 0 where none is hiding. Powers say how far a value can move, so
+        `sensitivity` plays no part."""
+        room = self.headroom(state, step, age)
+        return 0.0 if room == math.inf else divide_up(1.0, room) if room > 0 else math.inf
+
+    # Plans and certificates -----------------------------------------------------------------------------------------------
+
+    def losses_of_secrets(self, scales: Floats, first: int = 1, neighbours: Reading | None = None) -> Floats:
+        """Return each secret's worst loss ε for any sequence of scales λ_t (σ_t) of steps first, first + 1, …, rounded up.
+
+        A scale of 0 publishes the exact value, an infinite one nothing. `neighbours` asks for another reading than the promise's.
+        See `notions.hiding.certified` for what is exact and what an upper bound.
+
+        >>> s = Specification([Secret(3.0, 2, 1, 4, 1.0)])
+        >>> Swellfish(s).losses_of_secrets(np.array([6.0, 6.0, 12.0, 12.0])).round(9).tolist()
+        [1.0]
+        """
+        reading = neighbours or self.neighbours
+        if reading not in READINGS:
+            raise unknown("neighbours", reading, READINGS)
+        with np.errstate(divide="ignore"):
+            unit = np.nextafter(1 / np.asarray(scales, dtype=np.float64), np.inf)
+        unit[np.isinf(scales)] = 0.0
+        return losses_at_worst(self.specifications, unit, first, reading, self.delta, self.noise)
+
+    def risks(self, losses: Floats, age: int, noise: Noise) -> Floats:
+        """Return the loss of the worst secret so far after each step, for releases of these losses with sensitivity Δ_t."""
+        return self.running(losses, age)[0]
+
+    def running(self, losses: Floats, age: int) -> tuple[Floats, Floats]:
+        """Return, after each step, the loss of the secret that is worst by its share, and its ε."""
+        first = 1 - age
+        delta = self.sensitivity.over(first, first + len(losses) - 1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            unit = np.where((delta > 0) & (losses > 0), losses / delta, 0.0)
+        x = unit if self.noise == "laplace" else np.nextafter(unit**2, np.inf) * (unit > 0)
+        if self.by_threshold:
+            shares = self.sufficient.over(first, first + len(x) - 1) * x
+            epsilons = np.full(len(x), float(self.specifications.epsilon.min()))
+            costs = shares * epsilons
+        else:
+            shares, costs, epsilons = worst_by_step(
+                self.specifications, self.limits, x, first, self.neighbours, self.noise
+            )
+        best = np.maximum.accumulate(shares)
+        at = np.maximum.accumulate(np.where(shares >= best, np.arange(len(shares)), 0))
+        risks = gaussian_losses(costs[at], self.delta) if self.noise == "gaussian" else costs[at]
+        return np.where(best > 0, risks, 0.0), np.where(
+            best > 0, epsilons[at], float(self.specifications.epsilon.min())
+        )
+
+    def share(self, part: float) -> Swellfish:
+        """Return the same secrets with this part of each ε, and of δ."""
+        if self.by_threshold:
+            raise InvalidInput(
+                "with Laplace noise and a delta one stream is published: use noise: gaussian, or delta: 0, for several"
+            )
+        delta = self.delta * part
+        return Swellfish(self.specifications.times_epsilon(part), delta, self.neighbours, self.noise)
+
+    def plan(  # type: ignore[override]
+        self,
+        sensitivity: None = None,
+        horizon: int | None = None,
+        method: str = "tight",
+        age: int = 0,
+        every: int = 1,
+        noise: Noise | None = None,
+        **extra: Any,
+    ) -> Any:
+        """Return how much noise each step needs, as a `halflife.plans.swellfish.SwellfishPlan`. Sensitivities come from the
+        secrets.
+
+        horizon, age, every, noise  as of any plan;  method  tight, paper, optimal
+        floor  the least scale at any step, so that no exact value is published;  block  one scale for so many steps (or for the
+        stretches that begin at given steps), the largest of them, so that single secrets do not show;  begin  the data time of
+        step 1, if it is not 1 − age
+        """
+        if sensitivity is not None:
+            raise InvalidInput(
+                f"sensitivity comes from the secrets' powers under swellfish: leave it out (it was {sensitivity!r})"
+            )
+        return super().plan(self.sensitivity.largest, horizon, method, age, every, noise, **extra)
+
+    # What is written down -------------------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return name and parameters, the secrets as columns."""
+        return {**self.reference(), "specifications": self.specifications.to_dict()}
+
+    def reference(self) -> dict[str, Any]:
+        """Return name and parameters, the secrets by their digest."""
+        return {
+            "name": self.name,
+            "specifications": self.specifications.summary(),
+            "delta": self.delta,
+            "neighbours": self.neighbours,
+            "noise": self.noise,
+        }
+
+    def attachment(self) -> str:
+        """Return the secrets, as JSON."""
+        return json.dumps(self.specifications.to_dict())
+
+    def dump(self, state: Hidden) -> Any:
+        """Return the remembered noise and the worst secret."""
+        return {"first": state.first, "x": list(state.x), "worst": list(state.worst)}
+
+    def load(self, data: Any) -> Hidden:
+        """Read what `dump` gave."""
+        if (
+            not isinstance(data, Mapping)
+            or not isinstance(data.get("x"), list)
+            or not isinstance(data.get("worst"), list)
+        ):
+            raise InvalidInput(f"a Swellfish account must hold its noise and its worst secret, not {str(data)[:80]!r}")
+        if len(data["worst"]) != 4:
+            raise InvalidInput("the worst secret of a Swellfish account has a share, a cost, an ε and a number")
+        share, cost, epsilon = (real("worst", value) for value in data["worst"][:3])
+        worst = Worst(share, cost, epsilon, whole("worst", data["worst"][3], least=0))
+        return Hidden(whole("first", data.get("first")), tuple(real("x", value) for value in data["x"]), worst)
+
+
+def _read(given: Any) -> Specifications:
+    if isinstance(given, Specifications):
+        return given
+    if isinstance(given, Mapping):
+        return Specifications.from_dict(given)
+    if isinstance(given, Specification):
+        return Specifications(given)
+    if isinstance(given, Sequence) and not isinstance(given, str):
+        return Specifications(given)
+    raise InvalidInput(f"specifications must be Specifications, or a list of Specification, not {given!r}")
+
+
+def _days(days: int, steps: int, epsilon: float) -> Specifications:
+    """An oven every evening and a heater through every day from the day before step 1 on, for two homes."""
+    oven = [Secret(3.0, 2, steps * d + 35, steps * d + 44, epsilon) for d in range(-1, days)]
+    heater = [Secret(1.0, 6, steps * d + 1, steps * (d + 1), epsilon) for d in range(-1, days)]
+    return Specifications([Specification([*oven, *heater], "Elm 7"), Specification(heater, "Oak 2")])

@@ -210,13 +210,20 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
         """Why the risk is infinite, None if it is not."""
         return self._unbounded
 
-    def to_json(self) -> str:
-        """Return the account as text, exactly."""
+    def extended(self, notion: Notion[Any], published: int) -> Accountant:
+        """Return the account under a promise that adds to this one after the data time `published`, and to nothing before it."""
+        notion.extends(self.notion, published)
+        other = self.copy()
+        other.notion, other._parent = notion, object()
+        return other
+
+    def to_json(self, short: bool = False) -> str:
+        """Return the account as text, exactly; if `short` without the notion's `attachment`, which is then kept beside it."""
         return json.dumps(
             {
                 "format": "halflife.account",
                 "version": FORMAT_VERSION,
-                "notion": self.notion.to_dict(),
+                "notion": self.notion.reference() if short else self.notion.to_dict(),
                 "step": self._step,
                 "state": self.notion.dump(self._state),
                 "draws": sorted(self._draws),
@@ -225,8 +232,8 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
         )
 
     @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Read what `to_json` wrote: the restored account equals the live one.
+    def from_json(cls, text: str, attachment: str | None = None) -> Self:
+        """Read what `to_json` wrote, a short one with its attachment: the restored account equals the live one.
 
         >>> from halflife import Accountant, Classical, Release
         >>> account = Accountant(Classical(1.0))
@@ -235,7 +242,7 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
         True
         """
         data = read_format(text, "halflife.account")
-        account = cls(Notion.from_dict(data.get("notion")))
+        account = cls(Notion.from_reference(data.get("notion"), attachment))
         draws, unbounded = data.get("draws", []), data.get("unbounded")
         if not isinstance(draws, list) or not all(isinstance(d, str) for d in draws):
             raise InvalidInput("the draws of an account must be a list of names")

@@ -36,6 +36,19 @@ if TYPE_CHECKING:
 START = datetime.datetime(2024, 1, 8, tzinfo=datetime.UTC)
 """A Monday in winter."""
 
+SECRETS = """\
+  neighbours: one-window      # all that a home's events can do within the time of one of them
+  floor: 0.5 Wh               # noise outside the hiding intervals too, of which nothing is promised
+  specifications:             # public: so recurring windows, not what a home really did
+    households:
+      home-0001:
+        - {what: oven, every: day, from: "17:00", to: "21:00", power: 3 kW, duration: 1 h, epsilon: 1, until: 2029-01-01}
+        - every weekend 08:00–20:00, washing, 2 kW, 90 min, epsilon 1, until 2029-01-01
+      home-0002:
+        - every weekday 06:00–09:00, shower, 8 kW, 30 min, epsilon 1, until 2029-01-01
+"""
+"""What two homes want hidden: the promise of the demo's policy for notions that protect secrets."""
+
 MARKER = ".made-by-halflife-demo"
 HOMES, POLICY, LEDGER, OUTPUT = "homes", "policy.yaml", "policy.ledger", "mean-use.csv"
 MADE = (
@@ -171,10 +184,15 @@ def readings_table(town: Readings) -> pa.Table:
     )
 
 
+def _parameters(notion: Notion[Any]) -> str:
+    """A notion's parameters as lines of a promise."""
+    given = {k: v for k, v in notion.to_dict().items() if k != "name" and v is not None}
+    return "\n".join(f"  {key}: {json.dumps(value)}" for key, value in given.items())
+
+
 def policy_text(notion: Notion[Any], households: int) -> str:
     """Return the demo's policy for a notion; its parameters count steps."""
-    given = {k: v for k, v in notion.to_dict().items() if k != "name" and v is not None}
-    promise = "\n".join(f"  {key}: {json.dumps(value)}" for key, value in given.items())
+    promise = SECRETS if notion.attached else _parameters(notion)
     return f"""\
 # Written by `halflife demo`, which replaces it on its next run: copy it elsewhere before you change it.
 halflife: 1
@@ -223,7 +241,7 @@ def draft_policy(notion: Notion[Any], folder: Path, households: int, steps: int)
         published = int(np.count_nonzero(channel.plan.losses(steps)))
     except HalflifeError as error:
         raise HalflifeError(f"the demo cannot publish under {notion.name}: {error}") from error
-    if kept != notion:
+    if kept != notion and not notion.attached:
         raise HalflifeError(
             f"the demo cannot publish under {notion.name}: its policy promises {kept!r}, not {notion!r}"
         )

@@ -72,12 +72,12 @@ BAD = [
      "sizes, table"),
     (GOOD, "moving_average: 4", "moving_avrage: 4",
      "37:9: streams.0.post.1.moving_avrage: unknown key 'moving_avrage': did you mean 'moving_average'? Known: "
-     "moving_average, truncate"),
+     "above, kalman, moving_average, truncate"),
     # Values that nobody knows
     (GOOD, "halflife: 1\n", "halflife: 2\n", "1:1: halflife: unknown value 2: Known: 1"),
     (GOOD, "exponential", "exponental",
      "7:3: promise.notion: unknown notion 'exponental': did you mean 'exponential'? Known: "
-     "age-dependent, almost-periodic, classical, exponential, gaussian-discount, hyperbolic, w-event"),
+     "age-dependent, almost-periodic, classical, exponential, gaussian-discount, hyperbolic, swellfish, w-event"),
     (GOOD, "  half_life", "  plan: tigt\n  half_life",
      "9:3: promise.plan: unknown plan for exponential 'tigt': did you mean 'tight'? Known: constant, optimal, "
      "paper, tight"),
@@ -243,9 +243,9 @@ BAD = [
     (GOOD, "      missing: 0.2", "      weights: {file: homes.csv, person: who, weight: weight, largest: 5}",
      "28:7: streams.0.statistic.weights: a sum has no `weights`: leave it out"),
     (GOOD, "- moving_average: 4", "  moving_average: 4",
-     "36:9: streams.0.post.0: one step is either truncate or moving_average: write a list of such steps"),
+     "36:9: streams.0.post.0: one step is one of truncate, moving_average and kalman: write a list of such steps"),
     (GOOD, "- moving_average: 4", "- {}",
-     "37:9: streams.0.post.1: one step is either truncate or moving_average: write a list of such steps"),
+     "37:9: streams.0.post.1: one step is one of truncate, moving_average and kalman: write a list of such steps"),
     # Public tables
     (GOOD, "homes.csv", "twice.csv",
      "30:7: streams.0.groups.table: twice.csv, row 2: who 'a' stands twice: a person has one where"),

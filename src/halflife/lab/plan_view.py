@@ -320,6 +320,8 @@ def other_words(view: PlanView) -> list[str]:
 def classical_words(plan: Plan) -> str:
     """Say what the plan comes to under classical privacy, from its certificate."""
     risk = plan.certificate()["classical_risk"]
+    if risk.get("why"):
+        return f"Read classically, with nothing forgotten, its loss has no bound: {risk['why']}."
     loss = (
         three_figures(risk["pure"]) + " nats"
         if "pure" in risk

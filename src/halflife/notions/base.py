@@ -7,6 +7,7 @@ before it commits to it. A state's size does not grow with the length of the str
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -82,6 +83,8 @@ class Notion(ABC, Generic[S]):
     """Whether a loss counts less as time passes since its release: then it matters when a value was really published."""
     mechanism: ClassVar[str] = "planned"
     """The registered mechanism that keeps this promise."""
+    attached: ClassVar[str | None] = None
+    """A parameter that is too large to be written with every account: it is kept once, and referred to by its digest."""
     not_protected: ClassVar[tuple[str, ...]]
     assumptions: ClassVar[tuple[str, ...]]
 
@@ -215,8 +218,27 @@ class Notion(ABC, Generic[S]):
         return self.to_dict()
 
     def attachment(self) -> str | None:
-        """Return what `reference` leaves out, as a text to be kept once beside many references; None if it leaves out nothing."""
-        return None
+        """Return the parameter `attached`, which `reference` has a digest of, as JSON, to be kept once beside many references."""
+        return None if self.attached is None else json.dumps(self.to_dict()[self.attached])
+
+    @staticmethod
+    def from_reference(data: object, attachment: str | None) -> Notion[Any]:
+        """Read what `reference` and `attachment` gave."""
+        if attachment is None or not isinstance(data, dict):
+            return Notion.from_dict(data)
+        attached = find_notion(data.get("name")).attached
+        try:
+            notion = Notion.from_dict({**data, attached: json.loads(attachment)})
+        except ValueError as error:
+            raise InvalidInput(f"the {attached} of a {data.get('name')} promise cannot be read: {error}") from None
+        if notion.reference() != data:
+            raise InvalidInput(f"the {attached} at hand are not those that the promise was made with")
+        return notion
+
+    def extends(self, before: Notion[Any], published: int) -> None:
+        """Refuse if this is not the promise `before`, or one that only adds to it after the data time `published`."""
+        if self != before:
+            raise InvalidInput(f"the account keeps {before!r}, and the policy promises {self!r}")
 
     @staticmethod
     def from_dict(data: object) -> Notion[Any]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -16,15 +15,16 @@ from halflife.notions.base import Exposure, Floats, Notion
 from halflife.notions.calibration import composed_epsilon, unit_scales
 from halflife.notions.composition import check_delta
 from halflife.notions.gaussian_dp import gaussian_epsilon
-from halflife.notions.hiding.certified import gaussian_losses, losses_at_worst, worst_by_step
+from halflife.notions.hiding.certified import gaussian_limits, gaussian_losses, losses_at_worst, worst_by_step
 from halflife.notions.hiding.live import Live
-from halflife.notions.hiding.losses import READINGS, Reading
+from halflife.notions.hiding.losses import MOST_NOISE, READINGS, Reading
 from halflife.notions.hiding.required import cover_all_events, sufficient_scales
 from halflife.notions.windowed import WEvent
 from halflife.numerics import TOLERANCE, divide_up, largest, real, up, whole
 from halflife.registry import register_notion
 from halflife.release import NOISES, Noise, Release
 from halflife.specifications import Secret, Specification, Specifications
+from halflife.specifications.additions import check_added
 from halflife.specifications.sweep import StepFunction, Timeline
 
 LONGEST_MEMORY = 2_000_000
@@ -85,6 +85,7 @@ class Swellfish(Notion[Hidden]):
 
     name: ClassVar[str] = "swellfish"
     by_data_time: ClassVar[bool] = True
+    attached: ClassVar[str | None] = "specifications"
     summary: ClassVar[str] = (
         "Each household's secrets (an event of so much power and length, within a hiding interval) are hidden as well as the "
         "household asks; nothing else is."
@@ -182,9 +183,7 @@ class Swellfish(Notion[Hidden]):
         s = self.specifications
         if self.noise == "laplace":
             return s.epsilon
-        unit = unit_scales(np.ones(len(s), dtype=np.int64), s.epsilon, self.delta, "gaussian")
-        result: Floats = 1 / unit**2 * (1 - 1e-12)
-        return result
+        return gaussian_limits(s, self.delta)
 
     @property
     def by_threshold(self) -> bool:
@@ -239,9 +238,9 @@ class Swellfish(Notion[Hidden]):
                 f"step {release.step}: {release.noise} noise, and this promise is worked out for {self.noise} noise",
                 step=release.step,
             )
+        if self.sensitivity.at(release.data_time) == 0:
+            return 0.0
         if release.scale == 0:
-            if self.sensitivity.at(release.data_time) == 0:
-                return 0.0
             raise UnboundedLoss(
                 f"step {release.step}: the exact value of step {release.data_time}, at which somebody hides something, has no "
                 "bound: add noise",
@@ -250,7 +249,12 @@ class Swellfish(Notion[Hidden]):
         unit = divide_up(1.0, release.scale)
         if release.sensitivity > 0:
             unit = max(unit, divide_up(release.loss, release.sensitivity) * (1 - 1e-15))
-        return unit if self.noise == "laplace" else up(unit * unit)
+        x = unit if self.noise == "laplace" else up(unit * unit)
+        if x > MOST_NOISE:
+            raise UnboundedLoss(
+                f"step {release.step}: noise of scale {release.scale:g} is as good as none: add more", step=release.step
+            )
+        return x
 
     def _with(self, state: Hidden, release: Release, x: float) -> tuple[int, tuple[float, ...]]:
         """The remembered noise, with x added at the release's data time."""
@@ -297,12 +301,24 @@ class Swellfish(Notion[Hidden]):
     def _judge_threshold(self, worst: Worst, x: float, time: int) -> Worst:
         """Laplace noise with a δ: each relevant secret's calibrated scale over the scale that was used."""
         rows, asked, moved = self._live.asked(time, self.unit_scales)
-        shares = asked * x
+        shares, losses = asked * x, np.nextafter(moved * x, np.inf)
+        for k in np.flatnonzero(
+            (shares > 1 + TOLERANCE) & (shares <= 1.02)
+        ):  # calibrated in a batch, up to 1 % too large
+            if self._composes(int(rows[k]), float(losses[k])):
+                shares[k] = 1.0
         i = int(np.argmax(shares)) if len(rows) else 0
         if not len(rows) or shares[i] <= worst.share:
             return worst
-        s, loss = self.specifications, float(np.nextafter(moved[i] * x, np.inf))
-        return Worst(float(shares[i]), loss, float(s.epsilon[rows[i]]), int(s.duration[rows[i]]))
+        s = self.specifications
+        return Worst(float(shares[i]), float(losses[i]), float(s.epsilon[rows[i]]), int(s.duration[rows[i]]))
+
+    def _composes(self, row: int, loss: float) -> bool:
+        """Whether the event's releases of this loss keep its ε, worked out anew; seldom asked for."""
+        s = self.specifications
+        if self.neighbours == "all-events":
+            return False
+        return bool(composed_epsilon(int(s.duration[row]), loss, self.delta, self.noise) <= s.epsilon[row])
 
     def _risk(self, worst: Worst) -> float:
         if self.noise == "gaussian":
@@ -311,7 +327,7 @@ class Swellfish(Notion[Hidden]):
             return worst.cost
         if worst.share == 0:
             return 0.0
-        if worst.share <= 1:  # ε(ρ)/ρ never falls as ρ grows (notions.calibration)
+        if worst.share <= 1 + TOLERANCE:  # ε(ρ)/ρ never falls as ρ grows (notions.calibration)
             return up(worst.share * worst.epsilon)
         if self.neighbours == "all-events":
             return math.inf
@@ -335,7 +351,11 @@ class Swellfish(Notion[Hidden]):
 
         def holds(loss: float) -> bool:
             scale = divide_up(1.0, loss)
-            return self.keeps(self._record_one(fresh, Release(step, loss, age, scale=scale, noise=self.noise)), step)
+            release = Release(step, loss, age, scale=scale, noise=self.noise)
+            try:
+                return self.keeps(self._record_one(fresh, release), step)
+            except UnboundedLoss:
+                return False
 
         try:
             high = 2.0 / self.sufficient.at(time)
@@ -366,9 +386,11 @@ class Swellfish(Notion[Hidden]):
         reading = neighbours or self.neighbours
         if reading not in READINGS:
             raise unknown("neighbours", reading, READINGS)
+        given = np.asarray(scales, dtype=np.float64)
+        if given.ndim != 1 or not (given >= 0).all():
+            raise InvalidInput(f"scales must be a list of numbers of at least 0, not {str(given)[:80]}")
         with np.errstate(divide="ignore"):
-            unit = np.nextafter(1 / np.asarray(scales, dtype=np.float64), np.inf)
-        unit[np.isinf(scales)] = 0.0
+            unit = np.where(np.isinf(given), 0.0, np.nextafter(1 / given, np.inf))
         return losses_at_worst(self.specifications, unit, first, reading, self.delta, self.noise)
 
     def risks(self, losses: Floats, age: int, noise: Noise) -> Floats:
@@ -383,19 +405,26 @@ class Swellfish(Notion[Hidden]):
             unit = np.where((delta > 0) & (losses > 0), losses / delta, 0.0)
         x = unit if self.noise == "laplace" else np.nextafter(unit**2, np.inf) * (unit > 0)
         if self.by_threshold:
-            shares = self.sufficient.over(first, first + len(x) - 1) * x
-            epsilons = np.full(len(x), float(self.specifications.epsilon.min()))
-            costs = shares * epsilons
-        else:
-            shares, costs, epsilons = worst_by_step(
-                self.specifications, self.limits, x, first, self.neighbours, self.noise
-            )
+            return self._running_threshold(x, first)
+        shares, costs, epsilons = worst_by_step(self.specifications, self.limits, x, first, self.neighbours, self.noise)
         best = np.maximum.accumulate(shares)
         at = np.maximum.accumulate(np.where(shares >= best, np.arange(len(shares)), 0))
-        risks = gaussian_losses(costs[at], self.delta) if self.noise == "gaussian" else costs[at]
-        return np.where(best > 0, risks, 0.0), np.where(
-            best > 0, epsilons[at], float(self.specifications.epsilon.min())
-        )
+        risks, limits = costs[at], np.where(best > 0, epsilons[at], float(self.specifications.epsilon.min()))
+        if self.noise == "gaussian":
+            risks = gaussian_losses(risks, self.delta)
+            risks = np.where(best <= 1, np.minimum(risks, limits), risks)
+        return np.where(best > 0, risks, 0.0), limits
+
+    def _running_threshold(self, x: Floats, first: int) -> tuple[Floats, Floats]:
+        """The same for Laplace noise with a δ: judged as the account does, at the steps that are worse than all before."""
+        shares = self.sufficient.over(first, first + len(x) - 1) * x
+        before = np.append(0.0, np.maximum.accumulate(shares)[:-1])[: len(x)]
+        worst = self.start().worst
+        risks, limits = np.zeros(len(x)), np.full(len(x), worst.epsilon)
+        for i in np.flatnonzero(shares > before).tolist():
+            worst = self._judge_threshold(worst, float(x[i]), first + i)
+            risks[i:], limits[i:] = self._risk(worst), worst.epsilon
+        return risks, limits
 
     def share(self, part: float) -> Swellfish:
         """Return the same secrets with this part of each ε, and of δ."""
@@ -430,6 +459,14 @@ class Swellfish(Notion[Hidden]):
             )
         return super().plan(self.sensitivity.largest, horizon, method, age, every, noise, **extra)
 
+    def in_other_words(self, step_minutes: float = 30.0) -> list[str]:
+        """Say how many secrets there are, how long the longest event is, and when the last hiding interval ends."""
+        s, hours = self.specifications, step_minutes / 60
+        return [
+            f"{len(s):,} secrets of {len(s.households):,} households; the longest event lasts {int(s.duration.max()) * hours:.4g} "
+            f"hours, and the last hiding interval ends {s.last_step * hours / 24:.4g} days after the start.",
+        ]
+
     # What is written down -------------------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
@@ -446,9 +483,12 @@ class Swellfish(Notion[Hidden]):
             "noise": self.noise,
         }
 
-    def attachment(self) -> str:
-        """Return the secrets, as JSON."""
-        return json.dumps(self.specifications.to_dict())
+    def extends(self, before: Notion[Any], published: int) -> None:
+        """Refuse if secrets were taken away or changed, or added to what is published already, with the steps named."""
+        if not isinstance(before, Swellfish) or replace(before, specifications=self.specifications) != self:
+            super().extends(before, published)
+            return
+        check_added(before.specifications, self.specifications, published, neighbours=self.neighbours)
 
     def dump(self, state: Hidden) -> Any:
         """Return the remembered noise and the worst secret."""
@@ -466,7 +506,8 @@ class Swellfish(Notion[Hidden]):
             raise InvalidInput("the worst secret of a Swellfish account has a share, a cost, an ε and a number")
         share, cost, epsilon = (real("worst", value) for value in data["worst"][:3])
         worst = Worst(share, cost, epsilon, whole("worst", data["worst"][3], least=0))
-        return Hidden(whole("first", data.get("first")), tuple(real("x", value) for value in data["x"]), worst)
+        x = tuple(real("x", value, limit=MOST_NOISE) for value in data["x"])
+        return Hidden(whole("first", data.get("first")), x, worst)
 
 
 def _read(given: Any) -> Specifications:

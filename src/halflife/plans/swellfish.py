@@ -18,6 +18,7 @@ from halflife.numerics import TOLERANCE, real, whole
 from halflife.plans.base import MEAN_ABSOLUTE_OF_UNIT_SCALE, STD_OF_UNIT_SCALE, Plan, refuse_extra, refuse_gaussian
 from halflife.registry import register_plan
 from halflife.release import Release
+from halflife.specifications import Specifications
 from halflife.specifications.sweep import StepFunction, covering_max
 
 SLACK = 1e-9
@@ -123,7 +124,9 @@ class SwellfishPlan(Plan):
         >>> plan.verdict("one-window")["kept"], round(plan.verdict("all-events")["worst"]["loss"], 2)      # erratum S1
         (True, 9.68)
         """
-        notion, n = self._promise, min(self.steps, MOST_STEPS)
+        notion, n = self._promise, self.steps
+        if n > MOST_STEPS:
+            raise InvalidInput(f"{n:,} steps are more than {MOST_STEPS:,} to be certified at once: plan for a horizon")
         losses = notion.losses_of_secrets(self.scales(n), self.begin, neighbours)
         shares = losses / notion.specifications.epsilon
         worst = int(np.argmax(shares))
@@ -276,7 +279,7 @@ def build(
     raised = StepFunction(scales.starts, scales.values * (1 + SLACK))
     block, floor = request.extra.get("block"), real("floor", request.extra.get("floor") or 0.0)
     if block is not None:
-        raised = by_block(raised, _edges(block, notion.specifications.last_step))
+        raised = by_block(raised, _edges(block, notion.specifications))
     tail = (
         "Each secret's loss is a sum over its hiding interval alone, and is worked out for every one of them from the scales; "
         f"after step {notion.specifications.last_step:,} no secret is left."
@@ -289,30 +292,37 @@ def build(
     )
 
 
-def _edges(block: Any, last: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """The steps at which blocks begin, the first at step 1 or before; each of `block` steps, or as they are given."""
+def _edges(block: Any, s: Specifications) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The steps at which blocks begin: each of `block` steps, one of them at step 1, from the first secret to beyond the last; or
+    as they are given, the first at step 1 or before."""
     if isinstance(block, Sequence | np.ndarray) and not isinstance(block, str):
         edges = np.array([whole("block", step) for step in list(block)], dtype=np.int64)
         if not len(edges) or edges[0] > 1 or (np.diff(edges) <= 0).any():
             raise InvalidInput("blocks begin at ascending steps, the first of them at step 1 or before")
         return edges
     width = whole("block", block, least=1)
-    if last / width > MOST_STEPS:
-        raise InvalidInput(f"{last:,} steps in blocks of {width} are more than {MOST_STEPS:,}: take wider blocks")
-    return np.arange(1, max(last, 1) + 1, width, dtype=np.int64)
+    begin, last = int(s.start.min()), s.last_step
+    if (last - begin) / width > MOST_STEPS:
+        raise InvalidInput(
+            f"{last - begin + 1:,} steps in blocks of {width} are more than {MOST_STEPS:,}: take wider blocks"
+        )
+    return np.arange(1 + (begin - 1) // width * width, last + width + 1, width, dtype=np.int64)
 
 
 def by_block(scales: StepFunction, edges: Any) -> StepFunction:
     """Return the largest scale of each block at all of its steps: then a single secret does not show within its block (ours).
+
+    Steps before the first edge are a block too.
 
     >>> by_block(StepFunction(np.array([3, 4]), np.array([2.0, 0.0])), np.array([1, 5])).over(1, 6).tolist()
     [2.0, 2.0, 2.0, 2.0, 0.0, 0.0]
     """
     if not len(scales.starts):
         return scales
+    if scales.starts[0] < edges[0]:
+        edges = np.append(scales.starts[0], edges)
     block = np.searchsorted(edges, scales.starts, side="right") - 1
     ends = np.append(scales.starts[1:] - 1, scales.starts[-1])
     last = np.searchsorted(edges, ends, side="right") - 1
-    inside = last >= 0
-    best = covering_max(np.maximum(block[inside], 0), last[inside], scales.values[inside], len(edges))
+    best = covering_max(block, last, scales.values, len(edges))
     return StepFunction(np.asarray(edges, dtype=np.int64), best)

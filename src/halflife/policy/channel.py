@@ -18,18 +18,20 @@ from halflife.documents import Where
 from halflife.engines.base import Question
 from halflife.errors import InvalidInput, unknown
 from halflife.noise import SMALLEST_LOSS
-from halflife.notions import AgeDependent
+from halflife.notions import AgeDependent, Swellfish
 from halflife.notions.base import Notion
 from halflife.numerics import down
 from halflife.outputs import Layout
 from halflife.plans import Plan
 from halflife.plans.periodic import PeriodicPlan
+from halflife.plans.swellfish import SwellfishPlan
 from halflife.policy.aged import Span, check_horizon, check_statistic, plan_of_stream, shared_plan
 from halflife.policy.groups import read_groups
 from halflife.policy.measure import read_measure
 from halflife.policy.paths import check_files
 from halflife.policy.periodic import check_periodic
 from halflife.policy.promise import promised
+from halflife.policy.swellfish import check_swellfish, explain_secrets, plan_options, warnings
 from halflife.quantities import parse_quantity
 from halflife.release import Release
 from halflife.sensitivity import Sensitivity
@@ -185,6 +187,7 @@ def _work_out(policy: Policy) -> tuple[Channel, ...]:
         account = Steps.of(clock.step, start, clock.zone)
     notion = promised(policy, account)
     check_periodic(policy, notion, account)
+    check_swellfish(policy, notion)
     _check_names(policy)
     check_files(policy)
     times = [_times(policy, i, account) for i in range(len(policy.streams))]
@@ -246,11 +249,12 @@ def _channel(
         if policy.promise.noise not in (None, *notion.noises):
             raise unknown(f"noise for {notion.name}", policy.promise.noise, notion.noises)
     with policy.about("promise", "plan"):
-        plan = (
-            _plan(policy, notion.share(share), sensitivity, last, every, age)
-            if whole is None
-            else plan_of_stream(whole, share, sensitivity, span)
-        )
+        if isinstance(notion, Swellfish):
+            plan = _plan_of_secrets(policy, i, notion, share, account, span, last, min(factors))
+        elif whole is None:
+            plan = _plan(policy, notion.share(share), sensitivity, last, every, age)
+        else:
+            plan = plan_of_stream(whole, share, sensitivity, span)
         _check_budget(policy, plan, sensitivity)
     for j in range(len(part.post)):
         with policy.about(*at, "post", j):
@@ -386,6 +390,29 @@ def _plan(policy: Policy, notion: Notion[Any], s: Sensitivity, last: int | None,
     return plan
 
 
+def _plan_of_secrets(
+    policy: Policy,
+    i: int,
+    notion: Swellfish,
+    share: float,
+    account: Steps,
+    span: Span,
+    last: int | None,
+    factor: Fraction,
+) -> Plan:
+    """The plan of a stream whose sensitivities come from secrets; one that does not keep the promise is refused."""
+    mine = notion if share == 1 else notion.share(share)
+    promise, options = policy.promise, plan_options(policy, i, account, span, factor)
+    if promise.cap is not None:
+        raise InvalidInput("swellfish plans have no `cap`: leave it out")
+    plan: Plan = mine.plan(method=promise.plan, age=span.age, horizon=last, noise=promise.noise, **options)
+    assert isinstance(plan, SwellfishPlan)
+    if not plan.verdict()["kept"]:
+        raise InvalidInput(plan.not_protected()[0])
+    facts = {**plan.facts, "share": share, "floor": promise.floor, "blocks": promise.block}
+    return replace(plan, warnings=warnings(policy, notion), facts=facts)
+
+
 def _check_budget(policy: Policy, plan: Plan, s: Sensitivity) -> None:
     if plan.loss(1) < SMALLEST_LOSS * s.touched:
         raise InvalidInput(
@@ -395,6 +422,9 @@ def _check_budget(policy: Policy, plan: Plan, s: Sensitivity) -> None:
 
 def explain(channel: Channel) -> Iterator[str]:
     """Say how far one person can move a stream's numbers, and why, from the policy alone."""
+    if isinstance(channel.plan, SwellfishPlan):
+        yield from explain_secrets(channel, channel.plan)
+        return
     s, statistic = channel.sensitivity, channel.part.statistic
     people = statistic.kind in ("count", "histogram")
     unit = "people" if people else statistic.unit or ""

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from fractions import Fraction
 from typing import Any
 
+from halflife.notions.base import Notion
 from halflife.outputs import Layout
 from halflife.policy.channel import Channel
 from halflife.policy.model import Policy
@@ -30,7 +31,7 @@ def ledger_facts(policy: Policy, channels: tuple[Channel, ...]) -> dict[str, str
         "version": 1,
         "population": policy.population.model_dump(),
         "promise": {
-            "notion": promised(policy, first.account).to_dict(), "plan": promise.plan, "noise": promise.noise, "cap": promise.cap,
+            "notion": _named(promised(policy, first.account)), "plan": promise.plan, "noise": promise.noise, "cap": promise.cap,
         },
         "clock": {**asdict(first.account), "late": policy.clock.late},
     }  # fmt: skip
@@ -40,7 +41,13 @@ def ledger_facts(policy: Policy, channels: tuple[Channel, ...]) -> dict[str, str
 
 
 def _stream_facts(c: Channel) -> dict[str, Any]:
-    source, share = c.part.source, c.plan.notion.to_dict()
+    source, share = c.part.source, _named(c.plan.notion)
+    if c.plan.notion.attached is not None:  # its streams share what every secret may lose
+        share |= {
+            "share": c.plan.facts.get("share", 1.0),
+            "floor": c.plan.facts.get("floor"),
+            "blocks": c.plan.facts.get("blocks"),
+        }
     if "process" in share:  # it stands with the promise; its streams share losses, not ε
         share = {k: v for k, v in share.items() if k != "process"} | {"share": c.plan.facts.get("share", 1.0)}
     return {
@@ -63,6 +70,11 @@ def _stream_facts(c: Channel) -> dict[str, Any]:
         "post": [[s.name, {k: v for k, v in vars(s).items() if not k.startswith("_")}] for s in c.smoothers()],
         "tables": hashlib.sha256(json.dumps([c.table, c.weights], sort_keys=True).encode()).hexdigest(),
     }
+
+
+def _named(notion: Notion[Any]) -> dict[str, Any]:
+    """A promise without what is attached to it: that may be added to, and is looked at when it is."""
+    return {key: value for key, value in notion.reference().items() if key != notion.attached}
 
 
 def stream_layout(name: str, facts: Mapping[str, str]) -> tuple[Layout, tuple[Fraction, ...]]:

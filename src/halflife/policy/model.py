@@ -75,7 +75,9 @@ class Promise(Part):
 
     model_config = ConfigDict(extra="allow")
 
-    notion: Text = Field(description="classical, w-event, exponential, hyperbolic, age-dependent, almost-periodic, …")
+    notion: Text = Field(
+        description="classical, w-event, exponential, hyperbolic, age-dependent, almost-periodic, swellfish, …"
+    )
     plan: Text = Field("tight", description="How the budget is spread over time: tight, paper, constant, optimal.")
     noise: Literal["laplace", "gaussian"] | None = Field(None, description="Force a family of noise.")
     cap: Annotated[float, Field(gt=0), BeforeValidator(_number)] | None = Field(
@@ -87,6 +89,13 @@ class Promise(Part):
     readings: Literal["complete"] | None = Field(
         None,
         description="Almost-periodic, weak: that no reading is ever clipped or missing, and that members are fixed.",
+    )
+    outside: Literal["exact"] | None = Field(
+        None, description="Swellfish: that exact values are published outside hiding intervals."
+    )
+    floor: Text | None = Field(None, description="Swellfish: the least noise at any step, such as 0.2 kW.")
+    block: Text | None = Field(
+        None, description="Swellfish: one noise for each day (or any block), so that single secrets do not show."
     )
 
 
@@ -241,6 +250,7 @@ class Policy(Part):
     _folder: Path = PrivateAttr(default_factory=lambda: Path().resolve())
     _channels: tuple[Channel, ...] | None = PrivateAttr(None)
     _notion: Notion[Any] | None = PrivateAttr(None)
+    _left_out: tuple[str, ...] = PrivateAttr(())
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

@@ -10,8 +10,10 @@ from halflife import registry
 from halflife.errors import HalflifeError, InvalidInput, unknown
 from halflife.notions import Notion
 from halflife.policy.process import read_process
+from halflife.policy.swellfish import read_secrets
 from halflife.processes import Process
 from halflife.quantities import parse_quantity
+from halflife.specifications import Specifications
 from halflife.steps import Steps, microseconds, parse_width
 
 if TYPE_CHECKING:
@@ -43,10 +45,14 @@ def _promised(policy: Policy, account: Steps) -> Notion[Any]:
                 raise unknown(f"parameter of {cls.name}", key, [*known, "plan", "noise", "cap"])
             if value is not None and known[key].type in (Process, "Process"):
                 given[key] = read_process(policy, value, account)
+            elif value is not None and known[key].type in (Specifications, "Specifications"):
+                given[key] = read_secrets(policy, value, account)
             elif value is not None and "Notion" in str(known[key].type):
                 given[key] = _laid_over(policy, key, value, account)
             elif value is not None:
                 given[key] = _parameter(known[key], value, account, policy.clock.step)
+    if "noise" in known and promise.noise is not None:
+        given["noise"] = promise.noise
     for name, f in known.items():
         if name not in given and f.default is MISSING and f.default_factory is MISSING:
             raise policy.error((("promise", name), f"missing: {cls.name} needs it"))
@@ -79,7 +85,7 @@ def _laid_over(policy: Policy, key: str, value: Any, account: Steps) -> Notion[A
 
 def _parameter(parameter: Field[Any], value: Any, account: Steps, step: str) -> Any:
     """A notion's parameter: text, a number, or a time in steps of the account where it counts steps."""
-    if not isinstance(value, str) or parameter.type in (str, "str"):
+    if not isinstance(value, str) or parameter.type in (str, "str", "Reading"):
         return value
     if parameter.type in (bool, "bool"):
         return _yes_or_no(parameter.name, value)

@@ -41,6 +41,8 @@ class Session:
         self.channels = channels(policy)
         self.notion = promised(policy, self.channels[0].account)
         self.ledger = SqliteLedger(policy.ledger_path)
+        self._attachment = self.notion.attachment()
+        self._kept: str | None = None
         self._facts = ledger_facts(policy, self.channels)
         self.emitted_again = dict.fromkeys((c.name for c in self.channels), 0)
 
@@ -75,11 +77,9 @@ class Session:
     def _load(self) -> None:
         """Take account, mechanisms and smoothers from the ledger."""
         states = self.ledger.states()
-        saved = states.get("account")
-        self.account = Accountant(self.notion) if saved is None else Accountant.from_json(saved)
-        if self.account.notion != self.notion:
-            raise LedgerError(f"{self.ledger.path}: keeps {self.account.notion!r}; the policy promises {self.notion!r}")
         self.done = {c.name: self.ledger.last_step(c.name) for c in self.channels}
+        self._kept = states.get("attachment")
+        self.account = self._saved_account(states.get("account"))
         self.smoothers = {c.name: c.smoothers() for c in self.channels}
         self.makers = {c.name: stepwise(c) for c in self.channels}
         for name, maker in self.makers.items():
@@ -90,9 +90,24 @@ class Session:
                 maker.mechanism.restore(state["mechanism"])
                 maker.noise = state["noise"]
 
+    def _saved_account(self, saved: str | None) -> Accountant:
+        """The account as the ledger has it. Its promise is the policy's, which may add to it for what is not yet published."""
+        if saved is None:
+            return Accountant(self.notion)
+        account = Accountant.from_json(saved, self._kept)
+        if account.notion == self.notion:
+            return account
+        about = [int(c.release_steps(k, k)[0]) - c.age for c, k in ((c, self.done[c.name]) for c in self.channels) if k]
+        try:
+            return account.extended(self.notion, max(about, default=0))
+        except InvalidInput as error:
+            raise LedgerError(f"{self.ledger.path}: {error}") from error
+
     def _states(self, account: Accountant) -> dict[str, str]:
-        """What `_load` needs next time."""
-        states = {"account": account.to_json()}
+        """What `_load` needs next time; what is attached to the promise is written when it has changed."""
+        states = {"account": account.to_json(short=True)}
+        if self._attachment is not None and self._attachment != self._kept:
+            states["attachment"] = self._attachment
         for name, maker in self.makers.items():
             state: dict[str, Any] = {"smoothers": [s.state() for s in self.smoothers[name]]}
             if maker is not None:
@@ -244,7 +259,9 @@ class Session:
                 entries += draw_stepwise(d, totals, smoothers, maker, account)
         entries.sort(key=lambda e: e.release_step)
         points.passing("drawn")
-        self.ledger.commit(entries, self._states(account), self.now_us())
+        states = self._states(account)
+        self.ledger.commit(entries, states, self.now_us())
+        self._kept = states.get("attachment", self._kept)
         points.passing("committed")
         self.ledger.mark_shown()
         self.account = account

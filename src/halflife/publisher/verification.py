@@ -114,7 +114,8 @@ class _Walk:
         self.book, self.progress = book, progress
         self.facts = book.facts()
         self.states = book.states()
-        self.saved = Accountant.from_json(self.states["account"]) if "account" in self.states else None
+        kept = self.states.get("account")
+        self.saved = None if kept is None else Accountant.from_json(kept, self.states.get("attachment"))
         self.account = Accountant(self.saved.notion) if self.saved else None
         self.steps: dict[str, int] = {}
         self.count = 0
@@ -173,7 +174,7 @@ class _Walk:
             yield f"{name}: entries are missing: the batch that ends with entry {last[0]} is not complete"
         elif digest(self.states.items()) != bytes(last[2]):
             yield f"{name}: a saved state was changed: its digest is not the one in the newest batch"
-        if self.account is not None and self.account.to_json() != self.states.get("account"):
+        if self.account is not None and self.account.to_json(short=True) != self.states.get("account"):
             yield f"{name}: the saved account is not what its releases come to: risk {self.account.risk()!r} by replay"
 
     def verdict(self, problems: tuple[str, ...]) -> Verdict:

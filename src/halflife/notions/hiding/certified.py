@@ -29,7 +29,9 @@ def losses_at_worst(
 ) -> Floats:
     """Return each secret's worst loss by the noise of steps first, first + 1, …; `unit` holds 1/λ_t or 1/σ_t, ∞ if exact."""
     if noise == "gaussian":
-        return gaussian_losses(worst_costs(s, _square(unit), first, reading, noise), delta)
+        costs = worst_costs(s, _square(unit), first, reading, noise)
+        found = gaussian_losses(costs, delta)
+        return np.where(costs <= gaussian_limits(s, delta), np.minimum(found, s.epsilon), found)
     pure = worst_costs(s, unit, first, reading)
     if delta == 0:
         return pure
@@ -45,7 +47,8 @@ def losses_at_worst(
 
 
 def _square(unit: Floats) -> Floats:
-    result: Floats = np.where(unit > 0, np.nextafter(unit**2, np.inf), 0.0)
+    with np.errstate(over="ignore"):
+        result: Floats = np.where(unit > 0, np.nextafter(unit**2, np.inf), 0.0)
     return result
 
 
@@ -65,6 +68,13 @@ def _composed(s: Specifications, result: Floats, most: Floats, broken: Integers,
         found = np.array([composed_epsilon(int(t), float(r), delta, "laplace") for t, r in pairs.T.tolist()])
         if len(rows):
             result[rows] = np.minimum(result[rows], found[which.ravel()])
+    return result
+
+
+def gaussian_limits(s: Specifications, delta: float) -> Floats:
+    """Return the μ² that each secret's ε allows at δ, rounded down."""
+    unit = unit_scales(np.ones(len(s), dtype=np.int64), s.epsilon, delta, "gaussian")
+    result: Floats = 1 / unit**2 * (1 - 1e-12)
     return result
 
 

@@ -19,10 +19,10 @@ BLOCK = 512
 
 
 class Nearby:
-    """The secrets that windows ending in one block of steps can touch."""
+    """The secrets that windows ending in one block of steps can touch; `beyond` says how far after it they may begin."""
 
-    def __init__(self, specifications: Specifications, first: int, last: int, reach: int) -> None:
-        near = (specifications.start <= last) & (specifications.end > first - reach)
+    def __init__(self, specifications: Specifications, first: int, last: int, reach: int, beyond: int = 0) -> None:
+        near = (specifications.start <= last + beyond) & (specifications.end > first - reach)
         self.rows: Integers = np.flatnonzero(near)
         self.specifications = specifications.only(self.rows)
         self.line = Timeline(self.specifications) if len(self.rows) else None
@@ -43,7 +43,8 @@ class Live:
         self.nearby = lru_cache(maxsize=4)(self._nearby)
 
     def _nearby(self, block: int) -> Nearby:
-        return Nearby(self.specifications, block * BLOCK, (block + 1) * BLOCK - 1, self.reach)
+        beyond = self.reach if self.reading == "all-events" else 0  # old data: what follows it may have been published
+        return Nearby(self.specifications, block * BLOCK, (block + 1) * BLOCK - 1, self.reach, beyond)
 
     def costs(self, step: int, x: Floats, first: int) -> tuple[Integers, Floats]:
         """Return the rows of the secrets relevant at `step`, and the cost of their windows that end there, rounded up.

@@ -10,7 +10,8 @@ x_t = 1/λ_t of Laplace noise, 1/σ_t² of Gaussian noise, 0 where nothing is pu
 (corrected, S1: the paper's definitions ask for the last, its proofs show the second.) For Gaussian noise p and Δ are squared, and
 under all-events μ is the sum of the events' own (the triangle inequality: an upper bound, exact if no two events overlap).
 
-Sums are running sums of whole numbers, each term rounded up: nothing is lost to cancellation.
+Sums are running sums of whole numbers, coarse and fine ones, each term rounded up: nothing is lost to cancellation, and a small
+term keeps its digits beside terms 10²⁰ times as large.
 """
 
 from __future__ import annotations
@@ -28,10 +29,12 @@ Reading = Literal["one-event", "one-window", "all-events"]
 READINGS: tuple[Reading, ...] = ("one-event", "one-window", "all-events")
 MOST_PLACES = 8_000_000
 """How many placements are looked at in one go."""
+MOST_NOISE = 1e250
+"""An x above this counts as infinite: so little noise is none."""
 
 
 class Running:
-    """Running sums of non-negative terms about steps first, first + 1, …; terms are rounded up to whole units.
+    """Running sums of non-negative terms about steps first, first + 1, …; terms are whole units and parts of one, rounded up.
 
     >>> Running(np.array([1.0, 2.0, 4.0]), 5).between(np.array([5, 6]), np.array([6, 9])).tolist()
     [3.0, 6.0]
@@ -40,14 +43,23 @@ class Running:
     def __init__(self, terms: Floats, first: int) -> None:
         self.first, self.size = first, len(terms)
         self.unit = whole_unit(float(terms.sum()) * 1.001)
+        self.part = 2.0 ** (len(terms).bit_length() - 62)
+        units = terms / self.unit
+        whole = np.floor(units)
         self.sums: Integers = np.zeros(len(terms) + 1, dtype=np.int64)
-        np.cumsum(np.ceil(terms / self.unit).astype(np.int64), out=self.sums[1:])
+        self.parts: Integers = np.zeros(len(terms) + 1, dtype=np.int64)
+        np.cumsum(whole.astype(np.int64), out=self.sums[1:])
+        np.cumsum(np.ceil((units - whole) / self.part).astype(np.int64), out=self.parts[1:])
 
     def between(self, low: Integers, high: Integers) -> Floats:
         """Return the sums over steps low … high; steps without a term count 0, and so does low > high."""
         a = np.clip(low - self.first, 0, self.size)
         b = np.clip(high - self.first + 1, 0, self.size)
-        return to_float_up(self.sums[np.maximum(a, b)] - self.sums[a], self.unit)
+        b = np.maximum(a, b)
+        rest = to_float_up(self.parts[b] - self.parts[a], self.unit * self.part)
+        total = to_float_up(self.sums[b] - self.sums[a], self.unit) + rest
+        result: Floats = np.where(rest > 0, np.nextafter(total, np.inf), total)
+        return result
 
 
 def worst_costs(s: Specifications, x: Floats, first: int, reading: Reading, noise: Noise = "laplace") -> Floats:
@@ -58,8 +70,9 @@ def worst_costs(s: Specifications, x: Floats, first: int, reading: Reading, nois
     >>> worst_costs(s, np.full(4, 1 / 6), 1, "one-window").round(12).tolist()
     [1.0]
     """
-    exposed = Running(np.isinf(x).astype(np.float64), first).between(s.start, s.end) > 0
-    finite = np.where(np.isinf(x), 0.0, x)
+    exact = x > MOST_NOISE
+    exposed = Running(exact.astype(np.float64), first).between(s.start, s.end) > 0
+    finite = np.where(exact, 0.0, x)
     if reading == "one-event":
         weight = s.power if noise == "laplace" else np.nextafter(s.power**2, np.inf)
         costs = np.nextafter(weight * _most_of_windows(s, Running(finite, first)), np.inf)
@@ -102,9 +115,12 @@ def _most_of_windows(s: Specifications, sums: Running) -> Floats:
 
 
 def _held(s: Specifications, sums: Running) -> Specifications:
-    """The same rows with hiding intervals cut to the steps that have noise: no window beyond them costs more."""
+    """The same rows with hiding intervals cut to the steps that have noise: no window beyond them costs more.
+
+    One that has none of them becomes the step after them, which costs nothing.
+    """
     low, high = sums.first, sums.first + sums.size - 1
-    start = np.clip(s.start, low, high + 1)
+    start = np.where(s.end < low, high + 1, np.clip(s.start, low, high + 1))
     return s._with({"start": start, "end": np.maximum(start, np.clip(s.end, low - 1, high))})
 
 

@@ -498,9 +498,10 @@ def test_total_and_mean_noise_are_those_of_the_published_steps():
 @given(
     st.lists(st.tuples(st.integers(-9, 20), st.integers(0, 6), st.floats(0.1, 9)), min_size=1, max_size=5),
     st.lists(st.integers(-9, 25), min_size=1, max_size=5, unique=True),
+    st.sampled_from([0.0, 0.2]),
 )
-def test_each_block_has_its_largest_scale(pieces, edges):
-    scale = {t: max([v for a, n, v in pieces if a <= t <= a + n], default=0.0) for t in range(-9, 60)}
+def test_each_block_has_its_largest_scale(pieces, edges, last):
+    scale = {t: max([v for a, n, v in pieces if a <= t <= a + n], default=last) for t in range(-9, 60)}
     starts = [t for t in range(-9, 60) if t == -9 or scale[t] != scale[t - 1]]
     edges = sorted(edges)
     found = by_block(StepFunction(np.array(starts), np.array([scale[t] for t in starts])), np.array(edges))

@@ -11,6 +11,7 @@ import pytest
 from scipy.optimize import minimize
 
 from halflife import Accountant, InvalidInput, MissingExtra, Secret, Specification, Specifications, Swellfish
+from halflife.errors import HalflifeError
 from halflife.lab.appliances import generate, secrets_of
 from halflife.plans import swellfish_program
 from halflife.plans.swellfish_optimal import keeps
@@ -122,19 +123,31 @@ def test_the_total_is_that_of_a_general_solver_with_all_placements_written_down(
     assert plan.facts["gain_over_tight"] == pytest.approx(1 - total / simple.scales(9).sum(), abs=1e-9)
 
 
-def test_with_blocks_a_floor_and_every_second_step_it_is_the_least_of_those():
+def test_with_unequal_blocks_and_every_second_step_it_is_the_least_of_those():
     notion = notion_of(few(7, steps=12))
-    options = {"block": 4, "every": 2, "floor": 2.0}
+    options = {"block": [1, 3, 7], "every": 2}
     plan, simple = notion.plan(method="optimal", **options), notion.plan(**options)
     rows = all_rows(notion, 12)[:, ::2]
-    merged = rows.reshape(len(rows), 3, 2).sum(axis=2)
-    best = least_by_slsqp(merged, 1 / simple.scales(12)[::4], 1.0, 2.0, 1 / 2.0)
+    merged = np.stack([rows[:, :1].sum(1), rows[:, 1:3].sum(1), rows[:, 3:].sum(1)], axis=1)
+    counts = np.array([1, 2, 3])
+    best = least_by_slsqp(merged, 1 / simple.scales(12)[[0, 2, 6]], 1.0, counts)
     scales = plan.scales(12)
     assert np.isinf(scales[1::2]).all()
     assert scales[::2].sum() == pytest.approx(best, rel=1e-5)
     assert scales[::2].sum() < simple.scales(12)[::2].sum() * 0.999
-    assert scales[::2].min() >= 2.0
-    assert scales[::4] == pytest.approx(scales[2::4], rel=1e-12)
+    assert scales[::2] == pytest.approx(np.repeat(scales[[0, 2, 6]], counts), rel=1e-12)
+    assert plan.verdict()["kept"]
+
+
+def test_with_a_floor_it_is_the_least_above_the_floor_and_not_just_raised():
+    notion = notion_of(few(2))
+    free = notion.plan(method="optimal").scales(9)
+    floor = float(np.median(free))
+    plan = notion.plan(method="optimal", floor=floor)
+    best = least_by_slsqp(all_rows(notion, 9), 1 / notion.plan(floor=floor).scales(9), 1.0, 1.0, 1 / floor)
+    assert plan.scales(9).sum() == pytest.approx(best, rel=1e-5)
+    assert plan.scales(9).sum() < np.maximum(free, floor).sum() * 0.999
+    assert plan.scales(9).min() >= floor
     assert plan.verdict()["kept"]
 
 
@@ -328,6 +341,12 @@ def test_a_solver_that_fails_leaves_tight_and_an_honest_gap(monkeypatch):
     assert plan.scales(9) == pytest.approx(notion.plan().scales(9), rel=1e-8)
     assert plan.facts["gap"] >= 1.0
     assert plan.verdict()["kept"]
+
+
+def test_what_cannot_be_certified_is_refused(monkeypatch):
+    monkeypatch.setattr(swellfish_program.Constraints, "shrunk", lambda self, z: z * 1.01)
+    with pytest.raises(HalflifeError, match="could not be certified"):
+        notion_of(few(1)).plan(method="optimal")
 
 
 @pytest.mark.parametrize("wrong", [0.3, 7.0])

@@ -74,6 +74,12 @@ def test_under_all_events_an_added_one_must_not_overlap_one_that_has_begun():
         )
 
 
+def test_of_several_that_have_begun_the_one_that_ends_last_counts():
+    old = town(elm=[Secret(1.0, 1, 1, 50, 1.0), Secret(1.0, 1, 2, 3, 1.0), Secret(1.0, 1, 3, 10, 1.0)])
+    with pytest.raises(InvalidInput, match="overlaps the secret of steps 1 to 50"):
+        check_added(old, added(old, town(elm=[Secret(1.0, 1, 45, 60, 1.0)])), 40, neighbours="all-events")
+
+
 def test_only_a_few_of_many_problems_are_told_and_readings_are_known():
     with pytest.raises(InvalidInput, match="… and more") as caught:
         check_added(town(), town(a=[Secret(1.0, 1, i, i, 1.0) for i in range(1, 100)]), 50, neighbours="one-event")

@@ -77,6 +77,7 @@ def test_the_series_of_figure_2_are_neighbours(reading):
     assert not neighbouring(p, FIGURE_2[0], [3.2, 3.3, 3.2, 3.1], reading)  # longer than two steps
     assert not neighbouring(p, FIGURE_2[0], [3.2, 0.3, 3.2, 3.1], reading)  # two steps, not in a row
     assert not neighbouring(p, [*FIGURE_2[0], 0.1], [*FIGURE_2[0], 3.1], reading)  # outside the hiding interval
+    assert not neighbouring(p, [0.0] * 5, [0.0, 0.0, 0.0, 3.0, 3.0], reading)  # half outside
 
 
 def test_the_readings_differ_where_s1_says_so():

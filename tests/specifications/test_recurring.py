@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import datetime
+from fractions import Fraction
 from functools import cache
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from halflife.errors import InvalidInput
 from halflife.specifications import Recurring, Secret, parse_recurring
+from halflife.specifications.recurring import _together
 from halflife.steps import Steps, to_us
 
 MINUTE = 60_000_000
@@ -140,12 +143,18 @@ def test_windows_in_the_same_steps_become_one_with_their_powers_together():
     assert all(0.5 <= s.power < 0.5 + 1e-15 for s in made.secrets(week))
 
 
+def test_of_windows_in_the_same_steps_the_longest_event_counts():
+    def made(*values):
+        return np.array(values, dtype=np.int64)
+
+    together = _together(made(1, 1, 2), made(4, 4, 4), made(1, 3, 2))
+    assert [part.tolist() for part in together] == [[1, 2], [4, 4], [3, 2], [2, 1]]
+
+
 def test_powers_that_add_up_round_up():
     week = Steps.of("1 week", "2026-02-02", "UTC")
     made = Recurring.of("Mon-Wed", "18:00", "21:00", 0.1, "30 min", 1.0, zone="UTC", until="2026-02-09")
     (secret,) = made.secrets(week)
-    from fractions import Fraction
-
     assert Fraction(secret.power) >= 3 * Fraction(0.1) > Fraction(secret.power) - Fraction(1, 2**50)
 
 

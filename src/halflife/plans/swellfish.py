@@ -322,7 +322,7 @@ def by_block(scales: StepFunction, edges: Any) -> StepFunction:
     if scales.starts[0] < edges[0]:
         edges = np.append(scales.starts[0], edges)
     block = np.searchsorted(edges, scales.starts, side="right") - 1
-    ends = np.append(scales.starts[1:] - 1, scales.starts[-1])
+    ends = np.append(scales.starts[1:] - 1, max(scales.starts[-1], edges[-1]))
     last = np.searchsorted(edges, ends, side="right") - 1
     best = covering_max(block, last, scales.values, len(edges))
     return StepFunction(np.asarray(edges, dtype=np.int64), best)

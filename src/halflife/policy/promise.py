@@ -58,9 +58,9 @@ def _promised(policy: Policy, account: Steps) -> Notion[Any]:
             raise policy.error((("promise", name), f"missing: {cls.name} needs it"))
     try:
         made: Notion[Any] = cls(**given)
-    except HalflifeError as error:  # a message begins with the parameter that it is about
-        first = str(error).split(" ")[0]
-        raise policy.error((("promise", first) if first in given else ("promise",), str(error))) from error
+    except HalflifeError as error:  # a message begins with the parameter that it is about, or with "unknown" and it
+        about = next((("promise", word) for word in str(error).split()[:2] if word in given), ("promise",))
+        raise policy.error((about, str(error))) from error
     return made
 
 

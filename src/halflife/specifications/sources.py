@@ -48,6 +48,8 @@ class Part:
 def read_part(path: Path, frame: Frame) -> Part:
     """Read one file; raise `PolicyError` if nothing of it can be read."""
     suffix = path.suffix.lower()
+    if not path.exists():
+        raise PolicyError(f"{path}: cannot be read: No such file or folder: give the path of specifications")
     if suffix not in SUFFIXES:
         raise PolicyError(f"{path}: specifications are files that end in {', '.join(SUFFIXES)}")
     try:

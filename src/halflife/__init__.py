@@ -40,7 +40,14 @@ from halflife.processes import (
 )
 from halflife.release import History, Release
 from halflife.sensitivity import mean_sensitivity
-from halflife.specifications import Secret, Specification, Specifications
+from halflife.specifications import (
+    Recurring,
+    Secret,
+    Specification,
+    Specifications,
+    read_specifications,
+    write_specifications,
+)
 
 __version__ = "0.1.0"
 
@@ -85,6 +92,7 @@ __all__ = [
     "Policy",
     "Population",
     "Process",
+    "Recurring",
     "Release",
     "ReleaseDraw",
     "ReusedNoise",
@@ -102,5 +110,7 @@ __all__ = [
     "plans",
     "publish",
     "publish_series",
+    "read_specifications",
     "verify",
+    "write_specifications",
 ]

@@ -139,10 +139,21 @@ def test_with_unequal_blocks_and_every_second_step_it_is_the_least_of_those():
     assert plan.verdict()["kept"]
 
 
+def test_a_horizon_within_a_block_looks_no_further():
+    notion = notion_of(few(7, steps=12))
+    plan, simple = (notion.plan(method=method, block=4, horizon=6) for method in ("optimal", "tight"))
+    rows = all_rows(notion, 12)[:, :6]
+    merged = np.stack([rows[:, :4].sum(1), rows[:, 4:].sum(1)], axis=1)
+    best = least_by_slsqp(merged, 1 / simple.scales(6)[[0, 4]], 1.0, np.array([4, 2]))
+    assert plan.scales(6).sum() == pytest.approx(best, rel=1e-5)
+    assert plan.scales(6).sum() < simple.scales(6).sum() * 0.999
+    assert plan.verdict()["kept"]
+
+
 def test_with_a_floor_it_is_the_least_above_the_floor_and_not_just_raised():
     notion = notion_of(few(2))
     free = notion.plan(method="optimal").scales(9)
-    floor = float(np.median(free))
+    floor = float(np.quantile(free, 0.7))
     plan = notion.plan(method="optimal", floor=floor)
     best = least_by_slsqp(all_rows(notion, 9), 1 / notion.plan(floor=floor).scales(9), 1.0, 1.0, 1 / floor)
     assert plan.scales(9).sum() == pytest.approx(best, rel=1e-5)

@@ -136,7 +136,8 @@ def test_an_event_that_begins_within_a_step_loses_no_more():
         ("outside: exact\n", "outside: exact\n  block: 10 min\n", "10:3: promise.block: 10 min is shorter than a step"),
         ("one-window", "one-windw", "8:3: promise.neighbours: unknown neighbours 'one-windw': did you mean 'one-window'?"),
         ("kind: sum", "kind: count", "streams.0.statistic.kind: secrets bound what an event adds to a sum, not to a count"),
-        ("unit: kWh\n      resolution: 1 Wh\n      clip: [0, 5 kWh]", "unit: litre\n      resolution: 1\n      clip: [0, 5]", "streams.0.statistic.unit: secrets have powers"),
+        ("unit: kWh\n      resolution: 1 Wh\n      clip: [0, 5 kWh]", "unit: litre\n      resolution: 1\n      clip: [0, 5]",
+         "streams.0.statistic.unit: secrets have powers"),
         ("unit: kWh\n      resolution: 1 Wh\n      clip: [0, 5 kWh]", "unit: kW\n      resolution: 1 W\n      clip: [0, 5 kW]",
          "streams.0.statistic.unit: readings of power (kW) that are added up"),
         ("  person: who", "  person: who\n  neighbours: add-remove", "population.neighbours: swellfish hides events"),
@@ -144,7 +145,8 @@ def test_an_event_that_begins_within_a_step_loses_no_more():
         ("epsilon: 0.5}", "epsilon: 0.5, colour: red}", "15:"),
         ("duration: 1 h", "duration: 5 h", "15:"),
         ("  specifications:\n", "  specifications:\n    files: a.yaml\n", "promise.specifications: give either `files`"),
-        ("  specifications:\n", "  specifications:\n    unreadble: skip\n", "11:5: promise.specifications.unreadble: unknown key"),
+        ("  specifications:\n", "  specifications:\n    unreadble: skip\n",
+         "11:5: promise.specifications.unreadble: unknown key"),
         ("  outside: exact\n", "  outside: exact\n  cap: 1\n", "promise.plan: swellfish plans have no `cap`"),
         ("  outside: exact\n", "  outside: exact\n  noise: gaussian\n", "noise gaussian has no bounded pure loss"),
     ],
@@ -161,7 +163,7 @@ def test_other_notions_know_nothing_of_floors():
         + "  notion: classical\n  epsilon: 1\n  floor: 1 kWh\n"
         + HERE[HERE.index("clock:") :]
     )
-    with pytest.raises(PolicyError, match="9:3: promise.floor: is said of swellfish promises, not of classical"):
+    with pytest.raises(PolicyError, match=r"9:3: promise\.floor: is said of swellfish promises, not of classical"):
         hl.Policy.parse(text)
 
 

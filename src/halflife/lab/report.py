@@ -198,7 +198,8 @@ def errors(result: Comparison) -> str:
 <h2 id="errors">How large the errors are</h2>
 {error_table(result)}
 <p>The relative error is the mean absolute error divided by the mean of the exact values. Noise is measured against one
-home's largest possible part in the mean: with ten times as many homes, every scale and every error is ten times smaller.</p>
+home's largest possible part in the mean (under swellfish against its secrets alone): with ten times as many homes, every scale
+and every error is ten times smaller.</p>
 </section>"""
 
 

@@ -170,7 +170,7 @@ class SwellfishPlan(Plan):
         rest = list(mine.not_protected)
         if self.floor > 0:
             rest[0] = (
-                f"Outside hiding intervals noise of scale {self.floor:g} is added as a floor: it hides what is smaller than "
+                f"Outside hiding intervals noise of scale {self.floor:g} is added as a floor: it blurs what is smaller than "
                 "that, and "
                 "promises nothing."
             )

@@ -38,7 +38,7 @@ def optimal(notion: Swellfish, request: PlanRequest) -> SwellfishPlan:
         source = f"{simple.source}; no step is published at which a secret is relevant"
         return build(notion, request, notion.sufficient, source, {"gap": 0.0, "gain_over_tight": 0.0})
     found = least_noise(program)
-    scales = program.over_time(found.z, simple.hidden)
+    scales = program.over_time(found.z, simple.hidden, request.extra.get("block") is not None)
     n = len(program.rules.variable)
     gain = 1 - build(notion, request, scales, "").total(n)[0] / simple.total(n)[0]
     facts = {"gap": found.gap, "gain_over_tight": max(0.0, gain), "rounds": found.rounds}

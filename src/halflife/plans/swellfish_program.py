@@ -55,16 +55,17 @@ class Program(NamedTuple):
         """Return the total noise."""
         return float(self.costs @ z**-self.power)
 
-    def over_time(self, z: Floats, otherwise: StepFunction) -> StepFunction:
-        """Return the scales of z at each step with a variable, and others elsewhere."""
+    def over_time(self, z: Floats, otherwise: StepFunction, blocks: bool) -> StepFunction:
+        """Return the scales of z at each step with a variable, and others elsewhere; a block goes on after the last step."""
         variable, first = self.rules.variable, self.rules.first
         last = first + len(variable) - 1
         scales = self.scales * z**-self.power
         values = np.where(variable >= 0, scales[variable], otherwise.over(first, last))
+        after = values[-1] if blocks and last + 1 not in otherwise.starts else otherwise.at(last + 1)
         later = otherwise.starts > last + 1
         return StepFunction(
             np.concatenate([np.arange(first, last + 2), otherwise.starts[later]]),
-            np.concatenate([values, [otherwise.at(last + 1)], otherwise.values[later]]),
+            np.concatenate([values, [after], otherwise.values[later]]),
         )
 
 

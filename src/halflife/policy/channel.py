@@ -167,7 +167,8 @@ class Channel:
 
     def smoothers(self) -> list[Smoother]:
         """Return the post-processing, fresh."""
-        return [_smoother(self.part, j) for j in range(len(self.part.post))]
+        fresh = not self.plan.notion.shares_draws
+        return [_smoother(self.part, j, independent=fresh and j == 0) for j in range(len(self.part.post))]
 
 
 def channels(policy: Policy) -> tuple[Channel, ...]:
@@ -258,7 +259,7 @@ def _channel(
         _check_budget(policy, plan, sensitivity)
     for j in range(len(part.post)):
         with policy.about(*at, "post", j):
-            _smoother(part, j)
+            _smoother(part, j, independent=True)
     made = Channel(
         part.name, part, policy.population.person, steps, last, account, age, sensitivity, plan, every, groups.names,
         measure.bins, groups.fixed, offsets, factors, measure.asked(part.statistic, groups), groups.table, measure.weights,
@@ -360,8 +361,8 @@ def _age(policy: Policy, i: int, account: Steps) -> int:
     return age
 
 
-def _smoother(part: StreamPart, j: int) -> Smoother:
-    """A step of post-processing, fresh. What another step has changed is no longer independent noise."""
+def _smoother(part: StreamPart, j: int, independent: bool) -> Smoother:
+    """A step of post-processing. What another step has changed, or noise that is reused, is not independent from step to step."""
     post, unit = part.post[j], "people" if part.statistic.kind == "histogram" else part.statistic.unit
     if [post.truncate, post.moving_average, post.kalman].count(None) != 2:
         raise InvalidInput("one step is one of truncate, moving_average and kalman: write a list of such steps")
@@ -369,9 +370,9 @@ def _smoother(part: StreamPart, j: int) -> Smoother:
         raise InvalidInput("`above` says when a moving_average is taken: write it beside one, or leave it out")
     if post.moving_average is not None:
         above = None if post.above is None else float(parse_quantity(post.above, unit))
-        return MovingAverage(post.moving_average, independent=j == 0, above=above)
+        return MovingAverage(post.moving_average, independent=independent, above=above)
     if post.kalman is not None:
-        return Kalman(float(parse_quantity(post.kalman, unit)), independent=j == 0)
+        return Kalman(float(parse_quantity(post.kalman, unit)), independent=independent)
     low, high = (float(parse_quantity(x, unit)) for x in post.truncate or ())
     return Truncate(low, high)
 

@@ -197,7 +197,7 @@ class _Fields:
             epsilon,
         )
         try:
-            Secret(*values)
+            Secret(*values)  # type: ignore[arg-type]
         except InvalidInput:
             self._blame(values)
         return {name: (value,) for name, value in zip(NUMBERS, values, strict=True)}

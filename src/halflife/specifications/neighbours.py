@@ -11,7 +11,7 @@ from halflife.errors import InvalidInput, unknown
 from halflife.specifications.base import Secret, Specification
 
 READINGS = ("one-event", "one-window", "all-events")
-MOST_SECRETS = 12
+MOST_SECRETS = 10
 
 
 def neighbouring(

@@ -4,6 +4,7 @@ from halflife.lab.audit.aged import attained_loss
 from halflife.lab.audit.black_box import FAMILY_ERROR, Pair, attack
 from halflife.lab.audit.exact import pair_loss, worst_loss
 from halflife.lab.audit.periodic import one_habit_or_one_period
+from halflife.lab.audit.swellfish import worst_secret
 from halflife.lab.audit.verdict import Finding, Verdict, audit_history, audit_paths
 
 __all__ = [
@@ -18,4 +19,5 @@ __all__ = [
     "one_habit_or_one_period",
     "pair_loss",
     "worst_loss",
+    "worst_secret",
 ]

@@ -20,14 +20,18 @@ from halflife.release import Release
 
 Derivation = Callable[[Any, Sequence[Release]], float]
 DERIVATIONS: dict[str, Derivation] = {}
+JUDGE_EXACT: set[str] = set()
+"""Notions whose derivation says itself what an exact value costs; under all others it costs everything."""
 
 
-def derives(*notions: str) -> Callable[[Derivation], Derivation]:
-    """Make a second derivation known for these notions."""
+def derives(*notions: str, exact: bool = False) -> Callable[[Derivation], Derivation]:
+    """Make a second derivation known for these notions; `exact` if it says itself what an exact value costs."""
 
     def remember(function: Derivation) -> Derivation:
         for name in notions:
             DERIVATIONS[name] = function
+        if exact:
+            JUDGE_EXACT.update(notions)
         return function
 
     return remember
@@ -44,7 +48,7 @@ def worst_loss(notion: Notion[Any], releases: Sequence[Release]) -> float:
         raise InvalidInput(
             f"no second derivation of {notion.name} is known: register one with @derives({notion.name!r})"
         )
-    if any(r.loss == math.inf for r in releases):
+    if notion.name not in JUDGE_EXACT and any(r.loss == math.inf for r in releases):
         return math.inf
     return DERIVATIONS[notion.name](notion, releases) if releases else 0.0
 

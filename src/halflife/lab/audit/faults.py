@@ -17,6 +17,7 @@ from halflife.accountant import Accountant
 from halflife.lab.audit.aged_faults import aged_findings
 from halflife.lab.audit.black_box import Floats, Pair
 from halflife.lab.audit.periodic import CorollaryEight, corollary_8_pair
+from halflife.lab.audit.swellfish import honest_path, swellfish_histories, swellfish_paths
 from halflife.lab.audit.verdict import Finding, Progress, Verdict, audit_history, audit_paths
 from halflife.notions import Classical, HyperbolicDiscount, WEvent
 from halflife.plans.discounted import paper_constant
@@ -134,6 +135,7 @@ def path_faults() -> dict[str, tuple[Pair, Callable[[int, int], Floats]]]:
             Pair("", np.array([100_390.625]), np.array([100_391.625]), np.array([1.0]), 1.0), order_of_a_float_sum,
         ),
         "Corollary 8 of the almost-periodic paper, 10 periods": (corollary_8_pair(10), CorollaryEight(10)),
+        **swellfish_paths(),
     }  # fmt: skip
 
 
@@ -143,6 +145,7 @@ def history_faults() -> dict[str, tuple[Any, list[Release], float]]:
         "Corollary 16 at beta = 10": corollary_16_at_beta_10(),
         "a headroom that forgets the newest release": headroom_without_the_newest_release(),
         "a budget that resets on restart": budget_that_resets_on_restart(),
+        **swellfish_histories(),
     }
 
 
@@ -154,6 +157,8 @@ def audit_faults(
     one, window = (np.zeros(1), np.ones(1)), (np.zeros(8), np.ones(8))
     cases.append((_pair("honest noise", [1.0], 1.0, 1.0), AddedNoise(one, 1.0)))
     cases.append((_pair("honest noise at each of 8 steps", [1.0] * 8, 8.0, 1.0), AddedNoise(window, 1 / 8)))
+    pair, path = honest_path()
+    cases.append((replace(pair, name="honest noise for all events of Swellfish"), path))
     findings = [audit_history(name, *history) for name, history in history_faults().items()]
     findings += aged_findings()
     findings += audit_paths(cases, seconds=seconds, runs=runs, chunk=2_000, progress=progress)

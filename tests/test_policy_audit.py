@@ -14,6 +14,7 @@ from halflife.cli import main
 from halflife.lab.audit import audit_paths
 from halflife.lab.audit.aged_pair import pasts, person_to_attack, worst_states
 from halflife.policy_audit import VARIANTS, audit_policy, neighbour_totals
+from halflife.publisher.session import Session
 from publisher.town import make, policy_dict, write_readings
 
 FEW = {"seconds": 0.0, "runs": 50}
@@ -203,13 +204,13 @@ def test_a_clip_at_the_wrong_bound_is_accused(tmp_path, monkeypatch):
 def test_a_log_that_depends_on_the_data_is_accused(tmp_path, monkeypatch):
     import logging
 
-    publish = policy_audit.Session.publish
+    publish = Session.publish
 
     def chatty(self, parts, foreseen=None):
         logging.getLogger("halflife.publisher").warning("total %s", parts[0][1].sum())
         return publish(self, parts, foreseen)
 
-    monkeypatch.setattr(policy_audit.Session, "publish", chatty)
+    monkeypatch.setattr(Session, "publish", chatty)
     assert accused(audit_policy(make(tmp_path), **FEW)) == {"silence"}
 
 

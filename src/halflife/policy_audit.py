@@ -6,15 +6,12 @@
                   also on one person who is in one of two states now, with a past that is drawn from the reversed process
     silence       everything but the values must be the same for both: steps, times, losses, logs
 
-No reading of the policy's own data is looked at.
+No reading of the policy's own data is looked at. A promise about secrets has other neighbours: `policy_audit_swellfish`.
 """
 
 from __future__ import annotations
 
-import json
-import logging
 import math
-import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,49 +23,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from halflife.accountant import Accountant
-from halflife.engines import open_source
 from halflife.lab.audit.aged_pair import DRAWN, parts, pasts, person_to_attack, worst_states
 from halflife.lab.audit.attacks import averaging_success, filtered_share
 from halflife.lab.audit.black_box import Floats, Pair
 from halflife.lab.audit.exact import pair_loss
 from halflife.lab.audit.verdict import Finding, Progress, Verdict, audit_history, audit_paths
 from halflife.ledger import SqliteLedger
-from halflife.notions import AgeDependent
+from halflife.notions import AgeDependent, Swellfish
 from halflife.policy import Channel, Policy, channels, promised
 from halflife.policy.aged import SUMS
+from halflife.policy_audit_path import (
+    PublishingPath,
+    Row,
+    Totals,
+    as_data,
+    fast_folder,
+    quiet_policy,
+    silence,
+    totals_of,
+)
+from halflife.policy_audit_swellfish import audit_secrets
 from halflife.processes import Process
 from halflife.publisher.readable import in_output_units
-from halflife.publisher.session import Session
 from halflife.release import Release
 
-Totals = dict[str, NDArray[np.int64]]
-FAR = 9e9
 MOST_STEPS, MOST_NUMBERS, PLANNED = 48, 480, 2_000
 VARIANTS = ("most", "least", "none", "hostile")
-
-
-@dataclass(frozen=True, eq=False)
-class PublishingPath:
-    """The real publisher on exact totals of one of two neighbours, with a new ledger for each run; values as they are written."""
-
-    policy: dict[str, Any]
-    folder: str
-    totals: tuple[Totals, Totals]
-    steps: int
-
-    def __call__(self, which: int, runs: int) -> Floats:
-        """Return the values that so many runs publish."""
-        with tempfile.TemporaryDirectory(prefix="halflife-audit-", dir=_fast_folder()) as place:
-            policy = quiet_policy(self.policy, self.folder, Path(place))
-            return np.array([self.run(policy, self.totals[which], Path(place)) for _ in range(runs)])
-
-    def run(self, policy: Policy, totals: Totals, place: Path) -> Floats:
-        """Publish once, and forget it."""
-        publish_totals(policy, totals, self.steps)
-        numbers = [_read_values(policy.path(s.output)) for s in policy.streams]
-        for file in place.iterdir():
-            file.unlink()
-        return np.concatenate(numbers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +69,7 @@ class AgedPath:
     def __call__(self, which: int, runs: int) -> Floats:
         """Return the values that so many runs publish."""
         drawn = self.drawn(which, runs, np.random.default_rng())
-        with tempfile.TemporaryDirectory(prefix="halflife-audit-", dir=_fast_folder()) as place:
+        with tempfile.TemporaryDirectory(prefix="halflife-audit-", dir=fast_folder()) as place:
             policy = quiet_policy(self.path.policy, self.path.folder, Path(place))
             return np.array([self.path.run(policy, totals, Path(place)) for totals in drawn])
 
@@ -108,37 +88,6 @@ class AgedPath:
         return least + np.round((most - least) * part[:, None]).astype(np.int64)
 
 
-def publish_totals(policy: Policy, totals: Totals, steps: int) -> None:
-    """Publish the first steps of every stream with these exact totals, as `publish` does after reading."""
-    session = Session(policy, clock=lambda: FAR)
-    try:
-        with session.held(10.0):
-            dues = [session.due(c, 1, steps) for c in session.channels]
-            session.publish([(d, totals[d.channel.name]) for d in dues])
-    finally:
-        session.close()
-
-
-def _read_values(path: Path) -> Floats:
-    with path.open(encoding="utf-8") as lines:
-        return np.array([json.loads(line)["value"] for line in lines])
-
-
-def _fast_folder() -> str | None:
-    """Memory, where there is a file system for it: a run's ledger is thrown away at once."""
-    return "/dev/shm" if Path("/dev/shm").is_dir() and shutil.disk_usage("/dev/shm").free > 2**28 else None
-
-
-def quiet_policy(data: Mapping[str, Any], folder: str, place: Path) -> Policy:
-    """The same policy with ledger and outputs elsewhere, without post-processing (which only hides), its steps as planned."""
-    changed = json.loads(json.dumps(data))
-    changed["ledger"] = str(place / "audit.ledger")
-    changed["clock"]["late"] = "as-planned"
-    for i, stream in enumerate(changed["streams"]):
-        stream |= {"output": str(place / f"{i}.jsonl"), "post": []}
-    return Policy.from_dict(changed, folder)
-
-
 # Neighbours ---------------------------------------------------------------------------------------------------------
 
 
@@ -146,13 +95,7 @@ def neighbour_totals(channel: Channel, variant: str, steps: int) -> NDArray[np.i
     """Exact totals (steps × cells) of a small population whose audited person has these readings, by the real engine."""
     if channel.part.source is None:
         return _pushed_totals(channel, variant, steps)
-    engine = open_source(readings(channel, variant, steps))
-    try:
-        answer = engine.aggregate(channel.question(1, steps))
-    finally:
-        engine.close()
-    totals = answer.sums + np.array(channel.offsets, dtype=np.int64)[None, :, None]
-    return np.asarray(totals.reshape(steps, -1), dtype=np.int64)
+    return totals_of(channel, readings(channel, variant, steps), 1, steps)
 
 
 def _pushed_totals(channel: Channel, variant: str, steps: int) -> NDArray[np.int64]:
@@ -162,30 +105,16 @@ def _pushed_totals(channel: Channel, variant: str, steps: int) -> NDArray[np.int
     return totals
 
 
-def readings(channel: Channel, variant: str, steps: int) -> Any:
-    """Readings of three ordinary people and the audited one, as an Arrow table with the policy's columns."""
-    import pyarrow as pa
-
-    source = channel.part.source
-    assert source is not None
+def readings(channel: Channel, variant: str, steps: int) -> list[Row]:
+    """Readings of three ordinary people and the audited one."""
     people = _people(channel)
-    rows: list[tuple[str | None, int, Any, str | None]] = []
+    rows: list[Row] = []
     groups = channel.groups or ("",)
     for k in range(1, steps + 1):
         middle = (channel.steps.start(k) + channel.steps.end(k)) // 2
         rows += [(p, middle, _value(channel, 0.5), groups[0]) for p in people[1:]]
         rows += [(people[0], at, x, g) for at, x, g in _audited(channel, variant, middle)]
-    person, us, values, group = zip(*rows, strict=True) if rows else ((), (), (), ())
-    scale = {"s": 10**6, "ms": 10**3, "us": 1}
-    times = (
-        pa.array(us, pa.timestamp("us", tz="UTC")) if source.epoch is None else [t // scale[source.epoch] for t in us]
-    )
-    columns: dict[str, Any] = {source.person or channel.person: pa.array(person, pa.string()), source.time: times}
-    if source.value is not None:
-        columns[source.value] = pa.array(values, pa.float64())
-    if source.group is not None:
-        columns[source.group] = pa.array(group, pa.string())
-    return pa.table(columns)
+    return rows
 
 
 def _people(channel: Channel) -> list[str]:
@@ -231,6 +160,8 @@ def audit_policy(
 ) -> Verdict:
     """Audit a policy with neighbours that are made for it; see the module's text for what is tried."""
     made = channels(policy)
+    if isinstance(promised(policy, made[0].account), Swellfish):
+        return audit_secrets(policy, seconds=seconds, runs=runs, processes=processes, progress=progress)
     steps = _steps(policy, made)
     progress("neighbours", 0, 1)
     totals = {v: {c.name: neighbour_totals(c, v, steps) for c in made} for v in VARIANTS}
@@ -239,7 +170,7 @@ def audit_policy(
         pairs = [("none", "most"), ("none", "least"), ("none", "hostile")]
     findings = [_sensitivity(c, a, b, totals) for c in made for a, b in pairs if c.part.source is not None]
     findings += list(_exact(policy, made))
-    findings += _silence(policy, totals, steps)
+    findings.append(silence(policy, totals, steps, {}))
     worst = max(
         pairs, key=lambda p: sum(_distance(c, totals[p[0]], totals[p[1]]).sum() / c.sensitivity.l1 for c in made)
     )
@@ -270,15 +201,6 @@ def _only_at_first(most: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray
 def promised_epsilon(policy: Policy) -> float:
     """Return the ε that a policy promises."""
     return float(promised(policy, channels(policy)[0].account).epsilon)  # type: ignore[attr-defined]
-
-
-def as_data(policy: Policy) -> dict[str, Any]:
-    """A policy as plain data; a process as it was read or fitted, so that it is not fitted again."""
-    data = policy.model_dump(mode="json")
-    notion = promised(policy, channels(policy)[0].account)
-    if isinstance(notion, AgeDependent):
-        data["promise"]["process"] = notion.process.to_dict()
-    return data
 
 
 def _aged_case(policy: Policy, totals: Mapping[str, Totals], steps: int) -> Iterator[tuple[Pair, AgedPath]]:
@@ -407,37 +329,3 @@ def _pair(policy: Policy, a: str, b: str, totals: Mapping[str, Totals], steps: i
     first, second, sizes = (np.concatenate(x) for x in zip(*values, strict=True))
     name = f"the publisher on {a} / {b} readings, {steps} steps"
     return Pair(name, first, second, sizes, pair_loss(releases, moves, delta), made[0].plan.noise, delta)
-
-
-def _silence(policy: Policy, totals: Mapping[str, Totals], steps: int) -> list[Finding]:
-    """Publish each variant once, and compare all that can be seen but the values: it must not depend on the readings."""
-    start = time.perf_counter()
-    seen = {variant: _traces(policy, totals[variant], steps) for variant in VARIANTS}
-    differ = [v for v in VARIANTS if seen[v] != seen[VARIANTS[0]]]
-    detail = "rows, times, losses, noise scales and log lines are the same whatever the readings are"
-    if differ:
-        detail = f"what is published besides the values differs between {VARIANTS[0]} and {differ[0]} readings"
-    spent = time.perf_counter() - start
-    return [Finding("refusal, timing and form", "silence", 0.0, float(len(differ)), bool(differ), detail, spent)]
-
-
-def _traces(policy: Policy, totals: Totals, steps: int) -> list[Any]:
-    """Everything that a run leaves, without values, hashes and the clock's time."""
-    lines: list[str] = []
-    handler = logging.Handler()
-    handler.emit = lambda record: lines.append(f"{record.getMessage()} {getattr(record, 'fields', '')}")  # type: ignore[method-assign]
-    logger = logging.getLogger("halflife")
-    logger.addHandler(handler)
-    try:
-        with tempfile.TemporaryDirectory(prefix="halflife-audit-") as place:
-            quiet = quiet_policy(as_data(policy), str(policy.path(".")), Path(place))
-            publish_totals(quiet, totals, steps)
-            rows = [
-                [{k: v for k, v in json.loads(line).items() if k != "value"} for line in quiet.path(s.output).open()]
-                for s in quiet.streams
-            ]
-            with SqliteLedger(quiet.ledger_path, read_only=True) as book:
-                facts = [(e.stream, e.step, e.release_step, e.releases, e.spread, len(e.noisy)) for e in book.entries()]
-    finally:
-        logger.removeHandler(handler)
-    return [rows, facts, lines]

@@ -6,13 +6,14 @@ import itertools
 import json
 import math
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from halflife import Accountant, InvalidInput, Secret, Specification, Specifications, Swellfish
+from halflife import Accountant, InvalidInput, Notion, Secret, Specification, Specifications, Swellfish
 from halflife.plans.swellfish import by_block
 from halflife.specifications.sweep import StepFunction
 
@@ -221,7 +222,7 @@ def test_s3_theorem_10_fails_for_a_large_epsilon_and_is_refused():
     """(60, 0.1) at T = 2000: δ is 0.6207 instead of 0.1, by this grid, and by a normal law of the same mean and variance."""
     scale = 2 / 60 * math.sqrt(2000 * math.log(math.e + 60 / 0.1))
     assert delta_at([1 / scale] * 2000, 60.0, 0.005) == pytest.approx(0.6207, abs=5e-4)
-    notion = Swellfish(Specification([Secret(1.0, 2000, 1, 2000, 60.0)], "a"), 0.1)
+    notion = Swellfish(Specification([Secret(1.0, 2000, 1, 2000, 60.0)], "a"), 0.1, noise="laplace")
     with pytest.raises(InvalidInput, match="S3"):
         notion.plan(method="paper")
     tight = notion.plan()
@@ -232,7 +233,7 @@ def test_s3_theorem_10_fails_for_a_large_epsilon_and_is_refused():
 @settings(max_examples=15)
 def test_tight_with_delta_keeps_every_secret_between_all_neighbouring_streams(many, reading):
     """Definition 16 by the loss distribution of each neighbouring pair, where scales and differences are unequal."""
-    plan = Swellfish(many, DELTA, reading).plan(horizon=STEPS)
+    plan = Swellfish(many, DELTA, reading, "laplace").plan(horizon=STEPS)
     scales = plan.scales(STEPS)
     spec = next(iter(many))
     seen = set()
@@ -270,9 +271,33 @@ def test_t6_exact_accounting_needs_a_little_more_than_half_of_the_theorems_noise
     """ε = 0.1, δ = 1/117,716,237: Theorem 11 asks for 650.6 and 2092.0, exact accounting for 363.45 and 1195.8."""
     for T, theorem, laplace, gaussian in ((65, 650.6, 363.45, 372.88), (672, 2092.0, 1195.8, 1198.94)):
         one = Specification([Secret(1.0, T, 1, 700, 0.1)], "a")
-        plans = [Swellfish(one, TINY).plan(method=m).scale(1) for m in ("paper", "tight")]
+        plans = [Swellfish(one, TINY, noise="laplace").plan(method=m).scale(1) for m in ("paper", "tight")]
         assert plans == pytest.approx([theorem, laplace], rel=1e-4)
         assert Swellfish(one, TINY, noise="gaussian").plan().scale(1) == pytest.approx(gaussian, rel=1e-4)
+
+
+def test_the_quieter_noise_is_chosen_if_none_is_asked_for():
+    """T6: Laplace up to T = 10, Gaussian from 11 on, at ε = 0.1 and δ = 1/117,716,237; the paper's theorems stay with Laplace."""
+    for T, quieter in ((1, "laplace"), (10, "laplace"), (11, "gaussian"), (65, "gaussian")):
+        notion = Swellfish(Specification([Secret(2.0, T, 1, 90, 0.1)], "a"), TINY)
+        both = {n: Swellfish(notion.specifications, TINY, noise=n).plan().std(1) for n in ("laplace", "gaussian")}
+        assert notion.noise == quieter == min(both, key=both.get)
+        assert notion.plan().std(1) == both[quieter]
+        assert notion.plan(method="paper").noise == "laplace"
+        assert notion == Swellfish(notion.specifications, TINY, noise=quieter) == Notion.from_dict(notion.to_dict())
+    assert Swellfish(Specification([Secret(2.0, 65, 1, 90, 0.1)], "a")).noise == "laplace"
+    with pytest.raises(InvalidInput, match="about Laplace noise"):
+        Swellfish(notion.specifications, TINY, noise="gaussian").plan(method="paper")
+
+
+def test_with_many_kinds_of_secrets_the_choice_is_the_one_of_the_totals():
+    rng = np.random.default_rng(3)
+    for longest, quieter in ((4, "laplace"), (90, "gaussian")):
+        kinds = zip(rng.integers(1, longest + 1, 40).tolist(), rng.uniform(0.1, 1, 40).tolist(), strict=True)
+        held = [Secret(1.0, T, 100 * k + 1, 100 * k + 95, e) for k, (T, e) in enumerate(kinds)]
+        notion = Swellfish(Specification(held, "a"), TINY)
+        totals = {n: Swellfish(notion.specifications, TINY, noise=n).plan().total()[0] for n in ("laplace", "gaussian")}
+        assert notion.noise == quieter == min(totals, key=totals.get)
 
 
 def test_each_secrets_own_length_and_epsilon_count_together():
@@ -314,7 +339,7 @@ def test_the_papers_noise_is_theorem_8_at_every_step(many):
 @settings(max_examples=40)
 def test_never_more_noise_than_uniform(many, reading, delta):
     """Section IV-D: λ of tight ≤ λ of paper ≤ λ of w-event Uniform with Theorem 7's parameters, at every step."""
-    notion = Swellfish(many, delta, reading)
+    notion = Swellfish(many, delta, reading, "laplace")
     event, sensitivity = notion.baseline()
     tight, paper = (notion.plan(method=m, horizon=STEPS).scales(STEPS) for m in ("tight", "paper"))
     assert (tight <= paper * (1 + 1e-8)).all()
@@ -576,6 +601,19 @@ def test_every_certificate_is_json_with_the_worst_loss_under_each_reading(noise,
             assert text["secrets"][reading]["kept"]
             assert text["notion"]["neighbours"] == reading
             assert text["plan"]["total_noise"] == pytest.approx(plan.total(plan.steps)[0])
+
+
+@pytest.mark.parametrize(("noise", "delta"), [("laplace", 0.0), ("gaussian", DELTA), ("laplace", DELTA)])
+@pytest.mark.parametrize("reading", READINGS)
+def test_a_little_less_noise_than_tight_is_told_as_broken(noise, delta, reading):
+    """By a tenth, a hundredth and a part in 10⁵; the scales alone decide."""
+    plan = Swellfish(Specification([Secret(2.0, 30, 3, 60, 0.5)], "a"), delta, reading, noise).plan()
+    for less in (0.1, 0.01, 1e-5):
+        other = replace(plan, hidden=StepFunction(plan.hidden.starts, plan.hidden.values * (1 - less)))
+        assert not other.verdict()["kept"]
+        assert other.verdict()["broken"] == 1
+        assert 1 + less / 2 < other.verdict()["worst"]["share"]
+    assert plan.verdict()["kept"]
 
 
 def test_an_exposed_secret_is_told_as_unbounded():

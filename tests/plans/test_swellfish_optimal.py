@@ -151,7 +151,7 @@ def test_a_horizon_within_a_block_looks_no_further():
 
 
 def test_with_a_floor_it_is_the_least_above_the_floor_and_not_just_raised():
-    notion = notion_of(few(2))
+    notion = notion_of(few(4))
     free = notion.plan(method="optimal").scales(9)
     floor = float(np.quantile(free, 0.7))
     plan = notion.plan(method="optimal", floor=floor)

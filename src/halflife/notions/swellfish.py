@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from halflife.errors import InvalidInput, UnboundedLoss, unknown
 from halflife.notions.base import Exposure, Floats, Notion
-from halflife.notions.calibration import composed_epsilon, unit_scales
+from halflife.notions.calibration import composed_epsilon
 from halflife.notions.composition import check_delta
 from halflife.notions.gaussian_dp import gaussian_epsilon
 from halflife.notions.hiding.certified import gaussian_limits, gaussian_losses, losses_at_worst, worst_by_step
 from halflife.notions.hiding.live import Live
 from halflife.notions.hiding.losses import MOST_NOISE, READINGS, Reading
-from halflife.notions.hiding.required import cover_all_events, sufficient_scales
+from halflife.notions.hiding.memory import Hidden, Worst, noise_of, remembered
+from halflife.notions.hiding.required import asked_scales, quieter_noise, sufficient_scales
 from halflife.notions.windowed import WEvent
 from halflife.numerics import TOLERANCE, divide_up, largest, real, up, whole
 from halflife.registry import register_notion
@@ -28,27 +29,6 @@ from halflife.specifications.additions import check_added
 from halflife.specifications.sweep import StepFunction, Timeline
 
 LONGEST_MEMORY = 2_000_000
-
-
-class Worst(NamedTuple):
-    """The secret that has lost the largest share of its ε so far.
-
-    share  of its limit, at most 1 while the promise holds;  cost  in what the notion adds up;  epsilon  its ε
-    together  with Laplace noise and δ > 0: so many releases of loss `cost`; else 0
-    """
-
-    share: float = 0.0
-    cost: float = 0.0
-    epsilon: float = math.inf
-    together: int = 0
-
-
-class Hidden(NamedTuple):
-    """Noise about the data times first, first + 1, … as x (1/λ, or 1/σ²), and the worst secret so far."""
-
-    first: int
-    x: tuple[float, ...]
-    worst: Worst
 
 
 @register_notion
@@ -81,7 +61,9 @@ class Swellfish(Notion[Hidden]):
     specifications: Specifications
     delta: float = 0.0
     neighbours: Reading = "one-window"
-    noise: Noise = "laplace"
+    noise: Noise = None  # type: ignore[assignment]
+    """The family of noise; if it is not given, the one that needs less of it here (T6)."""
+    _free: bool = field(default=False, init=False, repr=False, compare=False)
 
     name: ClassVar[str] = "swellfish"
     by_data_time: ClassVar[bool] = True
@@ -105,11 +87,11 @@ class Swellfish(Notion[Hidden]):
 
     def __post_init__(self) -> None:
         put = object.__setattr__
-        put(self, "specifications", _read(self.specifications))
+        put(self, "specifications", Specifications.of(self.specifications))
         put(self, "delta", check_delta(self.delta))
         if self.neighbours not in READINGS:
             raise unknown("neighbours", self.neighbours, READINGS)
-        if self.noise not in NOISES:
+        if self.noise is not None and self.noise not in NOISES:
             raise unknown("noise", self.noise, NOISES)
         if self.noise == "gaussian" and self.delta == 0:
             raise InvalidInput(
@@ -119,6 +101,9 @@ class Swellfish(Notion[Hidden]):
             raise InvalidInput(
                 "specifications without a single secret hide nothing: add one, or publish without a promise"
             )
+        put(self, "_free", self.noise is None)  # nobody asked for a family
+        if self.noise is None:
+            put(self, "noise", quieter_noise(self.timeline, self.neighbours, self.delta))
         if self._live.reach > LONGEST_MEMORY:
             what = "hiding intervals" if self.neighbours == "all-events" else "events"
             raise InvalidInput(
@@ -144,7 +129,7 @@ class Swellfish(Notion[Hidden]):
             cls(_days(2100, 48, 1.0)),
             cls(_days(2100, 48, 1.0), neighbours="one-event"),
             cls(_days(2100, 48, 1.0), neighbours="all-events"),
-            cls(_days(2100, 48, 1.0), 1e-6),
+            cls(_days(2100, 48, 1.0), 1e-6, noise="laplace"),
             cls(_days(2100, 48, 1.0), 1e-6, noise="gaussian"),
         )
 
@@ -167,10 +152,7 @@ class Swellfish(Notion[Hidden]):
     @cached_property
     def unit_scales(self) -> Floats:
         """The scale that each secret asks for: g_s by unit of power, under all-events c_s in all (`notions.hiding.required`)."""
-        s = self.specifications
-        if self.neighbours == "all-events":
-            return cover_all_events(s, self.delta, self.noise)
-        return unit_scales(s.duration, s.epsilon, self.delta, self.noise)
+        return asked_scales(self.specifications, self.neighbours, self.delta, self.noise)
 
     @cached_property
     def sufficient(self) -> StepFunction:
@@ -219,68 +201,14 @@ class Swellfish(Notion[Hidden]):
         return state
 
     def _record_one(self, state: Hidden, release: Release) -> Hidden:
-        time, x = release.data_time, self._noise_of(release)
+        time, reach = release.data_time, self._live.reach
+        x = noise_of(release, self.noise, self.sensitivity.at(time) > 0)
         if x == 0:
             return state
-        first, values = self._with(state, release, x)
+        first, values = remembered(state, release, x, reach, once=self.by_threshold)
         worst = self._judge(state, first, values, time)
-        forget = max(0, len(values) - 2 * self._live.reach)
+        forget = max(0, len(values) - 2 * reach)
         return Hidden(first + forget, values[forget:], worst)
-
-    def _noise_of(self, release: Release) -> float:
-        """x of a release: 1/λ or 1/σ², and no less than its loss says; 0 if it costs nobody anything."""
-        if release.scale is None:
-            if release.loss == 0:
-                return 0.0
-            raise InvalidInput(f"release at step {release.step} lacks its scale, which what a secret loses comes from")
-        if release.noise != self.noise:
-            raise UnboundedLoss(
-                f"step {release.step}: {release.noise} noise, and this promise is worked out for {self.noise} noise",
-                step=release.step,
-            )
-        if self.sensitivity.at(release.data_time) == 0:
-            return 0.0
-        if release.scale == 0:
-            raise UnboundedLoss(
-                f"step {release.step}: the exact value of step {release.data_time}, at which somebody hides something, has no "
-                "bound: add noise",
-                step=release.step,
-            )
-        unit = divide_up(1.0, release.scale)
-        if release.sensitivity > 0:
-            unit = max(unit, divide_up(release.loss, release.sensitivity) * (1 - 1e-15))
-        x = unit if self.noise == "laplace" else up(unit * unit)
-        if x > MOST_NOISE:
-            raise UnboundedLoss(
-                f"step {release.step}: noise of scale {release.scale:g} is as good as none: add more", step=release.step
-            )
-        return x
-
-    def _with(self, state: Hidden, release: Release, x: float) -> tuple[int, tuple[float, ...]]:
-        """The remembered noise, with x added at the release's data time."""
-        time, (first, values, _) = release.data_time, state
-        if not values:
-            return time, (x,)
-        newest, reach = first + len(values) - 1, self._live.reach
-        if time <= newest - reach:
-            raise InvalidInput(
-                f"release at step {release.step}: its data time {time} lies {newest - time} steps before the newest, "
-                f"{newest}, and "
-                f"windows of {reach} steps are remembered: publish it with an age of at most {release.step - newest + reach - 1}"
-            )
-        if time > newest + 2 * reach:
-            return time, (x,)
-        if time < first:
-            first, values = time, (*(0.0,) * (first - time), *values)
-        values = (*values, *(0.0,) * (time - first + 1 - len(values)))
-        at = time - first
-        if values[at] and self.by_threshold:
-            raise UnboundedLoss(
-                f"step {release.step}: a second release about step {time}: with Laplace noise and a delta, scales are calibrated "
-                "for one release about each step: use noise='gaussian', or delta=0",
-                step=release.step,
-            )
-        return first, (*values[:at], values[at] + x, *values[at + 1 :])
 
     def _judge(self, state: Hidden, first: int, values: tuple[float, ...], time: int) -> Worst:
         """The worst secret once the noise at a data time has changed."""
@@ -453,6 +381,8 @@ class Swellfish(Notion[Hidden]):
         stretches that begin at given steps), the largest of them, so that single secrets do not show;  begin  the data time of
         step 1, if it is not 1 − age
         """
+        if method == "paper" and self._free and self.noise != "laplace":  # whose theorems are about Laplace noise
+            return replace(self, noise="laplace").plan(sensitivity, horizon, method, age, every, noise, **extra)
         if sensitivity is not None:
             raise InvalidInput(
                 f"sensitivity comes from the secrets' powers under swellfish: leave it out (it was {sensitivity!r})"
@@ -463,8 +393,9 @@ class Swellfish(Notion[Hidden]):
         """Say how many secrets there are, how long the longest event is, and when the last hiding interval ends."""
         s, hours = self.specifications, step_minutes / 60
         return [
-            f"{len(s):,} secrets of {len(s.households):,} households; the longest event lasts {int(s.duration.max()) * hours:.4g} "
-            f"hours, and the last hiding interval ends {s.last_step * hours / 24:.4g} days after the start.",
+            f"{len(s):,} secrets of {len(s.households):,} households; the longest event lasts "
+            f"{int(s.duration.max()) * hours:.4g} hours, and the last hiding interval ends "
+            f"{s.last_step * hours / 24:.4g} days after the start."
         ]
 
     # What is written down -------------------------------------------------------------------------------------------------
@@ -508,18 +439,6 @@ class Swellfish(Notion[Hidden]):
         worst = Worst(share, cost, epsilon, whole("worst", data["worst"][3], least=0))
         x = tuple(real("x", value, limit=MOST_NOISE) for value in data["x"])
         return Hidden(whole("first", data.get("first")), x, worst)
-
-
-def _read(given: Any) -> Specifications:
-    if isinstance(given, Specifications):
-        return given
-    if isinstance(given, Mapping):
-        return Specifications.from_dict(given)
-    if isinstance(given, Specification):
-        return Specifications(given)
-    if isinstance(given, Sequence) and not isinstance(given, str):
-        return Specifications(given)
-    raise InvalidInput(f"specifications must be Specifications, or a list of Specification, not {given!r}")
 
 
 def _days(days: int, steps: int, epsilon: float) -> Specifications:

@@ -36,6 +36,7 @@ FORGETFUL = 8
 POWER: dict[Noise, float] = {"laplace": 1.0, "gaussian": 0.5}
 """r: a scale is x^(−r)."""
 MOST_VARIABLES = 200_000
+"""More would need over 8 GB (69,888 quarter hours of 250 households took 3)."""
 
 
 class Program(NamedTuple):
@@ -218,34 +219,34 @@ def lower_bound(system: System, prices: Floats, costs: Floats, power: float) -> 
 def solve(system: System, costs: Floats, power: float) -> tuple[Floats, Floats, Floats]:
     """Return z > 0 of least Σ c_v z_v^(−r) that obey the rows, the u, and the prices of the rows, as far as Clarabel gets them.
 
-    With heights h ≥ z^(−r): minimise Σ c h. r = 1: (h + z, h − z, 2) in a second-order cone, as h z ≥ 1. r = ½: (h, z, 1) in the
-    power cone h^⅔ z^⅓ ≥ 1.
+    With h·a ≥ 1 minimise Σ c h, where a = z (r = 1) or a² ≤ z (r = ½). In second-order cones: (h + a, h − a, 2), and for r = ½
+    (z + 1, z − 1, 2a). (A power cone would say the same with fewer variables, but the solver got stuck on it.)
     """
     try:
         import clarabel  # type: ignore[import-untyped, unused-ignore]
     except ImportError:
         raise missing_extra("clarabel", "optimal", "the plan of least noise") from None
-    (m, n), parts = system.matrix.shape, len(system.pairs)
-    z, u, h = np.split(np.arange(2 * n + parts), [n, n + parts])
-    first, second = m + 3 * np.arange(n), m + 3 * np.arange(n) + 1
-    mine, rows = np.flatnonzero(system.part >= 0), system.matrix.tocoo()
-    entries = [(mine, u[system.part[mine]], -1.0), (system.secret, u, 1.0), (first, h, -1.0)]
-    if power == 1.0:
-        entries += [(first, z, -1.0), (second, h, -1.0), (second, z, 1.0)]
-        cones, last = [clarabel.SecondOrderConeT(3)] * n, 2.0
-    else:
-        entries += [(second, z, -1.0)]
-        cones, last = [clarabel.PowerConeT(2 / 3)] * n, 1.0
+    (m, n), parts, cones = system.matrix.shape, len(system.pairs), 1 if power == 1.0 else 2
+    z, u, h, a = np.split(np.arange((1 + cones) * n + parts), np.cumsum([n, parts, n]))
+    a = a if cones == 2 else z
+    mine, rows, first = np.flatnonzero(system.part >= 0), system.matrix.tocoo(), m + 3 * np.arange(n)
+    entries = [(mine, u[system.part[mine]], -1.0), (system.secret, u, 1.0)]
+    entries += [(first, h, -1.0), (first, a, -1.0), (first + 1, h, -1.0), (first + 1, a, 1.0)]
+    right = [system.right, np.tile([0.0, 0.0, 2.0], n)]
+    if cones == 2:
+        second = first + 3 * n
+        entries += [(second, z, -1.0), (second + 1, z, -1.0), (second + 2, a, -2.0)]
+        right += [np.tile([1.0, -1.0, 0.0], n)]
     row, column = (np.concatenate([own, *(entry[i] for entry in entries)]) for i, own in ((0, rows.row), (1, rows.col)))
     value = np.concatenate([rows.data, *(np.full(len(entry[0]), entry[2]) for entry in entries)])
-    matrix = coo_array((value, (row, column)), shape=(m + 3 * n, 2 * n + parts)).tocsc()
-    right = np.concatenate([system.right, np.tile([0.0, 0.0, last], n)])
+    matrix = coo_array((value, (row, column)), shape=(m + 3 * cones * n, (1 + cones) * n + parts)).tocsc()
     unit = float(costs.mean())
-    aim = np.concatenate([np.zeros(n + parts), costs / unit])
+    aim = np.zeros(matrix.shape[1])
+    aim[h] = costs / unit
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     nothing = coo_array((len(aim), len(aim))).tocsc()
-    cones = [clarabel.NonnegativeConeT(m), *cones]
-    found = clarabel.DefaultSolver(nothing, aim, matrix, right, cones, settings).solve()
+    kinds = [clarabel.NonnegativeConeT(m), *[clarabel.SecondOrderConeT(3)] * (cones * n)]
+    found = clarabel.DefaultSolver(nothing, aim, matrix, np.concatenate(right), kinds, settings).solve()
     answer = np.array(found.x)
-    return answer[:n], answer[n : n + parts], unit * np.array(found.z[:m])
+    return answer[z], answer[u], unit * np.array(found.z[:m])

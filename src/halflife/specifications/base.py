@@ -225,6 +225,17 @@ class Specifications:
         self._hold(names, codes, columns)
 
     @classmethod
+    def of(cls, given: object) -> Specifications:
+        """Return specifications from what stands for them: themselves, one or several `Specification`, or what `to_dict` gave."""
+        if isinstance(given, Specifications):
+            return given
+        if isinstance(given, Mapping):
+            return cls.from_dict(given)
+        if isinstance(given, Specification | list | tuple):
+            return cls(given)
+        raise InvalidInput(f"specifications must be Specifications, or a list of Specification, not {given!r}")
+
+    @classmethod
     def from_columns(
         cls, names: Sequence[str], household: Any, columns: Mapping[str, Any], row: Any = None
     ) -> Specifications:

@@ -70,11 +70,16 @@ def test_it_agrees_with_the_account(notion):
     for _ in range(3):
         steps = np.sort(draw.choice(60, 12, replace=False)) + 1
         history = [
-            Release(int(k), float(x), noise=noise) for k, x in zip(steps, draw.uniform(0.01, 0.05, 12), strict=True)
+            Release(int(k), float(x), scale=1 / float(x), noise=noise)
+            for k, x in zip(steps, draw.uniform(0.01, 0.05, 12), strict=True)
         ]
         risks = [Accountant.replay(notion, history[: i + 1]).risk() for i in range(12)]
         near = 2e-3 if getattr(notion, "delta", 0) else 1e-6 if getattr(notion, "bound", "") == "pairwise" else 1e-9
-        assert worst_loss(notion, history) == pytest.approx(max(risks), rel=near)
+        found = worst_loss(notion, history)
+        if getattr(notion, "by_threshold", False):  # the account has an upper bound, so as to compose nothing
+            assert 0 < found <= max(risks) * (1 + near)
+        else:
+            assert found == pytest.approx(max(risks), rel=near)
 
 
 def test_a_history_that_breaks_its_notion_is_accused():
@@ -182,8 +187,8 @@ def test_the_table_of_faults(tmp_path):
     assert missed == []
     assert not any(f.accused for f in verdict.findings if f.name.startswith("honest"))
     assert json.loads(json.dumps(verdict.to_dict()))["good"] is False
-    assert len(verdict.findings) == 16
-    assert len(found_data(verdict)) == 15, "one of them claims nothing at all"
+    assert len(verdict.findings) == 21
+    assert len(found_data(verdict)) == 20, "one of them claims nothing at all"
     write_audit(verdict, tmp_path / "audit.html")
     text = (tmp_path / "audit.html").read_text()
     assert "textbook floating-point Laplace" in text

@@ -15,6 +15,7 @@ pure c_s: the smaller of the two.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -26,6 +27,8 @@ from halflife.specifications.base import Floats, Specifications
 from halflife.specifications.sweep import StepFunction, Timeline, overlapping_pairs
 
 ROUNDING = 1e-12
+FEW_KINDS = 24
+FAMILIES: tuple[Noise, Noise] = ("laplace", "gaussian")
 
 
 def sufficient_scales(line: Timeline, reading: Reading, asked: Floats) -> StepFunction:
@@ -43,6 +46,43 @@ def sufficient_scales(line: Timeline, reading: Reading, asked: Floats) -> StepFu
     else:
         values = line.most(asked * line.specifications.power if reading == "one-event" else asked)
     return line.over_households(values * (1 + ROUNDING))
+
+
+def asked_scales(s: Specifications, reading: Reading, delta: float, noise: Noise) -> Floats:
+    """Return the scale that each secret asks for: g_s by unit of power, under all-events c_s in all."""
+    if reading == "all-events":
+        return cover_all_events(s, delta, noise)
+    return unit_scales(s.duration, s.epsilon, delta, noise)
+
+
+def quieter_noise(line: Timeline, reading: Reading, delta: float) -> Noise:
+    """Return the family whose standard deviation is smaller in all: Laplace for short events, Gaussian for long ones (T6; known).
+
+    All scales of both are worked out if the secrets have few kinds (T, ε). Else so many are looked at, spread over the secrets by
+    the power and the time that they hide.
+
+    >>> from halflife.specifications import Secret, Specification
+    >>> long = Timeline(Specifications(Specification([Secret(1.0, 65, 1, 96, 0.1)])))
+    >>> quieter_noise(long, "one-window", 1 / 117_716_237), quieter_noise(long, "one-window", 0.0)
+    ('gaussian', 'laplace')
+    """
+    s = line.specifications
+    if delta == 0:
+        return "laplace"
+    if len(np.unique(np.stack([s.duration.astype(np.float64), s.epsilon]), axis=1).T) <= FEW_KINDS:
+        totals = {noise: _total(line, reading, delta, noise) for noise in FAMILIES}
+    else:
+        weight = s.power * (s.end - s.start + 1)
+        spread = np.searchsorted(np.cumsum(weight), (np.arange(FEW_KINDS) + 0.5) / FEW_KINDS * weight.sum())
+        some = s.only(np.unique(np.minimum(spread, len(s) - 1)))
+        totals = {noise: float(unit_scales(some.duration, some.epsilon, delta, noise).sum()) for noise in FAMILIES}
+    return "laplace" if totals["laplace"] * math.sqrt(2) <= totals["gaussian"] else "gaussian"
+
+
+def _total(line: Timeline, reading: Reading, delta: float, noise: Noise) -> float:
+    """Σ of the scales over all steps."""
+    scales = sufficient_scales(line, reading, asked_scales(line.specifications, reading, delta, noise))
+    return float((scales.values[:-1] * np.diff(scales.starts)).sum())
 
 
 def cover_all_events(s: Specifications, delta: float, noise: Noise) -> Floats:

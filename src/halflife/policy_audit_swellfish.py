@@ -42,7 +42,7 @@ from halflife.specifications import Specifications, read_specifications
 from halflife.steps import parse_time, to_us
 
 PLANNED, MOST_WINDOW, MOST_STEPS, MOST_NUMBERS, MOST_READINGS = 5_000, 2_000, 48, 480, 60
-HOUSEHOLDS = 3
+HOUSEHOLDS, MOST_SECRETS = 3, 50_000
 COMPOSED = 5e-3
 """How much above the truth a composed loss distribution may lie, relatively."""
 HOW = ("with the steps", "half a step later")
@@ -87,7 +87,9 @@ def audit_secrets(
             tried += some
     findings += list(_exact(policy, made, notion))
     cases: list[tuple[Pair, PublishingPath]] = []
-    if tried:
+    if len(written) > MOST_SECRETS:
+        findings.append(_not_run(len(written)))
+    elif tried:
         worst = _window(made, max(tried, key=lambda t: t.loss / t.epsilon))
         findings.append(silence(policy, {"no event": worst.totals[0], "event": worst.totals[1]}, *_size(made, worst)))
         cases = [_case(policy, worst, "a household with and without its events"), _one_step(policy, worst)]
@@ -360,6 +362,13 @@ def _history(name: str, notion: Swellfish, releases: Sequence[Release]) -> Findi
     exact = sum(r.scale == 0 for r in releases)
     detail = f"{len(releases):,} releases, {exact:,} of them exact values, read as {notion.neighbours}{where}"
     return _judged(name, "exact", worst.epsilon, worst.loss, detail, notion, time.perf_counter() - start)
+
+
+def _not_run(secrets: int) -> Finding:
+    detail = (
+        f"a run of the publisher keeps all {secrets:,} secrets in its ledger, and a black box needs hundreds of runs"
+    )
+    return Finding("the publisher was not run", "observer", math.nan, math.nan, False, detail, 0.0)
 
 
 def _open(made: Sequence[Channel]) -> Iterator[Finding]:

@@ -498,3 +498,39 @@ def test_the_baseline_has_the_longest_event_the_least_epsilon_and_the_largest_se
     assert Swellfish(many, DELTA).baseline()[0].delta == DELTA
     with pytest.raises(InvalidInput, match="S1"):
         Swellfish(many, neighbours="all-events").baseline()
+
+
+# Kept beside many accounts --------------------------------------------------------------------------------------------
+
+
+def test_a_short_account_needs_its_secrets_and_no_others():
+    notion = Swellfish(Specification([Secret(2.0, 3, 1, 9, 1.0)], "a"))
+    account = Accountant(notion)
+    account.admit(Release(1, 0.1, scale=20.0))
+    short, kept = account.to_json(short=True), notion.attachment()
+    assert "power" not in short
+    assert Accountant.from_json(short, kept).to_json() == account.to_json()
+    with pytest.raises(InvalidInput, match="household"):
+        Accountant.from_json(short)
+    other = Swellfish(Specification([Secret(2.0, 3, 1, 9, 2.0)], "a")).attachment()
+    with pytest.raises(InvalidInput, match="not those that the promise was made with"):
+        Accountant.from_json(short, other)
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        Accountant.from_json(short, "{")
+
+
+def test_an_account_goes_on_under_secrets_that_were_added():
+    old = Specification([Secret(2.0, 3, 1, 9, 1.0)], "a")
+    new = Specification([*old.secrets, Secret(1.0, 1, 6, 9, 0.5)], "a")
+    account = Accountant(Swellfish(old))
+    for step in range(1, 5):
+        account.admit(Release(step, 0.2, scale=6.0))
+    later = account.extended(Swellfish(new), published=4)
+    assert later.risk() == account.risk()
+    assert later.headroom(7) < account.headroom(7)
+    with pytest.raises(InvalidInput, match="steps 6 to 7 are published already"):
+        account.extended(Swellfish(new), published=7)
+    with pytest.raises(InvalidInput, match="missing or changed"):
+        later.extended(Swellfish(old), published=4)
+    with pytest.raises(InvalidInput, match="the policy promises"):
+        account.extended(Swellfish(new, neighbours="one-event"), published=4)

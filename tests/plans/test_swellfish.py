@@ -566,7 +566,10 @@ def test_a_floor_leaves_no_exact_value_and_no_step_with_less():
     notion = Swellfish(Specification([Secret(1.0, 2, 3, 4, 1.0)]))
     assert notion.plan(floor=0.5).scales(6) == pytest.approx([0.5, 0.5, 2.0, 2.0, 0.5, 0.5])
     assert notion.plan(floor=5.0).scales(6) == pytest.approx([5.0] * 6)
-    assert [r.scale for r in notion.plan(floor=0.5).releases_at(1)] == [0.5]
+    for floor in (0.5, 5.0):
+        plan = notion.plan(floor=floor)
+        assert [plan.scale(k) for k in range(1, 7)] == plan.scales(6).tolist()
+        assert [r.scale for k in range(1, 7) for r in plan.releases_at(k)] == plan.scales(6).tolist()
     for bad in (-1.0, math.nan, math.inf, "much"):
         with pytest.raises(InvalidInput):
             notion.plan(floor=bad)
@@ -693,3 +696,14 @@ def test_ten_times_the_secrets_take_about_ten_times_the_memory():
         small, large = peak(10_000, reading), peak(100_000, reading)
         assert 4 < large / small < 13
         assert large < 100_000 * 2_000
+
+
+def test_a_stream_that_begins_later_is_charged_about_its_own_steps():
+    """Step 1 is about step 100, published 2 steps later: the account finds the risk that the plan announced."""
+    notion = Swellfish(Specification([Secret(2.0, 3, 100, 110, 1.0)], "a"))
+    plan = notion.plan(begin=100, age=2, horizon=11)
+    account = Accountant(notion)
+    for k in range(1, 12):
+        account.admit(*plan.releases_at(k))
+    assert account.step == 112
+    assert account.risk() == pytest.approx(plan.risks(11)[-1]) == pytest.approx(1.0)

@@ -86,11 +86,12 @@ class SwellfishPlan(Plan):
         return result
 
     def releases_at(self, k: int) -> tuple[Release, ...]:
-        """Return what step k records."""
+        """Return what step k records, about its data time; at step k if step 1 is about step 1 − age."""
         if not self._published(k):
             return ()
-        sensitivity, scale = self.sensitivity_at(k), self.scale(k)
-        return (Release(k, self.loss(k), self.request.age, sensitivity=sensitivity, scale=scale, noise=self.noise),)
+        age, sensitivity, scale = self.request.age, self.sensitivity_at(k), self.scale(k)
+        at = self.begin + k - 1 + age
+        return (Release(at, self.loss(k), age, sensitivity=sensitivity, scale=scale, noise=self.noise),)
 
     def risks(self, n: int) -> Floats:
         """Return the loss of the secret that is worst by its share so far, after each of steps 1 … n."""

@@ -9,8 +9,7 @@ counts does not rest on the solver: each answer is lowered until every secret ke
 the least noise from above; any prices y ≥ 0 of the rows bound it from below (`lower_bound`). Between the two lies the gap.
 
 Under all-events a row is a sum over events, each at any of its places. Whole rows would be needed in all combinations of places;
-so the violated ones are taken apart, with a variable for the largest cost of each event (`System`): 12 rounds instead of
-hundreds.
+so the violated ones are taken apart, with a variable for the largest cost of each event (`System`). See docs/decisions/0013.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ FORGETFUL = 8
 POWER: dict[Noise, float] = {"laplace": 1.0, "gaussian": 0.5}
 """r: a scale is x^(−r)."""
 MOST_VARIABLES = 200_000
-"""More would need over 8 GB (69,888 quarter hours of 250 households took 3)."""
+"""How many scales are found at most: 69,888 (250 households) took 3 GB and seven minutes."""
 
 
 class Program(NamedTuple):

@@ -19,7 +19,7 @@ from halflife.registry import register_plan
 def uniform(notion: WEvent, request: PlanRequest) -> Plan:
     """Uniform(w, ε, δ, Δ): ρ = ε/w (Theorem 2; paper), with δ > 0 λ = Δ(2/ε)√(w ln(e + ε/δ)) (Theorem 10; paper).
 
-    Theorem 10 fails for large ε (erratum S3: (60, 0.1) at w = 2000 has δ ≈ 0.59), so it is checked by exact
+    Theorem 10 fails for large ε (erratum S3: (60, 0.1) at w = 2000 has δ ≈ 0.62), so it is checked by exact
     accounting, and refused where it does not hold.
 
     >>> round(WEvent(0.1, 65, 1 / 117_716_237).plan(method="paper").scale(1), 1)

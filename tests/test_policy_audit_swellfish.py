@@ -1,4 +1,4 @@
-"""The audit of a policy about secrets: neighbours are events, as the policy's reading has them; faults that are put in are accused."""
+"""The audit of a policy about secrets: neighbours are events, as its reading has them; faults that are put in are accused."""
 
 import json
 import math
@@ -11,12 +11,11 @@ from halflife import noise as grade
 from halflife import policy_audit_swellfish
 from halflife.policy import channels
 from halflife.policy_audit import audit_policy
-from halflife.policy_audit_swellfish import HOW, audit_secrets, written_secrets
+from halflife.policy_audit_swellfish import HOW, written_secrets
 from halflife.specifications import Specifications
 from publisher.town import policy_dict, write_readings
 
-FEW = {"seconds": 0.0, "runs": 20}
-NONE = {"seconds": 0.0, "runs": 2}
+NONE = {"seconds": 0.0, "runs": 4}
 HOMES = {
     "h1": [
         {"power": "3 kW", "duration": "2 h", "start": "2026-01-01T06:00", "end": "2026-01-01T12:00", "epsilon": 1.0},
@@ -65,23 +64,25 @@ SHAPES = {
     "mean power": {"statistic": MEAN_POWER},
     "power at a moment": {"statistic": LAST_POWER},
     "gaussian": {"noise": "gaussian", "delta": 1e-6},
-    "laplace with a delta": {"delta": 1e-6},
+    "laplace with a delta": {"noise": "laplace", "delta": 1e-6},
     "all-events, power at a moment": {"neighbours": "all-events", "statistic": LAST_POWER},
     "a floor": {"outside": None, "floor": "0.1 kWh"},
     "blocks": {"block": "12 h"},
     "pushed": {"stream": {"source": None}},
 }
+LEAST = {"all-events": 0.6, "all-events, power at a moment": 0.6, "laplace with a delta": 0.75, "paper": 0.5}
+"""How near to ε the audit's events come where the plan has more noise than it needs."""
 
 
 @pytest.mark.parametrize("shape", list(SHAPES))
 def test_no_shipped_policy_is_accused(tmp_path, shape):
-    verdict = audit_policy(town(tmp_path, **SHAPES[shape]), **FEW)
+    verdict = audit_policy(town(tmp_path, **SHAPES[shape]), **NONE)
     assert verdict.good, [f for f in verdict.findings if f.accused]
     assert {f.how for f in verdict.findings} >= {"sensitivity", "attained", "exact", "silence", "black box", "observer"}
     (plan,) = [f for f in verdict.findings if f.name == "the plan's first steps"]
     assert plan.found <= plan.claimed * (1 + 1e-6)
     near = max(f.found / f.claimed for f in find(verdict, "attained"))
-    assert near > (0.5 if shape == "blocks" else 0.9 if "all-events" not in shape else 0.6)
+    assert near > LEAST.get(shape, 0.99)
 
 
 def test_it_reads_the_secrets_as_they_were_written(tmp_path):
@@ -97,7 +98,7 @@ def test_it_reads_the_secrets_as_they_were_written(tmp_path):
 def test_two_streams_lose_together(tmp_path):
     data = town(tmp_path).model_dump(mode="json")
     data["streams"].append({**data["streams"][0], "name": "again", "output": "again.csv", "delay": "2 h"})
-    verdict = audit_policy(hl.Policy.from_dict(data, tmp_path), **FEW)
+    verdict = audit_policy(hl.Policy.from_dict(data, tmp_path), **NONE)
     assert verdict.good, [f for f in verdict.findings if f.accused]
     assert max(f.found / f.claimed for f in find(verdict, "attained")) > 0.99
     assert len(find(verdict, "sensitivity")) == 2 * len(HOW)
@@ -117,16 +118,20 @@ def test_exact_values_outside_hiding_intervals_are_mentioned_and_not_accused(tmp
 
 def test_very_many_secrets_are_not_run_a_thousand_times(tmp_path, monkeypatch):
     monkeypatch.setattr(policy_audit_swellfish, "MOST_SECRETS", 2)
-    verdict = audit_policy(town(tmp_path), **FEW)
+    verdict = audit_policy(town(tmp_path), **NONE)
     assert verdict.good
     assert not find(verdict, "black box")
     assert any(f.name == "the publisher was not run" for f in verdict.findings)
 
 
-def test_it_is_found_by_the_audit_of_any_policy(tmp_path):
-    policy = town(tmp_path)
-    names = [f.name for f in audit_policy(policy, **NONE).findings]
-    assert names == [f.name for f in audit_secrets(policy, processes=1, **NONE).findings]
+@pytest.mark.xfail(
+    reason="an event across T + 1 steps of R > T readings is rounded (T + 1)·R times, and T·(R + 1) are charged"
+)
+@pytest.mark.parametrize("lasts", [1, 2])
+def test_many_readings_in_a_step_are_not_accused(tmp_path, lasts):
+    one = {"h1": [{**HOMES["h1"][0], "power": "0.1001 kW", "duration": f"{lasts} h"}]}
+    verdict = audit_policy(town(tmp_path, specifications={"households": one, "readings": 4}), **NONE)
+    assert verdict.good, [f for f in verdict.findings if f.accused]
 
 
 # Faults in the real path --------------------------------------------------------------------------------------------
@@ -162,13 +167,10 @@ def test_scales_that_are_too_small_are_accused(tmp_path, monkeypatch, factor):
     """The plan itself: the certificate would refuse it, so it is told to be content."""
     from halflife.plans import swellfish
 
-    build = swellfish.StepFunction
     monkeypatch.setattr(swellfish, "SLACK", factor - 1)
     monkeypatch.setattr(swellfish.SwellfishPlan, "verdict", lambda self, reading=None: {"kept": True})
-    monkeypatch.setattr("halflife.policy_audit_path.publish_totals", lambda *args: None)
     monkeypatch.setattr(policy_audit_swellfish, "MOST_SECRETS", 0)  # the account itself would refuse to publish
     verdict = audit_policy(town(tmp_path), **NONE)
-    assert build is swellfish.StepFunction
     assert accused(verdict) == {"exact", "attained"}
     (plan,) = find(verdict, "exact")
     assert plan.found / plan.claimed == pytest.approx(1 / factor, rel=1e-6)
@@ -178,10 +180,10 @@ def test_noise_that_is_too_small_is_accused(tmp_path, monkeypatch):
     draw_many = grade.draw_many
 
     def weak(calibrations):
-        return [grade.GridNoise(n.grid * 0.6, n.units) for n in draw_many(calibrations)]
+        return [grade.GridNoise(n.grid * 0.4, n.units) for n in draw_many(calibrations)]
 
     monkeypatch.setattr(grade, "draw_many", weak)
-    assert accused(audit_policy(town(tmp_path), seconds=3.0, runs=150)) >= {"noise size"}
+    assert accused(audit_policy(town(tmp_path), seconds=3.0, runs=60)) >= {"noise size"}
 
 
 def test_a_log_that_depends_on_the_data_is_accused(tmp_path, monkeypatch):

@@ -46,6 +46,8 @@ HOUSEHOLDS, MOST_SECRETS = 3, 50_000
 COMPOSED = 5e-3
 """How much above the truth a composed loss distribution may lie, relatively."""
 HOW = ("with the steps", "half a step later")
+AVERAGING = ("sum", "mean")
+"""Folds by which an event that covers a step in part counts in part."""
 JUST = 0.002
 """By how much of a unit an event's reading lies above a whole number, so that rounding makes the most of it."""
 
@@ -232,10 +234,13 @@ def _try(policy: Policy, placed: Placed, wanted: Secrets) -> Tried:
 
 
 def _pushed(c: Channel, placed: Placed, which: int, first: int, last: int) -> NDArray[np.int64]:
-    """A program pushes these: its first number moves by as much as the secrets allow."""
+    """A program pushes these: its first number moves by as much as the secrets allow, in part where an event shows in part."""
     totals = np.zeros((last - first + 1, c.cells), dtype=np.int64)
-    if which:
-        totals[:, 0] = np.floor([_allowed(c, placed, k + _begin(c) - 1) for k in range(first, last + 1)])
+    in_part = c.part.statistic.fold in AVERAGING
+    for k in range(first, last + 1) if which else ():
+        t = k + _begin(c) - 1
+        part = placed.mean[t] / placed.peak[t] if in_part and t in placed.peak else float(t in placed.peak)
+        totals[k - first, 0] = math.floor(part * _allowed(c, placed, t))
     return totals
 
 
@@ -251,23 +256,25 @@ def _readings(c: Channel, placed: Placed, wanted: Secrets, which: int, first: in
         begin, end = c.steps.start(k), c.steps.end(k)
         t = k + _begin(c) - 1
         added = _in_units(c, placed.mean.get(t, 0.0), placed.peak.get(t, 0.0), (end - begin) / 3.6e9, wanted.unit)
-        for i in range(count):
-            at = begin + (end - begin) * (i + 1) // (count + 1)
-            value = c.units["low"] + 0.499 + (_just_above(added / count) if which else 0.0)
+        for i, part in enumerate(_split(added, count), start=1):
+            at = begin + (end - begin) * i // (count + 1)
+            value = c.units["low"] + 0.499 + (part if which else 0.0)
             rows.append((household, at, value * units, group))
         rows += [(f"other {i}", (begin + end) // 2, c.units["high"] / 2 * units, group) for i in range(3)]
     return rows
 
 
-def _just_above(added: float) -> float:
-    """No more than this many units, and just above a whole number of them: rounding then makes it a whole one more."""
-    return math.floor(added - JUST) + JUST if added >= JUST else added
+def _split(added: float, count: int) -> list[float]:
+    """So many readings that add up to no more than this many units, each just above a whole number: rounding adds one to each."""
+    small = [JUST if added >= JUST * i else 0.0 for i in range(2, count + 1)]
+    rest = added - sum(small)
+    return [*small, math.floor(rest - JUST) + JUST if rest >= JUST else max(0.0, rest)]
 
 
 def _in_units(c: Channel, mean: float, peak: float, hours: float, unit: str) -> float:
     """How much an event adds to what one home reads in a step, in units: energy, mean power, or power at some moment."""
     statistic = c.part.statistic
-    power = mean if statistic.fold in ("sum", "mean") else peak
+    power = mean if statistic.fold in AVERAGING else peak
     try:
         value = power * float(parse_quantity(f"1 {unit}", statistic.unit or unit))
     except InvalidInput:

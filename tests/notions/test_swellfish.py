@@ -524,7 +524,7 @@ def test_an_account_goes_on_under_secrets_that_were_added():
     new = Specification([*old.secrets, Secret(1.0, 1, 6, 9, 0.5)], "a")
     account = Accountant(Swellfish(old))
     for step in range(1, 5):
-        account.admit(Release(step, 0.2, scale=6.0))
+        account.admit(Release(step, 0.1, scale=10.0))
     later = account.extended(Swellfish(new), published=4)
     assert later.risk() == account.risk()
     assert later.headroom(7) < account.headroom(7)

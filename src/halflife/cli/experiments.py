@@ -59,7 +59,7 @@ def demo(out: Path, households: int, days: int, seed: int) -> None:
 
 @main.command()
 @click.option("--notion", required=True, metavar="NAME", help="classical, w-event, exponential, hyperbolic, …")
-@click.option("--epsilon", type=float, required=True, help="What is promised, in nats.")
+@click.option("--epsilon", type=float, help="What is promised, in nats.")
 @click.option("--delta", type=float, help="The notion's δ.")
 @click.option("--alpha", type=float, help="Exponential discount a step.")
 @click.option("--half-life", type=float, metavar="STEPS", help="Instead of alpha: when a loss counts half.")
@@ -97,9 +97,14 @@ def plan(notion: str, step: str, start: str | None, error: float | None, html: P
     """
     from rich.console import Console
 
+    from halflife.errors import InvalidInput
     from halflife.lab import plan_view as lab
     from halflife.policy.process import load_process
 
+    if notion == "swellfish":
+        raise InvalidInput(
+            "swellfish plans for secrets in files, not for one epsilon: use `halflife secrets noise FILES...`"
+        )
     promise = ("epsilon", "delta", "alpha", "half_life", "beta", "w", "process", "period", "strong")
     given = {k: v for k, v in options.items() if v is not None}
     if "process" in given:

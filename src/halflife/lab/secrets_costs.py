@@ -218,7 +218,7 @@ def _uniform(s: Specifications, neighbours: Reading, delta: float) -> tuple[tupl
     rows = []
     for label, d, method in asked:
         try:
-            notion, sensitivity = Swellfish(s, d, neighbours).baseline()
+            notion, sensitivity = Swellfish(s, d, neighbours, "laplace").baseline()
             plan = notion.plan(sensitivity=sensitivity, method=method)
         except InvalidInput as error:
             return (), str(error)

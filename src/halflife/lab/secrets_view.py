@@ -35,6 +35,7 @@ OPEN = (
 MOST_POINTS = 4000
 """A curve with more steps shows the largest value of each stretch."""
 MOST_HOUSEHOLDS, WEEK = 12, 672
+HEAT = [[0.0, "#bfe3f7"], [0.5, "#3b94cf"], [1.0, "#c44e00"]]
 
 
 # Words --------------------------------------------------------------------------------------------------------------
@@ -247,10 +248,11 @@ def hiding_data(s: Specifications, last: int = WEEK, most: int = MOST_HOUSEHOLDS
 def plot_hiding(s: Specifications, steps: Steps | None = None) -> Any:
     """Draw when some households hide something, a row for each; the colour says how much all its relevant events have."""
     data = hiding_data(s)
+    top = float(np.nanmax(data.cells, initial=1e-9))
     figure = load_plotly().Figure(layout=_layout("", steps))
     figure.add_heatmap(
         z=data.cells.round(4), x=_when(np.arange(1.0, data.cells.shape[1] + 1), steps), y=list(data.households),
-        colorscale=[[0.0, "#56b4e9"], [1.0, "#c44e00"]], zmin=0, zmax=float(np.nanmax(data.cells, initial=1e-9)), ygap=4, meta={"colours": PALETTE[0]}, hoverongaps=False,
+        colorscale=HEAT, zmin=0, zmax=top, ygap=4, meta={"colours": PALETTE[0]}, hoverongaps=False,
         colorbar={"title": {"text": "kW"}, "thickness": 14, "outlinewidth": 0},
         hovertemplate="%{y}, %{x}: %{z:.3~g} kW<extra></extra>",
     )  # fmt: skip
@@ -277,11 +279,11 @@ def _when(numbers: Floats, steps: Steps | None) -> Any:
 # The page -----------------------------------------------------------------------------------------------------------
 
 _DELTA = "Temporal sensitivity Δ: how far the events of one household can move a sum at a step, the largest of all households."
-_LAMBDA = "The scale λ of Laplace noise that suffices at each step (plan tight, one-window, pure). In gaps the exact value is published."
+_LAMBDA = "Scale λ of the Laplace noise that suffices (tight, one-window, pure); in gaps the exact value is published."
 _HIDING = (
     "Hiding intervals of some households in the first steps. Colour: all relevant events of the household added up, Δ."
 )
-_STD = "Standard deviation of the noise at each step, for each plan. Equal curves lie on each other; in gaps the exact value is published."
+_STD = "Standard deviation of each plan's noise by step. Equal curves lie on each other; in gaps values are exact."
 _VERDICTS = (
     "Noise in kW over all steps. Under each reading: kept, or how much of its ε the worst secret loses, and how many lose more "
     "than theirs. Uniform is the baseline of Theorem 7; its readings are not worked out."

@@ -6,13 +6,16 @@ secrets are running sums of whole numbers, so that nothing drifts; maxima over t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from halflife.specifications.base import Floats, Integers, Specifications
+
+PART = 2_000_000
+"""So many pieces are worked on at once, which keeps memory small."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +88,15 @@ def to_float_up(whole: Integers, unit: float) -> Floats:
     return result
 
 
+def _merged(ascending: Integers, others: Integers) -> Integers:
+    """Return all values of both, each once, in order; a stable sort is quick with what is nearly in order."""
+    others.sort(kind="stable")
+    both = np.concatenate([ascending, others])
+    both.sort(kind="stable")
+    result: Integers = both[np.append(True, both[1:] != both[:-1])[: len(both)]]
+    return result
+
+
 class Timeline:
     """The households' times on one line: pieces between the steps at which a household's relevant secrets change.
 
@@ -97,9 +109,10 @@ class Timeline:
         low = int(s.start.min()) if len(s) else 0
         span = (int(s.end.max()) - low + 3) if len(s) else 1
         self._base = base = s.household.astype(np.int64) * span - low
-        points, places = np.unique(np.concatenate([base + s.start, base + s.end + 1]), return_inverse=True)
+        points = _merged(base + s.start, base + s.end + 1)
         self._points = points
-        self.first, self.last = places[: len(s)], places[len(s) :] - 1
+        self.first = np.searchsorted(points, base + s.start)
+        self.last = np.searchsorted(points, base + s.end + 1) - 1
         self.household = points // span
         self.begin = points - self.household * span + low
         self.end = (
@@ -128,9 +141,25 @@ class Timeline:
     def over_households(self, values: Floats) -> StepFunction:
         """Return at each step the largest of the households' values; the pieces' values are given."""
         held = values > 0
-        begin, end, kept = self.begin[held], self.end[held], values[held]
-        starts, places = np.unique(np.concatenate([begin, end + 1]), return_inverse=True)
-        best = covering_max(places[: len(kept)], places[len(kept) :] - 1, kept, len(starts))
+        if not held.any():
+            return StepFunction(np.zeros(0, dtype=np.int64), np.zeros(0))
+        low, high = int(self.begin[held].min()), int(self.end[held].max()) + 1
+        if high - low > 4 * len(values):
+            starts = np.unique(np.concatenate([self.begin[held], self.end[held] + 1]))
+            return self._best(values, starts, lambda steps: np.searchsorted(starts, steps))
+        there = np.zeros(high - low + 1, dtype=bool)  # fewer steps than pieces: they are marked, not sorted
+        there[self.begin[held] - low] = True
+        there[self.end[held] + 1 - low] = True
+        rank = np.cumsum(there) - 1
+        return self._best(values, np.flatnonzero(there) + low, lambda steps: rank[steps - low])
+
+    def _best(self, values: Floats, starts: Integers, place: Callable[[Integers], Integers]) -> StepFunction:
+        """The largest value of any piece between `starts`, a part of the pieces after the other."""
+        best = np.zeros(len(starts))
+        for begin in range(0, len(values), PART):
+            held = begin + np.flatnonzero(values[begin : begin + PART] > 0)
+            first, last = place(self.begin[held]), place(self.end[held] + 1) - 1
+            np.maximum(best, covering_max(first, last, values[held], len(starts)), out=best)
         changed = np.append(True, best[1:] != best[:-1])[: len(best)]
         return StepFunction(starts[changed], best[changed])
 

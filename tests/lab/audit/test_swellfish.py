@@ -94,7 +94,7 @@ def test_both_derivations_agree(reading, held, scales):
 def test_laplace_noise_with_a_delta_loses_what_its_composition_says(reading):
     """Calibrated scales come to ε for the longest event, and no more; a tenth less noise comes to more."""
     spec = Specification([Secret(3.0, 20, 1, 60, 1.0), Secret(1.0, 2, 11, 14, 0.5)], "Elm 7")
-    notion = Swellfish(spec, 1e-6, reading)
+    notion = Swellfish(spec, 1e-6, reading, "laplace")
     scales = notion.plan().scales(60)
     kept = worst_secret(notion, releases_of(scales))
     assert 0.9 < kept.share < 1.003 if reading != "all-events" else kept.share < 1.003
@@ -121,6 +121,13 @@ def test_of_very_many_secrets_the_worst_is_found(monkeypatch):
     ]
     found = worst_secret(Swellfish(many), releases_of([2.0] * 5000))
     assert (found.household, found.loss, found.epsilon) == ("h617", 1.0, 0.3)
+
+
+def test_noise_of_another_family_bounds_nothing():
+    notion = Swellfish(Specification([Secret(3.0, 2, 4, 8, 1.0)]))
+    strange = [replace(r, noise="gaussian") for r in releases_of([50.0] * 9)]
+    assert worst_loss(notion, strange) == math.inf
+    assert worst_loss(notion, strange[:3]) == 0.0, "nobody hides anything at steps 1 to 3"
 
 
 def test_nothing_published_loses_nothing():

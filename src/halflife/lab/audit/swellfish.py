@@ -56,7 +56,7 @@ def worst_secret(notion: Swellfish, releases: Sequence[Release]) -> Lost:
     worst = Lost(0.0, float(notion.specifications.epsilon.min()), "", None)
     if not told:
         return worst
-    seen = _Seen(told, 1 if notion.noise == "laplace" else 2)
+    seen = _Seen(told, notion.noise)
     s = notion.specifications
     rows = np.flatnonzero((s.end >= seen.first) & (s.start < seen.first + len(seen.x)))
     if len(rows) > MOST_SECRETS:
@@ -75,16 +75,19 @@ Candidate = tuple[float, int, Floats]
 
 
 class _Seen:
-    """What was published, by data time: x_t = Σ 1/λ (Gaussian: Σ 1/σ²) of steps first, first + 1, …, ∞ for exact values."""
+    """What was published, by data time: x_t = Σ 1/λ (Gaussian: Σ 1/σ²) of steps first, first + 1, …, ∞ for exact values.
 
-    def __init__(self, releases: Sequence[Release], power: int) -> None:
+    Noise of another family than the promise's counts as none: nothing bounds it.
+    """
+
+    def __init__(self, releases: Sequence[Release], noise: str) -> None:
         times = [r.data_time for r in releases]
-        self.power, self.first = power, min(times)
+        self.power, self.first = 1 if noise == "laplace" else 2, min(times)
         self.x = np.zeros(max(times) - self.first + 1)
         self.units: dict[int, list[float]] = {}
         for t, r in zip(times, releases, strict=True):
-            unit = _unit(r)
-            self.x[t - self.first] += unit**power
+            unit = _unit(r) if r.noise == noise else math.inf
+            self.x[t - self.first] += unit**self.power
             self.units.setdefault(t, []).append(unit)
 
     def over(self, first: int, last: int) -> Floats:
@@ -191,7 +194,7 @@ def witness_pair(method: str, epsilon: float = 1.0) -> Pair:
     9.68
     """
     witness = s1_witness(epsilon)
-    plan = Swellfish(witness, neighbours="all-events").plan(method=method)
+    plan = Swellfish(Specifications(witness), neighbours="all-events").plan(method=method)
     return Pair("", np.zeros(100), all_at_once(witness, 100), plan.scales(100), epsilon)
 
 
@@ -221,7 +224,7 @@ def _history(promise: Swellfish, planned: Swellfish, method: str, steps: int) ->
 
 def theorem_8_under_all_events() -> History:
     """Theorem 8's scales, claimed for one occurrence of every event: the witness of erratum S1 loses 9.68 for 1."""
-    promise = Swellfish(s1_witness(), neighbours="all-events")
+    promise = Swellfish(Specifications(s1_witness()), neighbours="all-events")
     return _history(promise, promise, "paper", 100)
 
 
@@ -229,7 +232,7 @@ def durations_a_step_short() -> History:
     """Noise for events of T − 1 steps, as if one from step a to step b lasted b − a steps: 4/3 of what is claimed."""
 
     def evening(lasts: int) -> Swellfish:
-        return Swellfish(Specification([Secret(3.0, lasts, 1, 12, 1.0)], "Elm 7"))
+        return Swellfish(Specifications(Specification([Secret(3.0, lasts, 1, 12, 1.0)], "Elm 7")))
 
     return _history(evening(4), evening(3), "tight", 12)
 
@@ -238,7 +241,7 @@ def a_household_left_out() -> History:
     """Theorem 9's maximum without one household, of 3 for 2 steps beside 2 for 2 steps: it loses 1.5 for 1."""
     small = Specification([Secret(2.0, 2, 1, 8, 1.0)], "Elm 7")
     large = Specification([Secret(3.0, 2, 1, 8, 1.0)], "Oak 2")
-    return _history(Swellfish(Specifications([small, large])), Swellfish(small), "paper", 8)
+    return _history(Swellfish(Specifications([small, large])), Swellfish(Specifications(small)), "paper", 8)
 
 
 def swellfish_histories() -> dict[str, History]:

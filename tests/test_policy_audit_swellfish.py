@@ -124,9 +124,6 @@ def test_very_many_secrets_are_not_run_a_thousand_times(tmp_path, monkeypatch):
     assert any(f.name == "the publisher was not run" for f in verdict.findings)
 
 
-@pytest.mark.xfail(
-    reason="an event across T + 1 steps of R > T readings is rounded (T + 1)·R times, and T·(R + 1) are charged"
-)
 @pytest.mark.parametrize("lasts", [1, 2])
 def test_many_readings_in_a_step_are_not_accused(tmp_path, lasts):
     one = {"h1": [{**HOMES["h1"][0], "power": "0.1001 kW", "duration": f"{lasts} h"}]}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from halflife import registry
 from halflife.documents import parse_document
-from halflife.policy import Policy, PolicyError
+from halflife.policy import Policy, PolicyError, channels
 from halflife.policy.template import json_schema, write_template
 from policy.towns import GOOD, moving
 
@@ -208,6 +208,21 @@ GOODS = [
             "{name: markov-chain, fit: {files: a.csv, time: ts, value: kwh, edges: [0.1, 1], step: 30 min, whose: public}}",
         )
     ),
+    *(
+        GOOD.replace("exponential\n  epsilon: 1\n", "swellfish\n").replace("half_life: 1 day", secrets)
+        for secrets in (
+            "specifications: secrets/\n  neighbours: one-window\n  outside: exact",
+            "specifications: [a.yaml, b.parquet]\n  neighbours: one-event\n  floor: 0.2 kWh\n  block: 1 day\n  delta: 1e-6",
+            "specifications: {files: a.csv, unit: kW, zone: UTC, unreadable: skip, readings: 2}\n  neighbours: all-events\n"
+            "  outside: exact\n  noise: gaussian",
+            "specifications:\n    households:\n      Elm 7:\n        - every day 18:00-21:00, oven, 3 kW, 30 min, epsilon 1\n"
+            "        - {power: 3, duration: 2, start: 1, end: 4, epsilon: 1}\n  neighbours: one-window\n  outside: exact",
+        )
+    ),
+    GOOD.replace("exponential\n", "almost-periodic\n").replace(
+        "half_life: 1 day",
+        "period: 1 day\n  strong: true\n  renew: 30\n  over: {notion: exponential, half_life: 30 days}",
+    ),
 ]
 
 
@@ -241,6 +256,41 @@ def test_the_schema_refuses_what_is_misspelt(old, new):
     schema = json_schema()
     assert GOOD.count(old) == 1
     assert not fits(schema, as_an_editor_reads(parse_document(GOOD.replace(old, new)).data), schema)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "specifications: {file: a.csv}",
+        "specifications: []",
+        "specifications: {files: a.csv, unreadable: ignore}",
+        "specifications: a.csv\n  neighbours: one-windows",
+        "specifications: a.csv\n  outside: noisy",
+    ],
+)
+def test_the_schema_refuses_what_is_wrong_about_secrets(wrong):
+    schema = json_schema()
+    text = GOOD.replace("exponential\n  epsilon: 1\n", "swellfish\n").replace("half_life: 1 day", wrong)
+    assert not fits(schema, as_an_editor_reads(parse_document(text).data), schema)
+
+
+def test_the_template_can_become_a_promise_about_secrets(tmp_path):
+    (tmp_path / "secrets.yaml").write_text(
+        "zone: UTC\nhouseholds:\n  a:\n    - every weekday 18:00-21:00, oven, 3 kW, 30 min, epsilon 1\n"
+    )
+    text = fill(write_template(METERS, ["a.csv"], None, "policy.yaml")).replace("  # end: 2027", "  end: 2027")
+    assert "never what households really did" in text
+    text = re.sub(r"(?m)^  (notion: w-event|epsilon:|w:).*\n", "", text).replace(
+        "promise:\n", "promise:\n  notion: swellfish\n"
+    )
+    for key in ("specifications", "neighbours", "outside", "block"):
+        text, count = re.subn(rf"(?m)^  # ({key}: )", r"  \1", text)
+        assert count == 1
+    policy = Policy.parse(text.replace("secrets/", "secrets.yaml"), tmp_path)
+    (channel,) = channels(policy)
+    assert len(channel.plan.notion.specifications) == 261  # weekdays of 2026
+    assert channel.plan.scale(1) > 0  # the whole day has one noise
+    assert channel.plan.scale(48 * 2 + 1) == 0  # a Saturday
 
 
 def test_the_schema_knows_every_notion_plan_and_parameter():

@@ -123,11 +123,15 @@ def _last(policy: Policy, account: Steps) -> int | None:
 
 def in_units(policy: Policy, found: Specifications, account: Steps, wanted: Secrets) -> Specifications:
     """Return the secrets with powers in whole units of the streams, which must agree on them, and events as long as they may
-    show.
+    show (ours).
 
-    An event that begins within a step shows in T + 1 of them, in the first and last in part. Where a step's reading is its
-    energy or its mean, that is a mixture of two events of T steps, and loses no more than the worse of them (pure and Gaussian
-    losses are convex in the change). Else, and for Laplace noise with a δ, the event is taken to be a step longer (ours).
+    An event that begins within a step shows in T + 1 of them, in the first and last in part. Where readings are energies, that is
+    a mixture of two events of T steps, and loses no more than the worse of them: pure and Gaussian losses are convex in the
+    change. Readings of power may be of any moment of a step, and for Laplace noise with a δ nothing is known of mixtures: there
+    the event is taken to be a step longer.
+
+    Each reading is rounded to a unit, R of them in a step; a mean is rounded once more. So the events' T + 1 ≤ 2T steps move by
+    up to R (2) units each beside their power, which 2R (4) units on each of T steps cover.
     """
     factors = {}
     for i in range(len(policy.streams)):
@@ -139,15 +143,16 @@ def in_units(policy: Policy, found: Specifications, account: Steps, wanted: Secr
             "an event must move every stream by as many units: give all streams of a swellfish promise the same kind of unit and "
             "the same resolution",
         ))  # fmt: skip
-    ((factor, averaging),) = factors
-    powers = found.times_power(math.nextafter(float(factor), math.inf), float(wanted.readings + 1))
+    ((factor, energy, rounded),) = factors
+    powers = found.times_power(math.nextafter(float(factor), math.inf), float(rounded))
     extra = policy.promise.model_extra or {}
     pure = parse_quantity(extra.get("delta") or "0", None) == 0 or policy.promise.noise == "gaussian"
-    return powers if averaging and pure else powers.one_step_longer()
+    return powers if energy and pure else powers.one_step_longer()
 
 
-def _factor(policy: Policy, i: int, account: Steps, wanted: Secrets) -> tuple[Fraction, bool]:
-    """How many units of a stream one unit of power moves it by in a step, and whether a step's reading is a mean or energy."""
+def _factor(policy: Policy, i: int, account: Steps, wanted: Secrets) -> tuple[Fraction, bool, int]:
+    """How many units of a stream one unit of power moves it by in a step, whether a step's value is all of its energy, and how
+    many units rounding may add."""
     statistic, at = policy.streams[i].statistic, ("streams", i, "statistic")
     if statistic.kind not in SUMS:
         raise policy.error(
@@ -160,8 +165,8 @@ def _factor(policy: Policy, i: int, account: Steps, wanted: Secrets) -> tuple[Fr
         raise policy.error(
             (("streams", i, "groups"), "secrets say nothing about a household's group: fix it with a public table")
         )
-    measure = read_measure(policy, i)
-    unit = statistic.unit or wanted.unit
+    measure, unit = read_measure(policy, i), statistic.unit or wanted.unit
+    rounded = 2 * wanted.readings if statistic.fold == "sum" else 4
     with policy.about(*at, "unit"):
         power = _ratio(wanted.unit, unit)
         if power is not None:
@@ -170,7 +175,7 @@ def _factor(policy: Policy, i: int, account: Steps, wanted: Secrets) -> tuple[Fr
                     f"readings of power ({unit}) that are added up within a step come to more than the event's power: "
                     "write `fold: mean`, or give energies"
                 )
-            return power / measure.resolution * measure.heaviest, statistic.fold == "mean"
+            return power / measure.resolution * measure.heaviest, False, rounded * measure.heaviest
         energy = _ratio(f"{wanted.unit}h", unit)
         if energy is None:
             raise InvalidInput(
@@ -178,7 +183,8 @@ def _factor(policy: Policy, i: int, account: Steps, wanted: Secrets) -> tuple[Fr
                 f"specifications a `unit` that does"
             )
     hours = Fraction(account.width) / HOUR + (3 if account.days else 0)
-    return energy * hours / measure.resolution * measure.heaviest, statistic.fold in ("sum", "mean")
+    worth = energy * hours / measure.resolution * measure.heaviest
+    return worth, statistic.fold in ("sum", "mean"), rounded * measure.heaviest
 
 
 def _ratio(given: str, unit: str) -> Fraction | None:
@@ -289,7 +295,8 @@ def explain_secrets(channel: Channel, plan: SwellfishPlan) -> Iterator[str]:
     assert isinstance(notion, Swellfish)
     s, worth = notion.specifications, float(max(channel.factors))
     yield (
-        f"{len(s):,} secrets of {len(s.households):,} households, read as {notion.neighbours}: those of one household move a step "
+        f"{len(s):,} secrets of {len(s.households):,} households, read as {notion.neighbours}: those of one household move a "
+        "step "
         f"by at most {plan.sensitivity * worth:.6g} {unit}".rstrip()
     )
     n = channel.last or max(1, s.last_step - plan.begin + 1)

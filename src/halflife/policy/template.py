@@ -16,7 +16,9 @@ from halflife import registry
 from halflife.policy.model import Policy
 from halflife.policy.paths import matches
 from halflife.policy.process import WHOSE, Fit
-from halflife.processes import PROCESSES, Process
+from halflife.policy.swellfish import Secrets
+from halflife.processes import PROCESSES
+from halflife.specifications.neighbours import READINGS
 
 _PERSON = ("person", "household", "home", "meter", "user", "customer", "patient", "device", "lclid", "id")
 _TIME = ("timestamp", "datetime", "time", "ts", "date", "hour", "interval_start", "start")
@@ -42,6 +44,12 @@ promise:
   # half_life: 1 week         # exponential: when a loss counts half
   # process: {{file: home.json}}    # age-dependent: how one person's data moves; `halflife process fit` writes it, from readings
                               # of other people; or {{name: markov-chain, matrix: [[0.9, 0.1], [0.1, 0.9]]}}
+  # specifications: secrets/  # swellfish: what each household wants hidden, and when, instead of epsilon; a file or a folder.
+                              # They are public: hide recurring windows ("every weekday 18:00-21:00, oven, 3 kW, 30 min,
+                              # epsilon 1"), never what households really did; `halflife secrets check` names their problems
+  # neighbours: one-window    # swellfish: how secrets are read; or one-event, or all-events
+  # outside: exact            # swellfish: nothing is hidden outside those windows; or noise at every step, floor: 0.2 kWh
+  # block: 1 day              # swellfish: one noise for each day, so that a single window does not show
   # delta: 1e-6               # above 0: less noise, for a promise that may fail with this probability
   plan: tight
 
@@ -154,13 +162,16 @@ def json_schema() -> dict[str, Any]:
     for cls in registry.NOTIONS.values():
         for f in fields(cls):
             if f.init and f.name not in promise["properties"]:
-                kind = ["object"] if f.type in (Process, "Process") else ["number", "string", "null"]
-                promise["properties"][f.name] = {"type": kind, "description": f"of {cls.name}"}
+                promise["properties"][f.name] = {"type": _kinds(str(f.type)), "description": f"of {cls.name}"}
             elif f.init and str(promise["properties"][f.name].get("description", "")).startswith("of "):
                 promise["properties"][f.name]["description"] += f", {cls.name}"
     promise["additionalProperties"] = False
     promise["properties"]["process"] |= _process_schema()
+    promise["properties"]["specifications"] = _secrets_schema()
     _loosen(schema)
+    promise["properties"]["neighbours"] = {
+        "enum": list(READINGS), "description": "of swellfish: how secrets are read, which must be written",
+    }  # fmt: skip
     promise["properties"]["notion"]["enum"] = sorted(registry.NOTIONS)
     promise["properties"]["plan"]["enum"] = sorted({method for _, method in registry.PLANS})
     for owner in (schema["$defs"]["Source"], promise["properties"]["process"]["properties"]["fit"]):
@@ -169,6 +180,29 @@ def json_schema() -> dict[str, Any]:
             "description": files.pop("description"), "anyOf": [files.pop("items"), {**files, "items": {"type": "string"}}],
         }  # fmt: skip
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "halflife policy"}
+
+
+def _kinds(annotation: str) -> list[str]:
+    """What a parameter of this type may be in JSON."""
+    if "Process" in annotation or "Notion" in annotation:
+        return ["object"]
+    return ["boolean", "string", "null"] if annotation == "bool" else ["number", "string", "null"]
+
+
+def _secrets_schema() -> dict[str, Any]:
+    """Specifications: a file, a folder or a pattern; a list of them; or a mapping with more about them."""
+    schema = Secrets.model_json_schema()
+    files = {"description": schema["properties"]["files"]["description"], **_texts()}
+    schema["properties"]["files"] = files
+    return {
+        "description": "of swellfish: what each household wants hidden, and when; public, so never what households really did",
+        "anyOf": [*_texts()["anyOf"], schema],
+    }
+
+
+def _texts() -> dict[str, Any]:
+    """A text, or a list of texts."""
+    return {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
 
 
 def _process_schema() -> dict[str, Any]:

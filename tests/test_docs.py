@@ -17,7 +17,16 @@ def python_blocks(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["README.md", "CONTRIBUTING.md", "docs/publishing.md", "docs/age-dependent.md", "docs/almost-periodic.md"]
+    "name",
+    [
+        "README.md",
+        "CONTRIBUTING.md",
+        "docs/publishing.md",
+        "docs/smoothing.md",
+        "docs/age-dependent.md",
+        "docs/almost-periodic.md",
+        "docs/swellfish.md",
+    ],
 )
 def test_examples_run_as_pasted(name, tmp_path):
     program = tmp_path / "pasted.py"
@@ -41,6 +50,17 @@ def test_the_promises_of_the_docs_can_be_made(name):
     (whole,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "publishing.md").read_text(), re.S)
     for text in re.findall(r"```yaml\n(promise:.*?)```", (ROOT / name).read_text(), re.S):
         assert Policy.parse(re.sub(r"promise:\n(  .*\n)+", text, whole)).promise.notion in text
+
+
+def test_the_policy_about_secrets_is_one_and_hides_them(tmp_path):
+    from halflife import Policy
+    from halflife.policy import channels
+
+    (text,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "swellfish.md").read_text(), re.S)
+    (channel,) = channels(Policy.parse(text, tmp_path))
+    secrets = channel.plan.notion.specifications
+    assert len(secrets) == 261 + 104 + 1 + 366  # weekdays, weekends, a holiday; nights, that into 1 January too
+    assert channel.plan.verdict()["kept"]
 
 
 def test_the_readme_example_is_about_ten_lines():

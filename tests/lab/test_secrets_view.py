@@ -175,13 +175,12 @@ def test_the_pages_are_drawn_in_a_browser_light_and_dark(found, town, tmp_path):
         browser = p.chromium.launch(
             executable_path=str(CHROMIUM), args=["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
         )
-        for scheme, width in (("light", 1200), ("dark", 390)):
+        for scheme, width, name, plots in (("light", 1200, "show", 3), ("dark", 390, "noise", 1)):
             page = browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 800})
             page.on("pageerror", lambda error: complaints.append(str(error)))
             page.on("console", lambda m: complaints.append(m.text) if m.type in ("error", "warning") else None)
-            for name, plots in (("noise", 1), ("show", 3)):
-                page.goto((tmp_path / f"{name}.html").as_uri())
-                page.wait_for_function(f"document.querySelectorAll('.plot .main-svg').length >= {2 * plots}")
-                assert page.evaluate("document.documentElement.scrollWidth") <= width
+            page.goto((tmp_path / f"{name}.html").as_uri())
+            page.wait_for_function(f"document.querySelectorAll('.plot .main-svg').length >= {2 * plots}")
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
         browser.close()
     assert complaints == []

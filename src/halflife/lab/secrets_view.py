@@ -327,7 +327,8 @@ def write_noise_page(found: Comparison, path: Path, steps: Steps | None = None) 
     table = (
         f"<h2>Laplace or Gaussian</h2>{_html_table(_QUIETER, QUIETER_HEAD, quieter_rows(found))}" if found.table else ""
     )
-    body = f"""<header><h1>What hiding costs</h1><p class="lede">{found.facts.secrets:,} secrets of
+    body = f"""<style>.named td {{ white-space: nowrap; }}</style>
+<header><h1>What hiding costs</h1><p class="lede">{found.facts.secrets:,} secrets of
 {found.facts.households:,} households over {found.facts.steps:,} steps, read as {escape(found.neighbours)}.</p></header>
 {_open((*found.warnings, *found.not_protected))}
 <section><h2>The plans</h2>{_html_table(_VERDICTS, NOISE_HEAD, noise_rows(found), "named")}<ul>{said}</ul></section>

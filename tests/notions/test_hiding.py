@@ -81,7 +81,16 @@ def brute_cost(specification, s, x, reading, noise):
         each.append(max(costs))
     if any(c == math.inf for c in each):
         return math.inf
-    return sum(each, Fraction(0)) if noise == "laplace" else float(sum(math.sqrt(c) for c in each)) ** 2
+    if noise == "laplace":
+        return sum(each, Fraction(0))
+    linear = Fraction(0)  # no step is moved by more than Δ_t
+    for other in specification.secrets:
+        weight = [
+            sum(Fraction(x.get(t, 0.0)) * Fraction(other.power) * delta(specification, t) for t in w if s.relevant(t))
+            for w in placements(other)
+        ]
+        linear += max(weight)
+    return min(float(sum(math.sqrt(c) for c in each)) ** 2, float(linear))
 
 
 def brute_costs(many, x, first, reading, noise):
@@ -212,6 +221,14 @@ def test_under_all_events_the_gaussian_cost_bounds_every_joint_placement(held, x
             assert found[i] == pytest.approx(worst, rel=1e-9, abs=1e-300)
     mu = sum(o.power * math.sqrt(sum(x)) for o in spec.secrets)
     assert (found <= mu**2 * (1 + 1e-9) + 1e-300).all()
+
+
+def test_the_gaussian_bound_is_exact_where_hiding_intervals_are_apart():
+    """Ten events of 3 kW with disjoint J in the J of a small one: μ² adds up, where the sum of the μ says ten times as much."""
+    ten = [Secret(3.0, 10, 10 * k + 1, 10 * k + 10, 1.0) for k in range(10)]
+    apart = Specifications(Specification([Secret(1e-9, 2, 1, 100, 1.0), *ten], "a"))
+    costs = worst_costs(apart, np.full(100, 1e-4), 1, "all-events", "gaussian")
+    assert costs.max() == pytest.approx(100 * 9 * 1e-4, rel=1e-6)
 
 
 def test_the_gaussian_bound_is_exact_where_events_happen_at_once():
@@ -349,10 +366,13 @@ def test_with_delta_all_events_are_covered_by_both_rules_and_no_less(many):
         shared = {o: min(o.duration, min(s.end, o.end) - max(s.start, o.start) + 1) for o in spec.secrets}
         shared = {o: n for o, n in shared.items() if n > 0}
         unit = float(unit_scales([1], [s.epsilon], 1e-5, "gaussian")[0])
-        assert gaussian[i] == pytest.approx(unit * sum(o.power * math.sqrt(n) for o, n in shared.items()), rel=1e-9)
+        most = float(max(delta(spec, t) for t in range(s.start, s.end + 1)))
+        triangle = sum(o.power * math.sqrt(n) for o, n in shared.items())
+        linear = math.sqrt(most * sum(o.power * n for o, n in shared.items()))
+        assert gaussian[i] == pytest.approx(unit * min(triangle, linear), rel=1e-9)
         steps = min(s.end - s.start + 1, sum(shared.values()))
         pure = sum(o.power * n for o, n in shared.items()) / s.epsilon
-        mixed = sum(o.power for o in shared) * float(unit_scales([steps], [s.epsilon], 1e-5, "laplace")[0])
+        mixed = most * float(unit_scales([steps], [s.epsilon], 1e-5, "laplace")[0])
         assert laplace[i] == pytest.approx(min(pure, mixed), rel=1e-9)
 
 

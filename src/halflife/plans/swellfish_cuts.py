@@ -19,7 +19,6 @@ import numpy as np
 from scipy.sparse import csr_array, vstack
 
 from halflife.notions.hiding.losses import MOST_PLACES, Reading, Running, weighted, windows, worst_costs
-from halflife.notions.hiding.required import cover_all_events
 from halflife.release import Noise
 from halflife.specifications.base import Floats, Integers, Specifications
 from halflife.specifications.sweep import Timeline, covering_max, overlapping_pairs
@@ -125,7 +124,7 @@ class Constraints:
         rows = np.flatnonzero(shares > least)
         best = Fullest(len(x), len(x))
         best.put(rows, *self._inside(rows), shares[rows])
-        return self._rows_of_events(best.found()[0], Running(x, self.first), apart)
+        return self._rows_of_events(best.found()[0], x, apart)
 
     # One event, one window ----------------------------------------------------------------------------------------------
 
@@ -154,18 +153,24 @@ class Constraints:
 
     # All events ---------------------------------------------------------------------------------------------------------
 
-    def _rows_of_events(self, chosen: Integers, sums: Running, apart: bool) -> Rows:
-        """For each chosen secret s the sum over s′ of its fullest placement within J_s; or its parts, a row for each s′."""
+    def _rows_of_events(self, chosen: Integers, x: Floats, apart: bool) -> Rows:
+        """For each chosen secret s the sum over s′ of its fullest placement within J_s; or its parts, a row for each s′.
+
+        An event of s′ weighs p_s′ in the share that s loses. Gaussian noise: p_s′ Δ_t, by which μ² is bounded linearly
+        (`notions.hiding.losses`; ours).
+        """
         number = np.full(len(self.secrets), -1, dtype=np.int64)
         number[chosen] = np.arange(len(chosen))
         parts, size = [whole_rows(csr_array((0 if apart else len(chosen), len(self.unit))))], len(self.secrets)
-        for one, two in overlapping_pairs(self.secrets, MOST_PLACES // 16):
+        for one, two, sums in self._pairs(chosen, x):
             held = number[one] >= 0
             row, other = one[held], two[held]
             low, high = fullest_placements(self.secrets, row, other, sums)
             low, high = np.maximum(low - self.first, 0), np.minimum(high - self.first, len(self.variable) - 1)
             pair, step = _spread(low, high)
-            weight = self._weights(row, other)[pair]
+            weight = (self.secrets.power[other] / self.limits[row])[pair]
+            if self.noise == "gaussian":
+                weight *= self._line.sensitivity[self._line.place(row[pair], step + self.first)]
             if apart:
                 parts.append(Rows(self._matrix(len(row), pair, step, weight), row * size + other))
             else:
@@ -173,18 +178,17 @@ class Constraints:
                 parts = [whole_rows(matrix)]
         return joined(parts)
 
-    def _weights(self, row: Integers, other: Integers) -> Floats:
-        """What the event of s′ weighs in the share that s loses.
-
-        Laplace: p_s′. Gaussian: (Σ √q_s′)² ≤ limit is not convex. By Cauchy and Schwarz it is at most Σ q_s′/w_s′ for weights
-        w > 0 of sum 1; w ∝ p_s′ √min(T_s′, |J_s ∩ J_s′|), with which equal scales lose nothing (ours).
-        """
-        s = self.secrets
-        weight: Floats = s.power[other] / self.limits[row]
-        if self.noise == "gaussian":
-            shared = np.minimum(s.end[row], s.end[other]) - np.maximum(s.start[row], s.start[other]) + 1
-            weight *= self._together[row] / np.sqrt(np.minimum(shared, s.duration[other]))
-        return weight
+    def _pairs(self, chosen: Integers, x: Floats) -> Iterator[tuple[Integers, Integers, Running]]:
+        """Pairs of secrets that meet, and the running sums by which their placements are compared: of x_t, or of Δ_t x_t."""
+        s, most = self.secrets, MOST_PLACES // 16
+        if self.noise == "laplace":
+            sums = Running(x, self.first)
+            yield from ((one, two, sums) for one, two in overlapping_pairs(s, most))
+            return
+        for code in np.unique(s.household[chosen]).tolist():
+            begin, _ = s.rows(code)
+            mine, sums = weighted(s, code, x, self.first, "laplace")
+            yield from ((begin + one, begin + two, sums) for one, two in overlapping_pairs(mine, most))
 
     # What they share ----------------------------------------------------------------------------------------------------
 
@@ -195,12 +199,6 @@ class Constraints:
     @cached_property
     def _powers(self) -> Floats:
         return self.secrets.power if self.noise == "laplace" else self.secrets.power**2
-
-    @cached_property
-    def _together(self) -> Floats:
-        """Σ p_s′ √min(T_s′, |J_s ∩ J_s′|) of each secret: what all-events asks for, without its μ."""
-        result: Floats = cover_all_events(self.secrets, self.delta, self.noise) * np.sqrt(self.limits)
-        return result
 
     def _inside(self, rows: Integers) -> tuple[Integers, Integers]:
         """The hiding intervals of some secrets, in steps counted from 0 and within those there are."""

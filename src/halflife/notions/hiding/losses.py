@@ -7,8 +7,10 @@ x_t = 1/λ_t of Laplace noise, 1/σ_t² of Gaussian noise, 0 where nothing is pu
     one-window   max over such W of Σ_{t ∈ W} Δ_t x_t, with the household's own Δ_t
     all-events   Σ over the household's secrets s′ of max over placements W′ in J_s′ of Σ_{t ∈ W′ ∩ J_s} p_s′ x_t
 
-(corrected, S1: the paper's definitions ask for the last, its proofs show the second.) For Gaussian noise p and Δ are squared, and
-under all-events μ is the sum of the events' own (the triangle inequality: an upper bound, exact if no two events overlap).
+(corrected, S1: the paper's definitions ask for the last, its proofs show the second.) For Gaussian noise p and Δ are squared.
+Under all-events that leaves the worst of all joint placements, which is bounded in two ways (ours), and the smaller one is
+taken: μ is at most the sum of the events' own μ (the triangle inequality), and μ² at most Σ over s′ of max over W′ of Σ p_s′
+Δ_t x_t, as all events together never move a step by more than Δ_t: exact if no two hiding intervals overlap.
 
 Sums are running sums of whole numbers, coarse and fine ones, each term rounded up: nothing is lost to cancellation, and a small
 term keeps its digits beside terms 10²⁰ times as large.
@@ -79,7 +81,7 @@ def worst_costs(s: Specifications, x: Floats, first: int, reading: Reading, nois
     elif reading == "one-window":
         costs = np.concatenate([np.zeros(0), *(_windows_of_one(s, code, finite, first, noise) for code in _codes(s))])
     else:
-        costs = _all_events(s, Running(finite, first), noise)
+        costs = _all_events(s, finite, first, noise)
     result: Floats = np.where(exposed, np.inf, costs)
     return result
 
@@ -156,9 +158,21 @@ def _windows_of_one(s: Specifications, code: int, x: Floats, first: int, noise: 
     return _most_of_windows(mine, sums)
 
 
-def _all_events(s: Specifications, sums: Running, noise: Noise) -> Floats:
-    """Σ over s′ of what its event can cost within J_s; for Gaussian noise (Σ √)²."""
-    weight = s.power if noise == "laplace" else np.nextafter(s.power**2, np.inf)
+def _all_events(s: Specifications, x: Floats, first: int, noise: Noise) -> Floats:
+    """What all events of a household cost within J_s; for Gaussian noise the smaller of two upper bounds."""
+    if noise == "laplace":
+        return _added_up(s, Running(x, first), s.power)
+    triangle = _added_up(s, Running(x, first), np.nextafter(s.power**2, np.inf), roots=True) ** 2 * (1 + 4e-16)
+    steps = []
+    for code in _codes(s):
+        mine, sums = weighted(s, code, x, first, "laplace")  # Δ_t x_t, not squared
+        steps.append(_added_up(mine, sums, mine.power))
+    result: Floats = np.minimum(triangle, np.concatenate([np.zeros(0), *steps]))
+    return result
+
+
+def _added_up(s: Specifications, sums: Running, weight: Floats, roots: bool = False) -> Floats:
+    """Σ over s′ of weight_s′ · the largest sum over W′ ∩ J_s, or of the roots of these, rounded up."""
     own = _most_of_windows(s, sums)
     total, terms = np.zeros(len(s)), np.zeros(len(s))
     for row, other in overlapping_pairs(s):
@@ -166,10 +180,9 @@ def _all_events(s: Specifications, sums: Running, noise: Noise) -> Floats:
         partly = np.flatnonzero((s.start[other] < s.start[row]) | (s.end[other] > s.end[row]))
         most[partly] = _within(s, row[partly], other[partly], sums)
         cost = np.nextafter(weight[other] * most, np.inf)
-        total += np.bincount(row, cost if noise == "laplace" else np.sqrt(cost), len(s))
+        total += np.bincount(row, np.sqrt(cost) if roots else cost, len(s))
         terms += np.bincount(row, minlength=len(s))
-    total *= 1 + 2.3e-16 * (terms + 4)  # what the sums themselves may have rounded away
-    result: Floats = total if noise == "laplace" else total**2 * (1 + 4e-16)
+    result: Floats = total * (1 + 2.3e-16 * (terms + 4))  # what the sums themselves may have rounded away
     return result
 
 

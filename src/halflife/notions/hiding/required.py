@@ -7,10 +7,11 @@ With g_s the noise that one event of power 1 needs (`notions.calibration.unit_sc
     all-events   λ_t = max over relevant s of c_s, where c_s covers all that the household's events can move within J_s
 
 and the maximum over households (Theorem 9). The first two are S1's (corrected; Theorem 8 has Δ_t · max T / min ε for the second).
-The third is ours. Pure: c_s = N_s/ε_s with N_s = Σ over s′ of p_s′ · min(T_s′, |J_s ∩ J_s′|), as the loss is at most N_s / min
-λ over J_s. Gaussian: c_s = Σ p_s′ √min(T_s′, |J_s ∩ J_s′|) / μ_s. Laplace with δ > 0: the events touch at most n_s = min(|J_s|,
-Σ min(T_s′, |J_s ∩ J_s′|)) steps, and none of them by more than D_s = Σ p_s′, so D_s · g(n_s, ε_s, δ) suffices, and so does the
-pure c_s: the smaller of the two.
+The third is ours. Let N_s = Σ over s′ of p_s′ · m, with m = min(T_s′, |J_s ∩ J_s′|): power times steps that all events can move
+within J_s; and D_s the largest Δ_t in J_s. Pure: c_s = N_s/ε_s, as the loss is at most N_s / min λ over J_s. Gaussian: the
+smaller of Σ p_s′ √m / μ_s and √(D_s N_s) / μ_s, by the two bounds of `losses`. Laplace with δ > 0: the events touch at most n_s
+= min(|J_s|, Σ m) steps, and none of them by more than D_s, so D_s · g(n_s, ε_s, δ) suffices, and so does the pure c_s: the
+smaller of the two.
 """
 
 from __future__ import annotations
@@ -87,15 +88,23 @@ def _total(line: Timeline, reading: Reading, delta: float, noise: Noise) -> floa
 
 def cover_all_events(s: Specifications, delta: float, noise: Noise) -> Floats:
     """Return c_s for each secret: the scale within J_s that covers all of its household's events at once (ours)."""
-    one = np.ones(len(s), dtype=np.int64)
+    moved, most = _together(s, lambda steps: steps), _largest_within(s)
     if noise == "gaussian":
-        return _together(s, np.sqrt) * unit_scales(one, s.epsilon, delta, noise)
-    pure: Floats = _together(s, lambda steps: steps) / s.epsilon
+        one = unit_scales(np.ones(len(s), dtype=np.int64), s.epsilon, delta, noise)
+        return np.minimum(_together(s, np.sqrt), np.sqrt(most * moved) * (1 + ROUNDING)) * one
+    pure: Floats = moved / s.epsilon
     if delta == 0:
         return pure
-    powers = _together(s, np.ones_like)
     steps = np.minimum(s.end - s.start + 1, _together(s._with({"power": np.ones(len(s))}), lambda n: n))
-    return np.minimum(pure, powers * unit_scales(np.ceil(steps * (1 - 1e-9)).astype(np.int64), s.epsilon, delta, noise))
+    return np.minimum(pure, most * unit_scales(np.ceil(steps * (1 - 1e-9)).astype(np.int64), s.epsilon, delta, noise))
+
+
+def _largest_within(s: Specifications) -> Floats:
+    """D_s: the largest Δ_t of the household at any step of J_s."""
+    line = Timeline(s)
+    ends = np.stack([line.first, line.last + 1], axis=1).ravel()
+    result: Floats = np.maximum.reduceat(np.append(line.sensitivity, 0.0), ends)[::2]
+    return result
 
 
 def _together(s: Specifications, how: Callable[[Floats], Floats]) -> Floats:

@@ -217,6 +217,13 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
         other.notion, other._parent = notion, object()
         return other
 
+    def agrees(self, other: Accountant) -> bool:
+        """Whether both accounts tell of the same releases under the same promise."""
+        facts = (self._step, self._draws, self._unbounded, self.notion)
+        return facts == (other._step, other._draws, other._unbounded, other.notion) and self.notion.same(
+            self._state, other._state
+        )
+
     def to_json(self, short: bool = False) -> str:
         """Return the account as text, exactly; if `short` without the notion's `attachment`, which is then kept beside it."""
         return json.dumps(
@@ -232,8 +239,9 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
         )
 
     @classmethod
-    def from_json(cls, text: str, attachment: str | None = None) -> Self:
-        """Read what `to_json` wrote, a short one with its attachment: the restored account equals the live one.
+    def from_json(cls, text: str, attachment: str | None = None, notion: Notion[Any] | None = None) -> Self:
+        """Read what `to_json` wrote, a short one with its attachment, or with the notion if that is at hand: the restored account
+        equals the live one.
 
         >>> from halflife import Accountant, Classical, Release
         >>> account = Accountant(Classical(1.0))
@@ -242,7 +250,11 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
         True
         """
         data = read_format(text, "halflife.account")
-        account = cls(Notion.from_reference(data.get("notion"), attachment))
+        if notion is None:
+            notion = Notion.from_reference(data.get("notion"), attachment)
+        elif notion.reference() != data.get("notion"):
+            raise InvalidInput(f"an account of {data.get('notion')!r} is not one of {notion!r}")
+        account = cls(notion)
         draws, unbounded = data.get("draws", []), data.get("unbounded")
         if not isinstance(draws, list) or not all(isinstance(d, str) for d in draws):
             raise InvalidInput("the draws of an account must be a list of names")

@@ -198,16 +198,35 @@ def test_late_data_counts_with_all_that_was_published_before_it(reading):
 
 
 @pytest.mark.parametrize("delta", [0.0, DELTA])
-def test_data_older_than_the_longest_event_is_refused(delta):
-    """It would share windows with what is forgotten."""
+def test_data_that_shares_a_window_with_what_is_forgotten_is_refused(delta, monkeypatch):
+    """Events of 3 steps, the newest 6 steps remembered: about step 17 of 20, whose window begins with 15, it may be published."""
+    monkeypatch.setattr(swellfish, "LEAST_MEMORY", 3)
     account = Accountant(Swellfish(Specification([Secret(1.0, 3, 1, 100, 1.0)]), delta, noise="laplace"))
-    account.admit(*(release(step, 1e3) for step in (*range(1, 7), *range(10, 20, 3))))
-    assert account.headroom(20, age=4) == 0
+    account.admit(*(release(step, 1e3) for step in (*range(1, 15), 16, 18, 20)))
+    assert account._state.forgotten == 14
     for age in (4, 5, 7, 13):
-        with pytest.raises(InvalidInput, match="publish it with an age of at most 3"):
-            account.admit(release(20, 1e3, age=age))
-    assert account.headroom(20, age=3) > 0
-    account.admit(release(20, 1e3, age=3))
+        assert account.headroom(21, age=age + 1) == 0
+        with pytest.raises(InvalidInput, match="up to 14"):
+            account.admit(release(21, 1e3, age=age + 1))
+    assert account.headroom(21, age=4) > 0
+    account.admit(release(21, 1e3, age=4))
+
+
+def test_a_longer_event_that_is_added_brings_nothing_back_that_was_forgotten(monkeypatch):
+    """Half of ε in every step of windows of 2; about an old step nothing more may be published, however long new events are."""
+    monkeypatch.setattr(swellfish, "LEAST_MEMORY", 2)
+    old = Specification([Secret(1.0, 2, 1, 60, 1.0)], "a")
+    account = Accountant(Swellfish(old))
+    account.admit(*(Release(k, 0.5, scale=2.0) for k in range(1, 61)))
+    longer = Swellfish([old, Specification([Secret(1.0, 50, 70, 130, 1.0)], "b")])
+    later = account.extended(longer, 60)
+    assert later.headroom(60, age=29) == 0
+    with pytest.raises(InvalidInput, match="has forgotten"):
+        later.admit(Release(60, 0.5, 29, scale=2.0))
+    later.admit(*(Release(k, 1 / 50, scale=50.0) for k in range(70, 120)))
+    replayed = Accountant.replay(longer, [Release(k, 0.5, scale=2.0) for k in range(1, 61)])
+    assert replayed.agrees(account.extended(longer, 60))
+    assert later.risk() == pytest.approx(1.0)
 
 
 def test_exact_values_are_for_steps_at_which_nobody_hides_anything():
@@ -279,7 +298,7 @@ def test_a_refused_release_leaves_the_account_as_it_was():
 
 
 def test_memory_does_not_grow_with_the_stream():
-    """No more than two reaches of noise: states and remembered blocks stay as large as they are."""
+    """No more than two reaches of noise, or 200 steps: states and remembered blocks stay as large as they are."""
     for reading in READINGS:
         notion = Swellfish(Swellfish.examples()[1].specifications, neighbours=reading)
         plan = notion.plan()
@@ -288,8 +307,9 @@ def test_memory_does_not_grow_with_the_stream():
             account.admit(*plan.releases_at(step))
             most = max(most, len(account._state.x))
             assert len(notion._live.nearby(step // 512).rows) < 60
-        assert most <= 2 * notion._live.reach
-        assert len(account.to_json()) - len(json.dumps(notion.to_dict())) < 60 * notion._live.reach + 500
+        kept = 2 * max(notion._live.reach, swellfish.LEAST_MEMORY)
+        assert most <= kept
+        assert len(account.to_json()) - len(json.dumps(notion.to_dict())) < 30 * kept + 500
         assert notion._live.nearby.cache_info().currsize <= 4
 
 

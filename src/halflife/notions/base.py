@@ -235,6 +235,10 @@ class Notion(ABC, Generic[S]):
             raise InvalidInput(f"the {attached} at hand are not those that the promise was made with")
         return notion
 
+    def same(self, one: S, two: S) -> bool:
+        """Whether two states tell of the same releases."""
+        return bool(self.dump(one) == self.dump(two))
+
     def extends(self, before: Notion[Any], published: int) -> None:
         """Refuse if this is not the promise `before`, or one that only adds to it after the data time `published`."""
         if self != before:

@@ -12,13 +12,13 @@ import numpy as np
 
 from halflife.errors import InvalidInput, UnboundedLoss, unknown
 from halflife.notions.base import Exposure, Floats, Notion
-from halflife.notions.calibration import composed_epsilon
+from halflife.notions.calibration import FEW_PAIRS, composed_epsilon
 from halflife.notions.composition import check_delta
 from halflife.notions.gaussian_dp import gaussian_epsilon
 from halflife.notions.hiding.certified import gaussian_limits, gaussian_losses, losses_at_worst, worst_by_step
 from halflife.notions.hiding.live import Live
 from halflife.notions.hiding.losses import MOST_NOISE, READINGS, Reading
-from halflife.notions.hiding.memory import Hidden, Worst, noise_of, remembered
+from halflife.notions.hiding.memory import Hidden, Worst, agree, noise_of, remembered
 from halflife.notions.hiding.required import asked_scales, quieter_noise, sufficient_scales
 from halflife.notions.windowed import WEvent
 from halflife.numerics import TOLERANCE, divide_up, largest, real, up, whole
@@ -29,6 +29,8 @@ from halflife.specifications.additions import check_added
 from halflife.specifications.sweep import StepFunction, Timeline
 
 LONGEST_MEMORY = 2_000_000
+LEAST_MEMORY = 100
+"""At least so many steps are remembered, twice: streams of different delays tell of steps in turn."""
 
 
 @register_notion
@@ -201,21 +203,35 @@ class Swellfish(Notion[Hidden]):
         return state
 
     def _record_one(self, state: Hidden, release: Release) -> Hidden:
-        time, reach = release.data_time, self._live.reach
+        time = release.data_time
         x = noise_of(release, self.noise, self.sensitivity.at(time) > 0)
         if x == 0:
             return state
-        first, values = remembered(state, release, x, reach, once=self.by_threshold)
-        worst = self._judge(state, first, values, time)
-        forget = max(0, len(values) - 2 * reach)
-        return Hidden(first + forget, values[forget:], worst)
+        self._check_known(state, release)
+        after = remembered(state, time, x, 2 * max(self._live.reach, LEAST_MEMORY))
+        return after._replace(worst=self._judge(after, time))
 
-    def _judge(self, state: Hidden, first: int, values: tuple[float, ...], time: int) -> Worst:
+    def _check_known(self, state: Hidden, release: Release) -> None:
+        """Refuse a release about a step whose windows reach back to what was forgotten, or one too many about a step."""
+        time, place = release.data_time, release.data_time - state.first
+        if state.forgotten is not None and self._live.lowest(time) <= state.forgotten:
+            raise InvalidInput(
+                f"release at step {release.step}: its data time {time} lies in a window with steps of which the account has "
+                f"forgotten what was published (up to {state.forgotten}): publish it earlier"
+            )
+        if self.by_threshold and 0 <= place < len(state.x) and state.x[place]:
+            raise UnboundedLoss(
+                f"step {release.step}: a second release about step {time}: with Laplace noise and a delta, scales are calibrated "
+                "for one release about each step: use noise='gaussian', or delta=0",
+                step=release.step,
+            )
+
+    def _judge(self, state: Hidden, time: int) -> Worst:
         """The worst secret once the noise at a data time has changed."""
+        first, values, worst, _ = state
         if self.by_threshold:
-            return self._judge_threshold(state.worst, values[time - first], time)
-        worst, x = state.worst, np.array(values)
-        newest = first + len(values) - 1
+            return self._judge_threshold(worst, values[time - first], time)
+        x, newest = np.array(values), first + len(values) - 1
         ends = (time,) if self.neighbours == "all-events" else range(time, min(newest, time + self._live.reach - 1) + 1)
         for end in ends:
             rows, costs = self._live.costs(end, x, first)
@@ -230,23 +246,27 @@ class Swellfish(Notion[Hidden]):
         """Laplace noise with a δ: each relevant secret's calibrated scale over the scale that was used."""
         rows, asked, moved = self._live.asked(time, self.unit_scales)
         shares, losses = asked * x, np.nextafter(moved * x, np.inf)
-        for k in np.flatnonzero(
-            (shares > 1 + TOLERANCE) & (shares <= 1.02)
-        ):  # calibrated in a batch, up to 1 % too large
-            if self._composes(int(rows[k]), float(losses[k])):
-                shares[k] = 1.0
+        if self._in_batch:
+            for k in np.flatnonzero((shares > 1 + TOLERANCE) & (shares <= 1.02)):
+                shares[k] *= self._asked_alone(int(rows[k])) / self.unit_scales[rows[k]]
         i = int(np.argmax(shares)) if len(rows) else 0
         if not len(rows) or shares[i] <= worst.share:
             return worst
         s = self.specifications
         return Worst(float(shares[i]), float(losses[i]), float(s.epsilon[rows[i]]), int(s.duration[rows[i]]))
 
-    def _composes(self, row: int, loss: float) -> bool:
-        """Whether the event's releases of this loss keep its ε, worked out anew; seldom asked for."""
+    @cached_property
+    def _in_batch(self) -> bool:
+        """Whether scales are calibrated for so many kinds of secrets at once that they may be up to 1 % too large."""
         s = self.specifications
-        if self.neighbours == "all-events":
-            return False
-        return bool(composed_epsilon(int(s.duration[row]), loss, self.delta, self.noise) <= s.epsilon[row])
+        return bool(len(np.unique(np.stack([s.duration.astype(np.float64), s.epsilon]), axis=1).T) > FEW_PAIRS)
+
+    def _asked_alone(self, row: int) -> float:
+        """What a secret asks for, calibrated by itself (under all-events with its household); seldom needed."""
+        begin, stop = self.specifications.rows(int(self.specifications.household[row]))
+        rows = np.arange(begin, stop) if self.neighbours == "all-events" else np.array([row])
+        found = asked_scales(self.specifications.only(rows), self.neighbours, self.delta, self.noise)
+        return float(found[np.flatnonzero(rows == row)[0]])
 
     def _risk(self, worst: Worst) -> float:
         if self.noise == "gaussian":
@@ -275,7 +295,7 @@ class Swellfish(Notion[Hidden]):
         time = step - age
         if self.sensitivity.at(time) == 0:
             return math.inf
-        fresh = Hidden(state.first, state.x, Worst(epsilon=1.0))
+        fresh = state._replace(worst=Worst(epsilon=1.0))
 
         def holds(loss: float) -> bool:
             scale = divide_up(1.0, loss)
@@ -423,7 +443,7 @@ class Swellfish(Notion[Hidden]):
 
     def dump(self, state: Hidden) -> Any:
         """Return the remembered noise and the worst secret."""
-        return {"first": state.first, "x": list(state.x), "worst": list(state.worst)}
+        return {"first": state.first, "x": list(state.x), "worst": list(state.worst), "forgotten": state.forgotten}
 
     def load(self, data: Any) -> Hidden:
         """Read what `dump` gave."""
@@ -438,7 +458,15 @@ class Swellfish(Notion[Hidden]):
         share, cost, epsilon = (real("worst", value) for value in data["worst"][:3])
         worst = Worst(share, cost, epsilon, whole("worst", data["worst"][3], least=0))
         x = tuple(real("x", value, limit=MOST_NOISE) for value in data["x"])
-        return Hidden(whole("first", data.get("first")), x, worst)
+        first, forgotten = whole("first", data.get("first")), data.get("forgotten")
+        if forgotten is not None and whole("forgotten", forgotten) >= first:
+            raise InvalidInput(f"a Swellfish account cannot know step {first} and have forgotten step {forgotten}")
+        return Hidden(first, x, worst, forgotten)
+
+    def same(self, one: Hidden, two: Hidden) -> bool:
+        """Whether two states tell of the same releases: after secrets were added one may remember more steps, and with Laplace
+        noise and a δ scales that are calibrated with more secrets are up to 1 % larger."""
+        return agree(one, two, 0.02 if self.by_threshold else 0.0)
 
 
 def _days(days: int, steps: int, epsilon: float) -> Specifications:

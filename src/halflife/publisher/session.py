@@ -26,6 +26,7 @@ from halflife.policy import Channel, Policy, channels, ledger_facts, promised
 from halflife.publisher import points
 from halflife.publisher.draws import Due, Totals, draw_planned, draw_stepwise, due, stepwise
 from halflife.publisher.readable import readable
+from halflife.publisher.verification import newest_data_time
 from halflife.steps import from_us
 
 BLOCK = 1_000
@@ -94,12 +95,18 @@ class Session:
         """The account as the ledger has it. Its promise is the policy's, which may add to it for what is not yet published."""
         if saved is None:
             return Accountant(self.notion)
+        if self._kept is not None and self._kept == self._attachment:
+            return Accountant.from_json(saved, notion=self.notion)
         account = Accountant.from_json(saved, self._kept)
         if account.notion == self.notion:
             return account
-        about = [int(c.release_steps(k, k)[0]) - c.age for c, k in ((c, self.done[c.name]) for c in self.channels) if k]
+        if self.policy.promise.plan == "optimal" and account.notion.attached is not None:
+            raise LedgerError(
+                f"{self.ledger.path}: the optimal plan is worked out for all secrets at once, so none can be added: "
+                "undo the change; begin with `plan: tight` where secrets are to come"
+            )
         try:
-            return account.extended(self.notion, max(about, default=0))
+            return account.extended(self.notion, newest_data_time(self.channels, self.ledger))
         except InvalidInput as error:
             raise LedgerError(f"{self.ledger.path}: {error}") from error
 

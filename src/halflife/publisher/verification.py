@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from halflife.accountant import Accountant
-from halflife.errors import BudgetExceeded, HalflifeError, LedgerError, unknown
+from halflife.errors import BudgetExceeded, HalflifeError, InvalidInput, LedgerError, unknown
 from halflife.ledger import Entry, SqliteLedger
 from halflife.ledger.entry import batch_link, digest, first_link
 from halflife.ledger.sqlite import first_difference
 from halflife.outputs import compare_output
-from halflife.policy import Policy, channels, ledger_facts, stream_layout
+from halflife.policy import Channel, Policy, channels, ledger_facts, promised, stream_layout
 from halflife.publisher.readable import readable
 
 Progress = Callable[[str, int, int], None]
@@ -72,7 +72,7 @@ def verify(
         _check_names(book, outputs or {})
         try:
             walk = _Walk(book, progress)
-            problems = [*_other_policy(walk.facts, policy, path), *walk.problems()]
+            problems = [*_other_policy(walk, policy, path), *walk.problems()]
             for stream, target in (outputs or {}).items():
                 progress(f"comparing {target}", walk.count, walk.count)
                 problems += _compare(book, stream, target)
@@ -94,13 +94,25 @@ def _check_names(book: SqliteLedger, outputs: dict[str, str]) -> None:
             raise unknown("stream", stream, known)
 
 
-def _other_policy(facts: dict[str, str], policy: Policy | None, path: Path) -> Iterator[str]:
-    """Say where a policy differs from the one that the ledger was begun with."""
-    wanted = facts if policy is None else ledger_facts(policy, channels(policy))
+def _other_policy(walk: _Walk, policy: Policy | None, path: Path) -> Iterator[str]:
+    """Say where a policy differs from the one that the ledger was begun with, but for what may be added to it."""
+    facts, wanted = walk.facts, walk.facts if policy is None else ledger_facts(policy, channels(policy))
     for key in sorted(set(facts) | set(wanted)):
         if facts.get(key) != wanted.get(key):
             yield f"{path}: was begun under another policy: {first_difference(key, facts.get(key), wanted.get(key))}"
             return
+    if policy is not None and walk.saved is not None:
+        made = channels(policy)
+        try:
+            promised(policy, made[0].account).extends(walk.saved.notion, newest_data_time(made, walk.book))
+        except InvalidInput as error:
+            yield f"{path}: was begun under another policy: {error}"
+
+
+def newest_data_time(made: Sequence[Channel], book: SqliteLedger) -> int:
+    """Return the newest step of the account about which anything was published; 0 if nothing was."""
+    done = ((c, book.last_step(c.name)) for c in made)
+    return max((int(c.release_steps(k, k)[0]) - c.age for c, k in done if k), default=0)
 
 
 def _nothing(problem: str) -> Verdict:
@@ -174,7 +186,7 @@ class _Walk:
             yield f"{name}: entries are missing: the batch that ends with entry {last[0]} is not complete"
         elif digest(self.states.items()) != bytes(last[2]):
             yield f"{name}: a saved state was changed: its digest is not the one in the newest batch"
-        if self.account is not None and self.account.to_json(short=True) != self.states.get("account"):
+        if self.account is not None and self.saved is not None and not self.account.agrees(self.saved):
             yield f"{name}: the saved account is not what its releases come to: risk {self.account.risk()!r} by replay"
 
     def verdict(self, problems: tuple[str, ...]) -> Verdict:

@@ -46,6 +46,15 @@ class Live:
         beyond = self.reach if self.reading == "all-events" else 0  # old data: what follows it may have been published
         return Nearby(self.specifications, block * BLOCK, (block + 1) * BLOCK - 1, self.reach, beyond)
 
+    def lowest(self, step: int) -> int:
+        """Return the first step of any window that reaches `step`, of the secrets relevant then; the step itself if none is."""
+        near = self.nearby(step // BLOCK)
+        at, s = near.relevant(step), near.specifications
+        if not len(at):
+            return step
+        begins = s.start[at] if self.reading == "all-events" else np.maximum(s.start[at], step - s.duration[at] + 1)
+        return int(begins.min())
+
     def costs(self, step: int, x: Floats, first: int) -> tuple[Integers, Floats]:
         """Return the rows of the secrets relevant at `step`, and the cost of their windows that end there, rounded up.
 

@@ -30,6 +30,8 @@ class Hidden(NamedTuple):
     first: int
     x: tuple[float, ...]
     worst: Worst
+    forgotten: int | None = None
+    """The newest data time whose noise is no longer known."""
 
 
 def noise_of(release: Release, noise: Noise, hiding: bool) -> float:
@@ -68,30 +70,29 @@ def noise_of(release: Release, noise: Noise, hiding: bool) -> float:
     return x
 
 
-def remembered(state: Hidden, release: Release, x: float, reach: int, once: bool) -> tuple[int, tuple[float, ...]]:
-    """Return the remembered noise with x added at the release's data time: the first data time, and the noise from it on.
-
-    reach  of how many steps a window may be;  once  whether a step takes one release alone
-    """
-    time, (first, values, _) = release.data_time, state
+def remembered(state: Hidden, time: int, x: float, keep: int) -> Hidden:
+    """Return the state with x added at a data time: the noise about the newest `keep` steps stays, the rest is forgotten."""
+    first, values, worst, forgotten = state
     if not values:
-        return time, (x,)
+        first = time
     newest = first + len(values) - 1
-    if time <= newest - reach:
-        raise InvalidInput(
-            f"release at step {release.step}: its data time {time} lies {newest - time} steps before the newest, {newest}, and "
-            f"windows of {reach} steps are remembered: publish it with an age of at most {release.step - newest + reach - 1}"
-        )
-    if time > newest + 2 * reach:
-        return time, (x,)
+    if time > newest + keep:
+        if values:
+            forgotten = newest
+        first, values = time, ()
     if time < first:
         first, values = time, (*(0.0,) * (first - time), *values)
     values = (*values, *(0.0,) * (time - first + 1 - len(values)))
     at = time - first
-    if values[at] and once:
-        raise UnboundedLoss(
-            f"step {release.step}: a second release about step {time}: with Laplace noise and a delta, scales are calibrated "
-            "for one release about each step: use noise='gaussian', or delta=0",
-            step=release.step,
-        )
-    return first, (*values[:at], values[at] + x, *values[at + 1 :])
+    values = (*values[:at], values[at] + x, *values[at + 1 :])
+    drop = max(0, len(values) - keep)
+    return Hidden(first + drop, values[drop:], worst, first + drop - 1 if drop else forgotten)
+
+
+def agree(one: Hidden, two: Hidden, slack: float) -> bool:
+    """Whether two states tell of the same releases, though one may remember more; shares may differ by a part `slack`."""
+    same = abs(one.worst.share - two.worst.share) <= slack * two.worst.share and len(one.x) * len(two.x) > 0
+    if not one.x or not two.x:
+        return one.x == two.x and one.worst.share == two.worst.share
+    first = max(one.first, two.first)
+    return same and one.x[first - one.first :] == two.x[first - two.first :]

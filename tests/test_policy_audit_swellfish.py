@@ -38,7 +38,7 @@ def town(folder, statistic=None, stream=None, specifications=None, **promise):
     data = policy_dict(statistic=statistic or {}, stream=stream or {})
     data["promise"] = {
         "notion": "swellfish", "neighbours": "one-window", "outside": "exact",
-        "specifications": {"households": HOMES, "zone": "UTC", **(specifications or {})}, **promise,
+        "specifications": {"households": HOMES, "zone": "UTC", "readings": 1, **(specifications or {})}, **promise,
     }  # fmt: skip
     data["promise"] = {k: v for k, v in data["promise"].items() if v is not None}
     path = folder / "policy.yaml"

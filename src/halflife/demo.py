@@ -40,6 +40,7 @@ SECRETS = """\
   neighbours: one-window      # all that a home's events can do within the time of one of them
   floor: 0.5 Wh               # noise outside the hiding intervals too, of which nothing is promised
   specifications:             # public: so recurring windows, not what a home really did
+    readings: 1               # a home has one in a step, at most: each is rounded
     households:
       home-0001:
         - {what: oven, every: day, from: "17:00", to: "21:00", power: 3 kW, duration: 1 h, epsilon: 1, until: 2029-01-01}

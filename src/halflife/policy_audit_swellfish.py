@@ -249,7 +249,7 @@ def _readings(c: Channel, placed: Placed, wanted: Secrets, which: int, first: in
     names = _promise(c).specifications
     household, group = names.name_of(placed.row), (c.groups or ("",))[0]
     fold = c.part.statistic.fold
-    count = min(wanted.readings, MOST_READINGS) if fold == "sum" else 1
+    count = min(wanted.readings or 1, MOST_READINGS) if fold == "sum" else 1
     units = float(c.units.get("divide", 1)) / float(c.units.get("multiply", 1))
     rows: list[Row] = []
     for k in range(first, last + 1):

@@ -67,7 +67,14 @@ def worst_share(many, x, reading, noise, limit):
                     max(sum(o.power**p * x.get(t, 0.0) for t in w if s.relevant(t)) for w in placements(o))
                     for o in spec.secrets
                 ]
-                cost = sum(each) if p == 1 else sum(map(math.sqrt, each)) ** 2
+                linear = sum(
+                    max(
+                        sum(o.power * spec.sensitivity(t) * x.get(t, 0.0) for t in w if s.relevant(t))
+                        for w in placements(o)
+                    )
+                    for o in spec.secrets
+                )
+                cost = sum(each) if p == 1 else min(sum(map(math.sqrt, each)) ** 2, linear)
             best = max(best, cost / limit(s))
     return best
 
@@ -99,13 +106,7 @@ def test_the_account_is_the_brute_force_over_all_that_was_published(many, readin
     for gap, age, part in moves:
         step += gap
         time = step - age
-        newest = max(x, default=time)
         hidden = notion.sensitivity.at(time) > 0
-        if hidden and time <= newest - notion._live.reach:
-            assert account.headroom(step, age) == 0
-            with pytest.raises(InvalidInput, match="are remembered"):
-                account.admit(release(step, 1.0, age, noise))
-            continue
         least = account.least_scale(step, 1.0, age)
         if not hidden:
             assert least == 0

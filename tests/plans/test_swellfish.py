@@ -13,7 +13,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from halflife import Accountant, InvalidInput, Notion, Secret, Specification, Specifications, Swellfish
+from halflife import (
+    Accountant,
+    InvalidInput,
+    Notion,
+    PlannedNoise,
+    Secret,
+    Specification,
+    Specifications,
+    Swellfish,
+    publish_series,
+)
+from halflife.notions.hiding.losses import stretches
 from halflife.plans.swellfish import by_block
 from halflife.specifications.sweep import StepFunction
 
@@ -707,3 +718,20 @@ def test_a_stream_that_begins_later_is_charged_about_its_own_steps():
         account.admit(*plan.releases_at(k))
     assert account.step == 112
     assert account.risk() == pytest.approx(plan.risks(11)[-1]) == pytest.approx(1.0)
+
+
+def test_a_plan_that_begins_elsewhere_is_not_run_from_step_1():
+    plan = Swellfish(Specification([Secret(2.0, 3, 100, 110, 1.0)], "a")).plan(begin=100, horizon=11)
+    with pytest.raises(InvalidInput, match="is about step 100"):
+        publish_series(plan, [1.0] * 11, Accountant(plan.notion))
+    with pytest.raises(InvalidInput, match="is about step 100"):
+        PlannedNoise(plan)
+
+
+def test_secrets_years_apart_do_not_cost_the_steps_between_them():
+    held = [Secret(2.0, 2, 1 + 10**6 * k, 6 + 10**6 * k, 1.0) for k in range(40)]
+    many = Specifications([Specification(held, f"h{i}") for i in range(50)])
+    rows = stretches(many)
+    assert len(rows) == 40 * 50
+    assert sum(stop - begin for begin, stop in rows) == len(many)
+    assert stretches(Specifications(Specification([held[0], Secret(1.0, 1, 9, 9, 1.0)], "a"))) == [(0, 2)]

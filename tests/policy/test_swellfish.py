@@ -23,6 +23,7 @@ promise:
   neighbours: one-window
   outside: exact
   specifications:
+    readings: 1
     households:
       Elm 7:
         - every weekday 18:00–21:00, oven, 3 kW, 30 min, epsilon 1
@@ -80,9 +81,11 @@ def test_files_and_the_policy_itself_say_the_same(tmp_path):
     )
     (tmp_path / "secrets" / "oak.csv").write_text("household,power,duration,start,end,epsilon\nOak 2,8,2,113,120,0.5\n")
     inline = HERE[HERE.index("  specifications") : HERE.index("clock:")]
-    policy, channel = load(change(inline, "  specifications: secrets/\n"), tmp_path)
+    policy, channel = load(change(inline, "  specifications: {files: secrets/, readings: 1}\n"), tmp_path)
     assert promised(policy, channel.account) == promised(*_both(load(HERE)))
-    policy, channel = load(change(inline, "  specifications: [secrets/elm.yaml, secrets/oak.csv]\n"), tmp_path)
+    policy, channel = load(
+        change(inline, "  specifications: {files: [secrets/elm.yaml, secrets/oak.csv], readings: 1}\n"), tmp_path
+    )
     assert promised(policy, channel.account) == promised(*_both(load(HERE)))
 
 
@@ -102,9 +105,9 @@ def _both(loaded):
          "unit: kW\n      resolution: 1 W\n      clip: [0, 5 kW]\n      fold: mean", 3004.0, 3),
         ("unit: kWh\n      resolution: 1 Wh\n      clip: [0, 5 kWh]\n      fold: sum",
          "unit: kW\n      resolution: 1 W\n      clip: [0, 5 kW]\n      fold: last", 3004.0, 3),
-        ("neighbours: one-window", "neighbours: one-window\n  delta: 1e-6", 1502.0, 3),
+        ("neighbours: one-window", "neighbours: one-window\n  delta: 1e-6\n  noise: laplace", 1502.0, 3),
         ("neighbours: one-window", "neighbours: one-window\n  delta: 1e-6\n  noise: gaussian", 1502.0, 2),
-        ("  specifications:\n", "  specifications:\n    readings: 30\n", 1560.0, 2),
+        ("    readings: 1\n", "    readings: 30\n", 1560.0, 2),
     ],
 )  # fmt: skip
 def test_power_energy_folds_and_edges(old, new, power, longest):
@@ -141,12 +144,14 @@ def test_an_event_that_begins_within_a_step_loses_no_more():
         ("unit: kWh\n      resolution: 1 Wh\n      clip: [0, 5 kWh]", "unit: kW\n      resolution: 1 W\n      clip: [0, 5 kW]",
          "streams.0.statistic.unit: readings of power (kW) that are added up"),
         ("  person: who", "  person: who\n  neighbours: add-remove", "population.neighbours: swellfish hides events"),
-        ("epsilon 1\n", "epsilon 0\n", "13:11: households.Elm 7.0: epsilon must be above 0"),
-        ("epsilon: 0.5}", "epsilon: 0.5, colour: red}", "15:"),
-        ("duration: 1 h", "duration: 5 h", "15:"),
+        ("epsilon 1\n", "epsilon 0\n", "14:11: households.Elm 7.0: epsilon must be above 0"),
+        ("epsilon: 0.5}", "epsilon: 0.5, colour: red}", "16:"),
+        ("duration: 1 h", "duration: 5 h", "16:"),
         ("  specifications:\n", "  specifications:\n    files: a.yaml\n", "promise.specifications: give either `files`"),
         ("  specifications:\n", "  specifications:\n    unreadble: skip\n",
          "11:5: promise.specifications.unreadble: unknown key"),
+        ("    readings: 1\n", "", "promise.specifications.readings: missing: each reading is rounded"),
+        ("  outside: exact\n", "  outside: exact\n  delta: 1e-6\n", "promise.noise: missing: with a delta above 0"),
         ("  outside: exact\n", "  outside: exact\n  cap: 1\n", "promise.plan: swellfish plans have no `cap`"),
         ("  outside: exact\n", "  outside: exact\n  noise: gaussian\n", "noise gaussian has no bounded pure loss"),
     ],
@@ -180,13 +185,13 @@ def test_a_specification_that_cannot_be_read_stops_the_policy_unless_told_otherw
     )
     inline = HERE[HERE.index("  specifications") : HERE.index("clock:")]
     with pytest.raises(PolicyError, match=r"policy.yaml:10:3: promise.specifications: .*bad.yaml:3:.*duration"):
-        hl.Policy.parse(change(inline, "  specifications: [good.csv, bad.yaml]\n"), tmp_path)
+        hl.Policy.parse(change(inline, "  specifications: {files: [good.csv, bad.yaml], readings: 1}\n"), tmp_path)
     with pytest.raises(PolicyError, match=r"nowhere: .*No such file"):
         hl.Policy.parse(change(inline, "  specifications: nowhere/\n"), tmp_path)
-    skip = "  specifications: {files: [good.csv, bad.yaml], unreadable: skip}\n"
+    skip = "  specifications: {files: [good.csv, bad.yaml], unreadable: skip, readings: 1}\n"
     policy, channel = load(change(inline, skip), tmp_path)
     assert promised(policy, channel.account).specifications.households == ("Oak 2",)
-    assert "could not be read and are left out" in channel.plan.certificate()["not_protected"][0]
+    assert "could not be read and are left out: their" in channel.plan.certificate()["not_protected"][0]
     assert any("WARNING" in line and "bad.yaml" in line for line in explain(channel))
 
 
@@ -213,7 +218,7 @@ def test_the_certificate_says_what_is_exact_and_that_secrets_are_public():
 
 def test_a_day_has_one_noise_over_clock_changes():
     spring = Steps.of("30 min", "2026-03-27", "Europe/London")
-    assert np.diff(block_edges("1 day", spring, 300)).tolist() == [48, 48, 46, 48, 48, 48]
+    assert np.diff(block_edges("1 day", spring, 300)).tolist() == [48, 48, 46, 48, 48, 48, 48]
     text = change("start: 2026-01-01\n  end: 2026-02-01", "start: 2026-03-27\n  end: 2026-04-03")
     text = change(
         "start: 2026-01-03T08:00, end: 2026-01-03T12:00", "start: 2026-03-29T08:00, end: 2026-03-29T12:00", text
@@ -239,7 +244,7 @@ def test_several_streams_share_each_secret_and_must_agree_on_the_unit():
             HERE + part.replace("name: load", "name: more").replace("load.csv", "more.csv").replace("1 Wh", "2 Wh")
         )
     with pytest.raises(PolicyError, match="with Laplace noise and a delta one stream is published"):
-        hl.Policy.parse(two.replace("  outside: exact", "  outside: exact\n  delta: 1e-6"))
+        hl.Policy.parse(two.replace("  outside: exact", "  outside: exact\n  delta: 1e-6\n  noise: laplace"))
 
 
 def test_the_paper_under_all_events_is_refused_with_the_secret_that_is_broken():

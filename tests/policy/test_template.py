@@ -211,7 +211,7 @@ GOODS = [
     *(
         GOOD.replace("exponential\n  epsilon: 1\n", "swellfish\n").replace("half_life: 1 day", secrets)
         for secrets in (
-            "specifications: secrets/\n  neighbours: one-window\n  outside: exact",
+            "specifications: {files: secrets/, readings: 1}\n  neighbours: one-window\n  outside: exact",
             "specifications: [a.yaml, b.parquet]\n  neighbours: one-event\n  floor: 0.2 kWh\n  block: 1 day\n  delta: 1e-6",
             "specifications: {files: a.csv, unit: kW, zone: UTC, unreadable: skip, readings: 2}\n  neighbours: all-events\n"
             "  outside: exact\n  noise: gaussian",

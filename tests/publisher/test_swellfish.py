@@ -24,7 +24,7 @@ def town(folder, secrets, promise=PROMISE, **changes):
         write_readings(folder)
     (folder / "secrets.json").write_text(json.dumps({"households": secrets}))
     data = policy_dict(**changes)
-    data["promise"] = {**promise, "specifications": "secrets.json"}
+    data["promise"] = {**promise, "specifications": {"files": "secrets.json", "readings": 1}}
     (folder / "policy.yaml").write_text(json.dumps(data))
     return hl.Policy.load(folder / "policy.yaml")
 
@@ -137,7 +137,7 @@ def test_a_crash_draws_nothing_again(tmp_path, point):
     [
         {**PROMISE, "neighbours": "one-event"},
         {**PROMISE, "neighbours": "all-events"},
-        {**PROMISE, "delta": 1e-6},
+        {**PROMISE, "delta": 1e-6, "noise": "laplace"},
         {**PROMISE, "delta": 1e-6, "noise": "gaussian"},
         {**PROMISE, "plan": "paper"},
         {"notion": "swellfish", "neighbours": "one-window", "floor": "0.1 kWh"},
@@ -170,3 +170,89 @@ def test_what_is_shown_and_logged_names_no_household(tmp_path, capfd):
     hl.publish(policy)
     shown = capfd.readouterr()
     assert "Miller" not in shown.out + shown.err + policy.path("mean.csv").read_text()
+
+
+# What changes between runs ----------------------------------------------------------------------------------------------
+
+
+def test_verify_looks_at_the_secrets_of_the_policy(tmp_path):
+    hl.publish(town(tmp_path, {"h1": [OVEN]}))
+    other = town(tmp_path, {"h2": [{**OVEN, "start": 1, "end": 24, "epsilon": 0.001}]})
+    (problem,) = hl.verify(other.ledger_path, policy=other).problems
+    assert "missing or changed" in problem
+    past = town(tmp_path, {"h1": [OVEN], "h2": [{**OVEN, "start": 20, "end": 24}]})
+    (problem,) = hl.verify(past.ledger_path, policy=past).problems
+    assert "published already" in problem
+
+
+@pytest.mark.parametrize(
+    "added", [{"duration": 9, "epsilon": 1}, {"duration": 1, "epsilon": 0.01}], ids=["longer", "stricter"]
+)
+@pytest.mark.parametrize("hour", [2, 6])
+def test_a_ledger_verifies_after_secrets_were_added(tmp_path, added, hour):
+    """A longer event makes the account remember more, a smaller ε may be the first that it knows of."""
+    hl.publish(town(tmp_path, {"h1": [OVEN]}), clock=at(hour))
+    policy = town(tmp_path, {"h1": [OVEN], "h2": [{"power": 2, "start": 12, "end": 22, **added}]})
+    hl.publish(policy, clock=at(16))
+    hl.publish(policy)
+    assert hl.verify(policy.ledger_path, {"mean": str(policy.path("mean.csv"))}, policy=policy).problems == ()
+
+
+def test_the_optimal_plan_takes_no_secrets_later(tmp_path):
+    promise = {**PROMISE, "plan": "optimal"}
+    policy = town(tmp_path, {"h1": [OVEN]}, promise)
+    hl.publish(policy, clock=at(5))
+    with pytest.raises(LedgerError, match="none can be added"):
+        hl.publish(town(tmp_path, {"h1": [OVEN], "h2": [{**OVEN, "start": 20, "end": 24}]}, promise))
+    policy = town(tmp_path, {"h1": [OVEN]}, promise)
+    hl.publish(policy)
+    assert hl.verify(policy.ledger_path, policy=policy).problems == ()
+
+
+def test_secrets_that_become_alike_are_one_and_the_ledger_opens_again(tmp_path):
+    """Both events are as long as their interval once a step is added: they count together."""
+    both = [
+        {"power": 3, "duration": 1, "start": 3, "end": 4, "epsilon": 1},
+        {"power": 3, "duration": 2, "start": 3, "end": 4, "epsilon": 1},
+    ]
+    promise = {**PROMISE, "delta": 1e-6, "noise": "laplace"}
+    policy = town(tmp_path, {"h1": both}, promise)
+    for hour in (3, 10, 30):
+        hl.publish(policy, clock=at(hour))
+    assert hl.verify(policy.ledger_path, policy=policy).problems == ()
+    entries, _ = recorded(policy)
+    assert entries[2].releases[0].sensitivity == pytest.approx(6004.0, abs=0.01)
+
+
+def test_the_same_floor_and_block_in_other_words_are_the_same_promise(tmp_path):
+    hl.publish(town(tmp_path, {"h1": [OVEN]}, {**PROMISE, "block": "6 h"}), clock=at(5))
+    hl.publish(town(tmp_path, {"h1": [OVEN]}, {**PROMISE, "block": "360 min"}), clock=at(9))
+    other = tmp_path / "floor"
+    other.mkdir()
+    floor = {"notion": "swellfish", "neighbours": "one-window"}
+    hl.publish(town(other, {"h1": [OVEN]}, {**floor, "floor": "0.1 kWh"}), clock=at(5))
+    hl.publish(town(other, {"h1": [OVEN]}, {**floor, "floor": "100 Wh"}), clock=at(9))
+    with pytest.raises(LedgerError, match="floor"):
+        hl.publish(town(other, {"h1": [OVEN]}, {**floor, "floor": "200 Wh"}))
+
+
+def test_a_block_ends_with_its_last_secret(tmp_path):
+    policy = town(tmp_path, {"h1": [OVEN]}, {**PROMISE, "block": "6 h"})
+    hl.publish(policy)
+    noisy = np.abs(values(policy) - np.array(exact_means())) > 1e-9
+    assert noisy.tolist() == [True] * 12 + [False] * 12
+
+
+def test_streams_of_different_delays_publish_in_turn(tmp_path):
+    data = json.loads((town(tmp_path, {"h1": [{**OVEN, "duration": 1}]})._folder / "policy.yaml").read_text())
+    late = {**data["streams"][0], "name": "late", "output": "late.csv", "delay": "5 h"}
+    (tmp_path / "policy.yaml").write_text(json.dumps({**data, "streams": [*data["streams"], late]}))
+    policy = hl.Policy.load(tmp_path / "policy.yaml")
+    for hour in range(1, 31):
+        hl.publish(policy, clock=at(hour))
+    assert len(values(policy)) == len(values(policy, "late")) == 24
+    assert hl.verify(policy.ledger_path, policy=policy).problems == ()
+    far = {**late, "delay": "300 h"}
+    (tmp_path / "policy.yaml").write_text(json.dumps({**data, "streams": [*data["streams"], far]}))
+    with pytest.raises(hl.InvalidInput, match="two delays must differ by fewer than 199 steps"):
+        hl.Policy.load(tmp_path / "policy.yaml")

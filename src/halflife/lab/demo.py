@@ -200,7 +200,7 @@ def releases_table(result: DemoResult) -> pa.Table:
         "value": np.concatenate([o.published for o in result.outcomes]),
         "scale": np.concatenate([o.scales for o in result.outcomes]),
         "loss": pa.array([r.loss for r in releases], pa.float64()),
-        "sensitivity": np.concatenate([_in_output_unit(o) for o in result.outcomes]),
+        "sensitivity": np.concatenate([_sensitivities(result, o) for o in result.outcomes]),
         "noise": pa.array([r.noise for r in releases], pa.string()),
         "error_band": np.concatenate([o.error_band for o in result.outcomes]),
     }
@@ -208,11 +208,14 @@ def releases_table(result: DemoResult) -> pa.Table:
     return pa.table(columns, metadata={"about": about})
 
 
-def _in_output_unit(outcome: Outcome) -> Floats:
-    """How far one home can move each value, in the output's unit: as much as a scale of 1 is worth there."""
+def _sensitivities(result: Comparison, outcome: Outcome) -> Floats:
+    """How far one home can move each value, in the output's unit; where it differs by step, by what a scale is worth."""
+    moved = np.array([r.sensitivity for r in outcome.added])
+    if (moved == moved[0]).all():
+        return np.full(len(moved), result.sensitivity)
     scales = np.array([r.scale for r in outcome.added], dtype=np.float64)
-    result: Floats = np.array([r.sensitivity for r in outcome.added]) * outcome.scales / scales
-    return result
+    values: Floats = moved * outcome.scales / scales
+    return values
 
 
 def write_releases(result: DemoResult, path: Path) -> None:

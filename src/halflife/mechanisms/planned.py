@@ -29,7 +29,7 @@ class PlannedNoise:
     adaptive: ClassVar[bool] = False
 
     def __init__(self, plan: Plan) -> None:
-        self.plan = plan
+        self.plan = check_begin(plan)
 
     def step(self, step: int, truth: Any, draw: Draw) -> Any:
         """Return the noisy value of this step."""
@@ -50,6 +50,16 @@ class PlannedNoise:
             raise InvalidInput(f"planned noise has no state, so {state!r} belongs to another mechanism")
 
 
+def check_begin(plan: Plan) -> Plan:
+    """Return the plan, or refuse one whose step 1 is about another step than 1 − age: it would be charged to the wrong steps."""
+    begin = getattr(plan, "begin", 1 - plan.request.age)
+    if begin != 1 - plan.request.age:
+        raise InvalidInput(
+            f"step 1 of this plan is about step {begin}, and a mechanism counts from 1: leave `begin` out"
+        )
+    return plan
+
+
 def publish_series(plan: Plan, values: Sequence[float] | Floats, account: Accountant) -> tuple[Floats, list[Release]]:
     """Publish steps 1 … n at once: the same releases as step by step, with one call to the sampler.
 
@@ -61,6 +71,7 @@ def publish_series(plan: Plan, values: Sequence[float] | Floats, account: Accoun
     >>> noisy.shape, releases[0].loss <= 1 / 48
     ((2,), True)
     """
+    check_begin(plan)
     if plan.notion != account.notion:
         raise InvalidInput(f"a plan for {plan.notion!r} cannot be charged to an account of {account.notion!r}")
     if not np.all(np.isfinite(values)):

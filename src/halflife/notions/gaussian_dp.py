@@ -73,6 +73,7 @@ def pure_as_gaussian(loss: float) -> float:
     return -2 * float(ndtri_exp(-np.logaddexp(0.0, loss))) * (1 + 1e-9)
 
 
+@lru_cache(maxsize=16_384)
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """Return the largest μ whose ε(δ) is at most ε, rounded down.
 

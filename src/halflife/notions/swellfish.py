@@ -84,6 +84,7 @@ class Swellfish(Notion[Hidden]):
     assumptions: ClassVar[tuple[str, ...]] = (
         "A secret's power bounds how far its event moves the household's value at any one step; powers are public knowledge.",
         "A release depends on the data of its own data time alone, and its noise is in the unit of the powers.",
+        "A reading is stamped within the time that it measures: energies stamped at their end show a step after they are hidden.",
         "The noise of different releases is independent.",
     )
 
@@ -168,6 +169,11 @@ class Swellfish(Notion[Hidden]):
         if self.noise == "laplace":
             return s.epsilon
         return gaussian_limits(s, self.delta)
+
+    @property
+    def memory(self) -> int:
+        """Data that lies fewer steps than this behind the newest can always be published about: nothing it needs is forgotten."""
+        return 2 * max(self._live.reach, LEAST_MEMORY) - self._live.reach
 
     @property
     def by_threshold(self) -> bool:

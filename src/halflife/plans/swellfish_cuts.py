@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
-from halflife.notions.hiding.losses import MOST_PLACES, Reading, Running, weighted, windows, worst_costs
+from halflife.notions.hiding.losses import MOST_PLACES, Reading, Running, stretches, weighted, windows, worst_costs
 from halflife.release import Noise
 from halflife.specifications.base import Floats, Integers, Specifications
 from halflife.specifications.sweep import Timeline, covering_max, overlapping_pairs
@@ -131,9 +131,8 @@ class Constraints:
     def _fullest_windows(self, x: Floats, least: float) -> tuple[Integers, Integers, Integers]:
         s, together = self.secrets, self.reading == "one-window"
         best = Fullest(len(x), int(s.duration.max()))
-        for code in np.unique(s.household).tolist():
-            begin, _ = s.rows(code)
-            mine, sums = weighted(s, code, x, self.first, self.noise, together)
+        for begin, stop in stretches(s):
+            mine, sums = weighted(s, (begin, stop), x, self.first, self.noise, together)
             for row, low, high in windows(mine):
                 secret = begin + row
                 share = sums.between(low, high) * (1.0 if together else self._powers[secret]) / self.limits[secret]
@@ -185,9 +184,11 @@ class Constraints:
             sums = Running(x, self.first)
             yield from ((one, two, sums) for one, two in overlapping_pairs(s, most))
             return
-        for code in np.unique(s.household[chosen]).tolist():
-            begin, _ = s.rows(code)
-            mine, sums = weighted(s, code, x, self.first, "laplace")
+        held = np.sort(chosen)
+        for begin, stop in stretches(s):
+            if np.searchsorted(held, begin) == np.searchsorted(held, stop):
+                continue
+            mine, sums = weighted(s, (begin, stop), x, self.first, "laplace")
             yield from ((begin + one, begin + two, sums) for one, two in overlapping_pairs(mine, most))
 
     # What they share ----------------------------------------------------------------------------------------------------

@@ -336,7 +336,7 @@ def _check_ages(policy: Policy, made: tuple[Channel, ...], notion: Notion[Any]) 
     it has not, and a time needs the w − 1 before it as well: it must lie fewer than w steps behind the newest. Within that
     it makes no difference which stream began first, or paused.
     """
-    w = getattr(notion, "w", None)
+    w = notion.memory if isinstance(notion, Swellfish) else getattr(notion, "w", None)
     if not notion.by_data_time or w is None:
         return
     soonest = min(made, key=lambda c: c.age)
@@ -345,7 +345,7 @@ def _check_ages(policy: Policy, made: tuple[Channel, ...], notion: Notion[Any]) 
             raise policy.error((
                 ("streams", i, "delay"),
                 f"{c.name!r} would publish {c.age - soonest.age} steps after {soonest.name!r}, and {notion.name} then no longer "
-                f"remembers what was said about that time: two delays must differ by fewer than w steps ({w})",
+                f"remembers what was said about that time: two delays must differ by fewer than {w} steps",
             ))  # fmt: skip
 
 
@@ -410,8 +410,9 @@ def _plan_of_secrets(
     assert isinstance(plan, SwellfishPlan)
     if not plan.verdict()["kept"]:
         raise InvalidInput(plan.not_protected()[0])
-    facts = {**plan.facts, "share": share, "floor": promise.floor, "blocks": promise.block}
-    return replace(plan, warnings=warnings(policy, notion), facts=facts)
+    width = None if promise.block is None else microseconds(parse_width(promise.block))
+    facts = {**plan.facts, "share": share, "floor": plan.floor, "blocks": width}
+    return replace(plan, warnings=warnings(policy, notion, span, account), facts=facts)
 
 
 def _check_budget(policy: Policy, plan: Plan, s: Sensitivity) -> None:

@@ -2,7 +2,7 @@
 
     promise:
       notion: swellfish
-      specifications: secrets/          # or {files: …, unit: kW, zone: Europe/London, unreadable: skip}, or {households: …}
+      specifications: {files: secrets/, readings: 1}    # unit: kW, zone: Europe/London, unreadable: skip; or {households: …}
       neighbours: one-window            # must be written: one-event, one-window or all-events
       outside: exact                    # must be written, or a floor: nothing is hidden outside hiding intervals
       # floor: 0.2 kW                   # noise at every step instead
@@ -63,8 +63,8 @@ class Secrets(Part):
         "refuse",
         description="What to do if a household's specification cannot be read: refuse all, or leave it unprotected.",
     )
-    readings: Positive = Field(
-        1,
+    readings: Positive | None = Field(
+        None,
         description="How many readings one household has in a step at most, where they are added up: each is rounded.",
     )
 
@@ -166,7 +166,15 @@ def _factor(policy: Policy, i: int, account: Steps, wanted: Secrets) -> tuple[Fr
             (("streams", i, "groups"), "secrets say nothing about a household's group: fix it with a public table")
         )
     measure, unit = read_measure(policy, i), statistic.unit or wanted.unit
-    rounded = 2 * wanted.readings if statistic.fold == "sum" else 4
+    rounded = 4
+    if statistic.fold == "sum":
+        if wanted.readings is None:
+            raise policy.error((
+                (*AT, "readings"),
+                "missing: each reading is rounded before they are added up, so what an event can move depends on how many there "
+                "are: write how many readings one household has in a step at most, such as `readings: 1`",
+            ))  # fmt: skip
+        rounded = 2 * wanted.readings
     with policy.about(*at, "unit"):
         power = _ratio(wanted.unit, unit)
         if power is not None:
@@ -213,6 +221,13 @@ def check_swellfish(policy: Policy, notion: Notion[Any]) -> None:
             "household's events can do within one event's time) or all-events (one occurrence of every event at once: the most "
             "noise)",
         ))  # fmt: skip
+    if notion.delta > 0 and promise.noise is None:
+        best = "laplace" if promise.plan == "paper" else "gaussian" if len(policy.streams) > 1 else notion.noise
+        raise policy.error((
+            ("promise", "noise"),
+            f"missing: with a delta above 0 the promise is worked out for one family of noise, for good: write `noise: {best}`, "
+            "which fits here, or the other of laplace and gaussian",
+        ))  # fmt: skip
     if (promise.outside is None) == (promise.floor is None):
         raise policy.error((
             ("promise", "outside"),
@@ -252,16 +267,16 @@ def _furthest(policy: Policy, account: Steps, span: Span) -> int:
 
 
 def block_edges(width: str, account: Steps, last: int) -> Integers:
-    """Return the account's steps at which blocks of this width begin: local days and weeks follow the wall clock.
+    """Return the account's steps at which blocks of this width begin, the one after `last` too: local days follow the wall clock.
 
     >>> spring = Steps.of("1 h", "2013-03-30", "Europe/London")
     >>> block_edges("1 day", spring, 80).tolist()
-    [1, 25, 48, 72]
+    [1, 25, 48, 72, 96]
     """
     blocks = Steps.of(width, _midnight(account, microseconds(parse_width(width))), account.zone)
     if blocks.width < account.width:
         raise InvalidInput(f"{width} is shorter than a step: give a block of several steps")
-    ends = blocks.edges(1, max(1, blocks.step(account.end(max(1, last)) - 1)))[:-1]
+    ends = blocks.edges(1, max(1, blocks.step(account.end(max(1, last)) - 1)))
     steps = np.array([account.step(int(us)) for us in ends], dtype=np.int64)
     return np.unique(np.maximum(steps, 1))
 
@@ -272,10 +287,10 @@ def _midnight(account: Steps, width: int) -> Any:
     return start.replace(hour=0, minute=0, second=0, microsecond=0) if width % DAY == 0 else start
 
 
-def warnings(policy: Policy, notion: Swellfish) -> tuple[str, ...]:
-    """Return what must be read first: a δ too large for the population, households left out, the end of all secrets."""
+def warnings(policy: Policy, notion: Swellfish, span: Span, account: Steps) -> tuple[str, ...]:
+    """Return what must be read first: a δ too large for the population, households left out, and when nobody hides anything."""
     said = []
-    size = policy.population.size
+    size, s = policy.population.size, notion.specifications
     if notion.delta * size >= 1:
         said.append(
             f"δ = {notion.delta:g} is too large for {size:,} households: a mechanism that publishes everything about "
@@ -283,8 +298,14 @@ def warnings(policy: Policy, notion: Swellfish) -> tuple[str, ...]:
         )
     if policy._left_out:
         said.append(
-            f"{len(policy._left_out):,} specifications could not be read and are left out, so their households are not "
-            "protected: " + "; ".join(policy._left_out[:5])
+            f"{len(policy._left_out):,} specifications could not be read and are left out: their households are not protected: "
+            + "; ".join(policy._left_out[:5])
+        )
+    if span.last is None:
+        end = from_us(account.end(max(1, s.last_step)), account.zone)
+        what = "exact values are published" if policy.promise.floor is None else "the floor of noise is left"
+        said.append(
+            f"The last hiding interval ends {end:%Y-%m-%d %H:%M} {account.zone}: from then on {what}, until secrets are added."
         )
     return tuple(said)
 

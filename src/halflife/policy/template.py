@@ -44,7 +44,7 @@ promise:
   # half_life: 1 week         # exponential: when a loss counts half
   # process: {{file: home.json}}    # age-dependent: how one person's data moves; `halflife process fit` writes it, from readings
                               # of other people; or {{name: markov-chain, matrix: [[0.9, 0.1], [0.1, 0.9]]}}
-  # specifications: secrets/  # swellfish: what each household wants hidden, and when, instead of epsilon; a file or a folder.
+  # specifications: {{files: secrets/, readings: 1}}    # swellfish: what each household wants hidden, and when; no epsilon here.
                               # They are public: hide recurring windows ("every weekday 18:00-21:00, oven, 3 kW, 30 min,
                               # epsilon 1"), never what households really did; `halflife secrets check` names their problems
   # neighbours: one-window    # swellfish: how secrets are read; or one-event, or all-events

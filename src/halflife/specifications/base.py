@@ -354,15 +354,30 @@ class Specifications:
     def times_power(self, factor: float, more: float = 0.0) -> Specifications:
         """Return the same secrets with powers p·factor + more, rounded up: in another unit."""
         power = np.nextafter(self.power * real("factor", factor, positive=True), np.inf) + real("more", more)
-        return self._with({"power": np.nextafter(power, np.inf) if more else power})
+        return self._with({"power": np.nextafter(power, np.inf) if more else power})._settled()
 
     def times_epsilon(self, part: float) -> Specifications:
         """Return the same secrets with a part of each ε, rounded down."""
-        return self._with({"epsilon": np.nextafter(self.epsilon * real("part", part, positive=True), 0.0)})
+        return self._with({"epsilon": np.nextafter(self.epsilon * real("part", part, positive=True), 0.0)})._settled()
 
     def one_step_longer(self) -> Specifications:
         """Return the same secrets with events of T + 1 steps, or of all of J where that is shorter."""
-        return self._with({"duration": np.minimum(self.duration + 1, self.end - self.start + 1)})
+        return self._with({"duration": np.minimum(self.duration + 1, self.end - self.start + 1)})._settled()
+
+    def _settled(self) -> Specifications:
+        """The same in order again; secrets that have become alike are one with their powers added, as both events may happen."""
+        keys = [getattr(self, n) for n in ("power", "epsilon", "duration", "end", "start", "household")]
+        order = np.lexsort(keys)
+        columns = {n: getattr(self, n)[order] for n in ("household", *NUMBERS)}
+        alike = np.ones(max(0, len(self) - 1), dtype=bool)
+        for column in columns.values():
+            alike &= column[1:] == column[:-1]
+        if alike.any():
+            first = np.flatnonzero(np.append(True, ~alike))
+            count = np.diff(np.append(first, len(self)))
+            columns = {n: column[first] for n, column in columns.items()}
+            columns["power"] = np.where(count > 1, np.nextafter(columns["power"] * count, np.inf), columns["power"])
+        return Specifications.from_columns(self.households, columns["household"].astype(np.int64), columns)
 
     def to_arrow(self) -> pa.Table:
         """Return the columns, households by name."""

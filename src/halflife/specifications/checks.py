@@ -58,6 +58,11 @@ def check_name(name: object) -> str:
         raise InvalidInput(f"a household must be a text of 1 to 500 characters, not {str(name)[:80]!r}")
     if _UNWRITABLE.search(name):
         raise InvalidInput(f"a household's name must not hold control characters or half characters: {name[:80]!r}")
+    if name != name.strip(" ") or "  " in name:
+        raise InvalidInput(
+            f"a household's name must not begin or end with a blank, or have two in a row, as {name[:80]!r} does: it would be "
+            "another household"
+        )
     return name
 
 

@@ -19,6 +19,7 @@ term keeps its digits beside terms 10²⁰ times as large.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -29,6 +30,7 @@ from halflife.specifications.sweep import overlapping_pairs, to_float_up, whole_
 
 Reading = Literal["one-event", "one-window", "all-events"]
 READINGS: tuple[Reading, ...] = ("one-event", "one-window", "all-events")
+LONGEST_GAP = 5_000
 MOST_PLACES = 8_000_000
 """How many placements are looked at in one go."""
 MOST_NOISE = 1e250
@@ -79,15 +81,28 @@ def worst_costs(s: Specifications, x: Floats, first: int, reading: Reading, nois
         weight = s.power if noise == "laplace" else np.nextafter(s.power**2, np.inf)
         costs = np.nextafter(weight * _most_of_windows(s, Running(finite, first)), np.inf)
     elif reading == "one-window":
-        costs = np.concatenate([np.zeros(0), *(_windows_of_one(s, code, finite, first, noise) for code in _codes(s))])
+        parts = (_most_of_windows(*weighted(s, rows, finite, first, noise)) for rows in stretches(s))
+        costs = np.concatenate([np.zeros(0), *parts])
     else:
         costs = _all_events(s, finite, first, noise)
     result: Floats = np.where(exposed, np.inf, costs)
     return result
 
 
-def _codes(s: Specifications) -> Iterator[int]:
-    return iter(np.unique(s.household).tolist())
+def stretches(s: Specifications) -> list[tuple[int, int]]:
+    """Return rows (first, and behind the last) of one household each, whose hiding intervals lie within `LONGEST_GAP` steps.
+
+    What is worked out step by step is worked out for a stretch, so that secrets years apart do not cost the steps between them.
+    """
+    if not len(s):
+        return []
+    low = int(s.start.min())
+    base = s.household.astype(np.int64) * (s.last_step - low + 3 + LONGEST_GAP) - low
+    reached = np.maximum.accumulate(base + s.end)
+    cut = np.flatnonzero(base[1:] + s.start[1:] - reached[:-1] > LONGEST_GAP) + 1
+    cut = np.union1d(cut, np.flatnonzero(np.diff(s.household)) + 1)
+    edges = np.concatenate([[0], cut, [len(s)]]).tolist()
+    return list(pairwise(edges))
 
 
 def windows(s: Specifications) -> Iterator[tuple[Integers, Integers, Integers]]:
@@ -136,14 +151,13 @@ def temporal_sensitivity_of(s: Specifications, first: int, last: int) -> Floats:
 
 
 def weighted(
-    s: Specifications, code: int, x: Floats, first: int, noise: Noise, together: bool = True
+    s: Specifications, rows: tuple[int, int], x: Floats, first: int, noise: Noise, together: bool = True
 ) -> tuple[Specifications, Running]:
-    """Return a household's secrets, and the running sums of Δ_t x_t (Gaussian: Δ_t² x_t) over the steps that they cover.
+    """Return the secrets of a stretch, and the running sums of Δ_t x_t (Gaussian: Δ_t² x_t) over the steps that they cover.
 
     together  whether all its events count at once; else the sums are of x_t alone
     """
-    begin, stop = s.rows(code)
-    mine = s.only(slice(begin, stop))
+    mine = s.only(slice(*rows))
     low = min(max(int(mine.start.min()), first), first + len(x))
     high = max(low - 1, min(int(mine.end.max()), first + len(x) - 1))
     if not together:
@@ -153,19 +167,14 @@ def weighted(
     return mine, Running(np.nextafter(terms, np.inf) * (terms > 0), low)
 
 
-def _windows_of_one(s: Specifications, code: int, x: Floats, first: int, noise: Noise) -> Floats:
-    mine, sums = weighted(s, code, x, first, noise)
-    return _most_of_windows(mine, sums)
-
-
 def _all_events(s: Specifications, x: Floats, first: int, noise: Noise) -> Floats:
     """What all events of a household cost within J_s; for Gaussian noise the smaller of two upper bounds."""
     if noise == "laplace":
         return _added_up(s, Running(x, first), s.power)
     triangle = _added_up(s, Running(x, first), np.nextafter(s.power**2, np.inf), roots=True) ** 2 * (1 + 4e-16)
     steps = []
-    for code in _codes(s):
-        mine, sums = weighted(s, code, x, first, "laplace")  # Δ_t x_t, not squared
+    for rows in stretches(s):
+        mine, sums = weighted(s, rows, x, first, "laplace")  # Δ_t x_t, not squared
         steps.append(_added_up(mine, sums, mine.power))
     result: Floats = np.minimum(triangle, np.concatenate([np.zeros(0), *steps]))
     return result

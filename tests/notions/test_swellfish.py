@@ -26,6 +26,7 @@ from halflife.notions import swellfish
 from halflife.notions.calibration import composed_epsilon
 from halflife.notions.composition import Exact
 from halflife.notions.gaussian_dp import gaussian_epsilon, gaussian_mu
+from halflife.notions.hiding import judge
 
 READINGS = ("one-event", "one-window", "all-events")
 DELTA = 1e-5
@@ -383,7 +384,7 @@ def test_with_delta_no_loss_distribution_is_computed_when_a_release_is_admitted(
         account.admit(*plan.releases_at(1))
         with monkeypatch.context() as patch:
             patch.setattr(Exact, "epsilon", lambda *_: pytest.fail("a loss distribution"))
-            patch.setattr(swellfish, "composed_epsilon", lambda *_: pytest.fail("a loss distribution"))
+            patch.setattr(judge, "composed_epsilon", lambda *_: pytest.fail("a loss distribution"))
             for step in range(2, 300):
                 account.admit(*plan.releases_at(step))
                 assert account.risk() <= 1

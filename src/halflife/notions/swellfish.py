@@ -12,16 +12,15 @@ import numpy as np
 
 from halflife.errors import InvalidInput, UnboundedLoss, unknown
 from halflife.notions.base import Exposure, Floats, Notion
-from halflife.notions.calibration import FEW_PAIRS, composed_epsilon
 from halflife.notions.composition import check_delta
-from halflife.notions.gaussian_dp import gaussian_epsilon
-from halflife.notions.hiding.certified import gaussian_limits, gaussian_losses, losses_at_worst, worst_by_step
+from halflife.notions.hiding.certified import gaussian_losses, losses_at_worst, worst_by_step
+from halflife.notions.hiding.judge import Judge
 from halflife.notions.hiding.live import Live
 from halflife.notions.hiding.losses import MOST_NOISE, READINGS, Reading
 from halflife.notions.hiding.memory import Hidden, Worst, agree, noise_of, remembered
-from halflife.notions.hiding.required import asked_scales, quieter_noise, sufficient_scales
+from halflife.notions.hiding.required import quieter_noise, sufficient_scales
 from halflife.notions.windowed import WEvent
-from halflife.numerics import TOLERANCE, divide_up, largest, real, up, whole
+from halflife.numerics import TOLERANCE, divide_up, largest, real, whole
 from halflife.registry import register_notion
 from halflife.release import NOISES, Noise, Release
 from halflife.specifications import Secret, Specification, Specifications
@@ -139,8 +138,12 @@ class Swellfish(Notion[Hidden]):
     # What follows from the specifications -------------------------------------------------------------------------------
 
     @cached_property
+    def _judge(self) -> Judge:
+        return Judge(self.specifications, self.neighbours, self.delta, self.noise)
+
+    @property
     def _live(self) -> Live:
-        return Live(self.specifications, self.neighbours, self.noise)
+        return self._judge.live
 
     @cached_property
     def timeline(self) -> Timeline:
@@ -153,22 +156,14 @@ class Swellfish(Notion[Hidden]):
         return self.timeline.over_households(self.timeline.sensitivity)
 
     @cached_property
-    def unit_scales(self) -> Floats:
-        """The scale that each secret asks for: g_s by unit of power, under all-events c_s in all (`notions.hiding.required`)."""
-        return asked_scales(self.specifications, self.neighbours, self.delta, self.noise)
-
-    @cached_property
     def sufficient(self) -> StepFunction:
         """The scales with which this reading's sufficient condition holds (S1, T6)."""
-        return sufficient_scales(self.timeline, self.neighbours, self.unit_scales)
+        return sufficient_scales(self.timeline, self.neighbours, self._judge.asked)
 
-    @cached_property
+    @property
     def limits(self) -> Floats:
         """What each secret's cost must stay within: ε_s, or with Gaussian noise the square of μ(ε_s, δ), rounded down."""
-        s = self.specifications
-        if self.noise == "laplace":
-            return s.epsilon
-        return gaussian_limits(s, self.delta)
+        return self._judge.limits
 
     @property
     def memory(self) -> int:
@@ -178,7 +173,7 @@ class Swellfish(Notion[Hidden]):
     @property
     def by_threshold(self) -> bool:
         """Whether noise is held to calibrated scales, rather than costs to limits."""
-        return self.delta > 0 and self.noise == "laplace"
+        return self._judge.by_threshold
 
     def baseline(self) -> tuple[WEvent, float]:
         """Return the w-event notion and sensitivity with which any w-event mechanism keeps this promise (Theorem 7; paper).
@@ -213,83 +208,13 @@ class Swellfish(Notion[Hidden]):
         x = noise_of(release, self.noise, self.sensitivity.at(time) > 0)
         if x == 0:
             return state
-        self._check_known(state, release)
+        self._judge.check(state, release)
         after = remembered(state, time, x, 2 * max(self._live.reach, LEAST_MEMORY))
-        return after._replace(worst=self._judge(after, time))
-
-    def _check_known(self, state: Hidden, release: Release) -> None:
-        """Refuse a release about a step whose windows reach back to what was forgotten, or one too many about a step."""
-        time, place = release.data_time, release.data_time - state.first
-        if state.forgotten is not None and self._live.lowest(time) <= state.forgotten:
-            raise InvalidInput(
-                f"release at step {release.step}: its data time {time} lies in a window with steps of which the account has "
-                f"forgotten what was published (up to {state.forgotten}): publish it earlier"
-            )
-        if self.by_threshold and 0 <= place < len(state.x) and state.x[place]:
-            raise UnboundedLoss(
-                f"step {release.step}: a second release about step {time}: with Laplace noise and a delta, scales are calibrated "
-                "for one release about each step: use noise='gaussian', or delta=0",
-                step=release.step,
-            )
-
-    def _judge(self, state: Hidden, time: int) -> Worst:
-        """The worst secret once the noise at a data time has changed."""
-        first, values, worst, _ = state
-        if self.by_threshold:
-            return self._judge_threshold(worst, values[time - first], time)
-        x, newest = np.array(values), first + len(values) - 1
-        ends = (time,) if self.neighbours == "all-events" else range(time, min(newest, time + self._live.reach - 1) + 1)
-        for end in ends:
-            rows, costs = self._live.costs(end, x, first)
-            if len(rows):
-                shares = costs / self.limits[rows]
-                i = int(np.argmax(shares))
-                if shares[i] > worst.share:
-                    worst = Worst(float(shares[i]), float(costs[i]), float(self.specifications.epsilon[rows[i]]))
-        return worst
-
-    def _judge_threshold(self, worst: Worst, x: float, time: int) -> Worst:
-        """Laplace noise with a δ: each relevant secret's calibrated scale over the scale that was used."""
-        rows, asked, moved = self._live.asked(time, self.unit_scales)
-        shares, losses = asked * x, np.nextafter(moved * x, np.inf)
-        if self._in_batch:
-            for k in np.flatnonzero((shares > 1 + TOLERANCE) & (shares <= 1.02)):
-                shares[k] *= self._asked_alone(int(rows[k])) / self.unit_scales[rows[k]]
-        i = int(np.argmax(shares)) if len(rows) else 0
-        if not len(rows) or shares[i] <= worst.share:
-            return worst
-        s = self.specifications
-        return Worst(float(shares[i]), float(losses[i]), float(s.epsilon[rows[i]]), int(s.duration[rows[i]]))
-
-    @cached_property
-    def _in_batch(self) -> bool:
-        """Whether scales are calibrated for so many kinds of secrets at once that they may be up to 1 % too large."""
-        s = self.specifications
-        return bool(len(np.unique(np.stack([s.duration.astype(np.float64), s.epsilon]), axis=1).T) > FEW_PAIRS)
-
-    def _asked_alone(self, row: int) -> float:
-        """What a secret asks for, calibrated by itself (under all-events with its household); seldom needed."""
-        begin, stop = self.specifications.rows(int(self.specifications.household[row]))
-        rows = np.arange(begin, stop) if self.neighbours == "all-events" else np.array([row])
-        found = asked_scales(self.specifications.only(rows), self.neighbours, self.delta, self.noise)
-        return float(found[np.flatnonzero(rows == row)[0]])
-
-    def _risk(self, worst: Worst) -> float:
-        if self.noise == "gaussian":
-            return gaussian_epsilon(up(math.sqrt(worst.cost)), self.delta)
-        if not self.by_threshold:
-            return worst.cost
-        if worst.share == 0:
-            return 0.0
-        if worst.share <= 1 + TOLERANCE:  # ε(ρ)/ρ never falls as ρ grows (notions.calibration)
-            return up(worst.share * worst.epsilon)
-        if self.neighbours == "all-events":
-            return math.inf
-        return composed_epsilon(worst.together, worst.cost, self.delta, self.noise)
+        return after._replace(worst=self._judge.worst(after, time))
 
     def exposure(self, state: Hidden, step: int) -> Exposure:
         """Return the loss and the ε of the secret that has lost the largest share of its ε so far."""
-        risk = self._risk(state.worst)
+        risk = self._judge.risk(state.worst)
         return Exposure(risk, risk, state.worst.epsilon)
 
     def keeps(self, state: Hidden, step: int) -> bool:
@@ -376,8 +301,8 @@ class Swellfish(Notion[Hidden]):
         worst = self.start().worst
         risks, limits = np.zeros(len(x)), np.full(len(x), worst.epsilon)
         for i in np.flatnonzero(shares > before).tolist():
-            worst = self._judge_threshold(worst, float(x[i]), first + i)
-            risks[i:], limits[i:] = self._risk(worst), worst.epsilon
+            worst = self._judge.worst_by_scale(worst, float(x[i]), first + i)
+            risks[i:], limits[i:] = self._judge.risk(worst), worst.epsilon
         return risks, limits
 
     def share(self, part: float) -> Swellfish:

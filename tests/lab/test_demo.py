@@ -162,7 +162,7 @@ def test_the_report_has_its_headings_table_and_labels(page, result):
 def test_each_section_says_first_what_is_not_protected(page, result):
     for i, outcome in enumerate(result.outcomes):
         section = next(t for tag, a, t in page.elements if tag == "section" and a["aria-labelledby"] == f"notion-{i}")
-        places = [section.index(text) for text in outcome.notion.not_protected]
+        places = [section.index(text) for text in outcome.plan.not_protected()]
         assert section.index("What is not protected") < min(places)
         words = [*outcome.notion.in_other_words(), "Read classically, with nothing forgotten"]
         said = [section.index(text) for text in words]

@@ -556,3 +556,33 @@ def test_an_account_goes_on_under_secrets_that_were_added():
         later.extended(Swellfish(old), published=4)
     with pytest.raises(InvalidInput, match="the policy promises"):
         account.extended(Swellfish(new, neighbours="one-event"), published=4)
+
+
+def test_under_all_events_old_data_needs_its_whole_hiding_interval(monkeypatch):
+    """Step 25 is remembered, but what was published about steps 10 to 20 of its hiding interval is not."""
+    monkeypatch.setattr(swellfish, "LEAST_MEMORY", 1)
+    held = Specification([Secret(1.0, 2, 10, 29, 1.0), Secret(1.0, 2, 41, 60, 1.0)])
+    account = Accountant(Swellfish(held, neighbours="all-events"))
+    account.admit(*(release(step, 1e3) for step in range(10, 61)))
+    assert account._state.forgotten == 20
+    with pytest.raises(InvalidInput, match="up to 20"):
+        account.admit(release(60, 1e3, age=35))
+    assert account.headroom(60, age=35) == 0
+    account.admit(release(60, 1e3, age=10))
+
+
+def test_scales_calibrated_with_many_others_refuse_nothing_that_is_enough_by_itself():
+    """Of 250 kinds of secrets some are asked for up to 1 % more together than alone; alone counts, and a hair less is refused."""
+    epsilons = np.linspace(0.3, 0.6, 250).tolist()
+    held = [Secret(1.0, 30, 100 * k + 1, 100 * k + 40, e) for k, e in enumerate(epsilons)]
+    notion = Swellfish(Specification(held), 1e-5, noise="laplace")
+    alone = [
+        Swellfish(Specification(held[k : k + 1]), 1e-5, noise="laplace").sufficient.at(100 * k + 1) for k in range(12)
+    ]
+    together = [notion.sufficient.at(100 * k + 1) for k in range(12)]
+    k = int(np.argmax(np.array(together) / np.array(alone)))
+    assert together[k] > alone[k] * (1 + 1e-4)
+    account = Accountant(notion)
+    account.copy().admit(release(100 * k + 1, alone[k] * (1 + 1e-9)))
+    with pytest.raises(BudgetExceeded):
+        account.copy().admit(release(100 * k + 1, alone[k] * (1 - 1e-4)))

@@ -142,8 +142,9 @@ def test_every_notion_and_plan_loads_or_is_refused_with_its_line(folder, example
     parameters = {k: v for k, v in example.to_dict().items() if k != "name"}
     lines = [f"notion: {example.name}", f"plan: {method}", *(f"{k}: {json.dumps(v)}" for k, v in parameters.items())]
     if example.name == "almost-periodic" and not example.strong:
-        lines += ["variations: public", "readings: complete"]
+        lines += ["variations: public", "readings: complete", "rounding: none"]
     text = change("notion: exponential\n  epsilon: 1\n  half_life: 1 day", "\n  ".join(lines))
+    text = change("zone: Europe/Paris", "zone: UTC", text)
     text = change("  end: 2026-02-01\n", "  end: 2026-01-08\n" if end else "", text)
     if (example.name, method) not in registry.PLANS:
         refused = f"unknown plan for {example.name}"

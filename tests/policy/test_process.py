@@ -257,14 +257,15 @@ def test_an_autoregressive_process_takes_sums_of_clipped_values_alone(folder):
     part = "    statistic: {{kind: {}}}\n"
     pushed = GOOD[: GOOD.index("    source:")] + part.format("count") + "    output: load.csv\n"
     with pytest.raises(
-        PolicyError, match=r"streams.0.statistic: .*in proportion to how far .*and a count does not have it"
+        PolicyError,
+        match=r"streams.0.statistic.kind: .*in proportion to how far .*only sums, means and weighted sums have",
     ):
         Policy.parse(aged(AR, text=pushed), folder)
     histogram = "histogram, unit: kWh, resolution: 1 Wh, edges: [0, 1, 2], fold: sum"
     text = GOOD[: GOOD.index("    source:")] + part.format(histogram) + "    output: load.csv\n"
-    with pytest.raises(PolicyError, match=r"and a histogram does not have it"):
+    with pytest.raises(PolicyError, match=r"only sums, means and weighted sums have"):
         Policy.parse(aged(AR, text=text), folder)
-    with pytest.raises(PolicyError, match=r"says nothing about their group"):
+    with pytest.raises(PolicyError, match=r"streams.0.groups: .*says nothing about a person's group"):
         Policy.parse(aged(AR, text=moving()), folder)
     with pytest.raises(PolicyError, match=r"span of 6 is wider than the clip, 5"):
         Policy.parse(aged(AR.replace("span: 1", "span: 6")), folder)

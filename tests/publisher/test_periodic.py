@@ -12,7 +12,10 @@ from halflife.accountant import Accountant
 from halflife.ledger import SqliteLedger
 from publisher.town import KILLED, policy_dict, read_csv, run_and_die, write_readings
 
-WEAK = {"notion": "almost-periodic", "epsilon": 1.0, "period": "1 day", "variations": "public", "readings": "complete"}
+WEAK = {
+    "notion": "almost-periodic", "epsilon": 1.0, "period": "1 day",
+    "variations": "public", "readings": "complete", "rounding": "none",
+}  # fmt: skip
 STRONG = {"notion": "almost-periodic", "epsilon": 1.0, "period": "1 day", "strong": True}
 
 
@@ -133,17 +136,10 @@ def test_a_step_that_is_pushed_late_is_charged_at_the_time_its_data_is_about(tmp
     assert {(r.step, r.age, r.data_time) for r in late} == {(20, 15, 5)}
 
 
-def test_groups_and_histograms_have_a_noise_for_each_number(tmp_path):
-    edges = {
-        "statistic": {
-            "kind": "histogram",
-            "unit": "kWh",
-            "resolution": "1 Wh",
-            "edges": ["0", "1", "2", "5"],
-            "fold": "sum",
-        }
-    }
-    policy = town(tmp_path, WEAK, days=2, stream=edges)
+def test_groups_have_a_noise_for_each_number(tmp_path):
+    (tmp_path / "homes.csv").write_text("home,zone\nh0,a\nh1,b\nh2,c\n")
+    groups = {"groups": {"table": {"file": "homes.csv", "person": "home", "group": "zone"}}}
+    policy = town(tmp_path, WEAK, days=2, stream=groups)
     hl.publish(policy)
     rows = [float(row["value"]) for row in read_csv(policy.path("mean.csv"))]
     assert rows[: 24 * 3] == rows[24 * 3 :]
@@ -205,12 +201,13 @@ def test_phases_that_would_wander_are_refused(tmp_path, promise, clock, extra, w
     [
         ({"variations": None}, {}, "promise.variations: missing: the weak notion publishes every change"),
         ({"readings": None}, {}, "promise.readings: missing: one reading that is clipped or absent"),
+        ({"rounding": None}, {}, "promise.rounding: missing: one reading that is rounded"),
         (
             {},
             {"groups": {"names": ["a", "b"], "most_per_person": 1}},
             "streams.0.groups: people who change their group",
         ),
-        ({"notion": "classical", "period": None}, {}, "is said of almost-periodic promises"),
+        ({"notion": "classical", "period": None}, {}, "is said of weak almost-periodic promises"),
         ({"strong": "perhaps"}, {}, "strong must be yes or no"),
         ({"period": "90 min"}, {}, "no whole number of steps"),
         ({"over": "exponential"}, {}, "over must be a mapping with a notion"),

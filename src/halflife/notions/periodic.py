@@ -93,19 +93,21 @@ class AlmostPeriodic(Notion[Patterns]):
     assumptions: ClassVar[tuple[str, ...]] = (
         "Each person's data is a part of period T plus variations, and the promise is given the variations: what they tell "
         "about the part that repeats is not covered.",
-        "The statistic is linear in the data: no reading is clipped, none is missing, and nobody joins or leaves (weak), or "
-        "all such deviations count as variations and their sensitivity covers the full range (strong).",
+        "The statistic is linear in the data: no reading is clipped, rounded or missing, and nobody joins or leaves (weak), "
+        "or all such deviations count as variations and their sensitivity covers the full range (strong).",
         "Sensitivities come from public bounds.",
     )
     WEAK: ClassVar[tuple[str, ...]] = (
-        "Every change from one period to the next is published exactly: in a group of one home that is the raw data, up to one "
-        "period's pattern. A new car, a holiday or an illness is such a change.",
+        "Every change from one period to the next is published exactly: in a group of one home that is the raw data, up to "
+        "one period's pattern. A new car, a holiday or an illness is such a change.",
         "Read classically the loss is infinite from the second period on, as differences between periods carry no noise.",
         "What a person's variations tell about the part that repeats.",
     )
     STRONG: ClassVar[tuple[str, ...]] = (
-        "Changes that last longer than a period: K periods of one person's variations cost K·ε, and a change of both the part "
-        "that repeats and one period of variations 2·ε.",
+        "Changes that last longer than a period: K periods of one person's variations cost K·ε, and a change of both the "
+        "part that repeats and one period of variations 2·ε.",
+        "A part that repeats that is not added as it is: wherever a clip, a missing reading or rounding makes it count "
+        "differently in one period than in another, the difference counts as variations, up to ε more for each such period.",
         "What a person's variations tell about the part that repeats.",
     )
 
@@ -181,8 +183,8 @@ class AlmostPeriodic(Notion[Patterns]):
         """A pattern that was drawn for a strong promise is published under fresh noise at once, or not at all."""
         if state.pending and state.pending != (release.atop, release.step, release.data_time):
             raise UnboundedLoss(
-                f"step {release.step}: the pattern {state.pending.name!r} of step {state.pending.step} was not published under "
-                "fresh noise, so variations of that step show in every later use of it",
+                f"step {release.step}: the pattern {state.pending.name!r} of step {state.pending.step} was not published "
+                "under fresh noise, so variations of that step show in every later use of it",
                 step=release.step,
             )
 

@@ -29,8 +29,8 @@ from halflife.policy.aged import Span, check_horizon, check_statistic, plan_of_s
 from halflife.policy.groups import read_groups
 from halflife.policy.measure import read_measure
 from halflife.policy.paths import check_files
-from halflife.policy.periodic import check_periodic
 from halflife.policy.promise import promised
+from halflife.policy.promises import check_declared, check_statistics
 from halflife.policy.swellfish import check_swellfish, explain_secrets, plan_options, warnings
 from halflife.quantities import parse_quantity
 from halflife.release import Release
@@ -68,6 +68,7 @@ class Channel:
     groups, bins     what a step's numbers stand for; `fixed` if a person's group never changes
     offsets          what all who are missing count as, by group, in units
     factors          what a unit is worth in the output, by group: the resolution, over the number of people for a mean
+    why              what the promise hides of one person in this stream (`policy/promises/`)
     """
 
     name: str
@@ -88,6 +89,7 @@ class Channel:
     units: Mapping[str, Any] = field(repr=False)
     table: Mapping[str, int] | None = field(default=None, repr=False)
     weights: Mapping[str, int] | None = field(default=None, repr=False)
+    why: str = ""
 
     @property
     def cells(self) -> int:
@@ -187,15 +189,16 @@ def _work_out(policy: Policy) -> tuple[Channel, ...]:
     with policy.about("clock", "step"):
         account = Steps.of(clock.step, start, clock.zone)
     notion = promised(policy, account)
-    check_periodic(policy, notion, account)
+    check_declared(policy, notion, account)
     check_swellfish(policy, notion)
     _check_names(policy)
     check_files(policy)
     times = [_times(policy, i, account) for i in range(len(policy.streams))]
     spans = [_span(policy, i, account, notion, *t) for i, t in enumerate(times)]
+    rules = check_statistics(policy, notion)
     whole = shared_plan(policy, notion, spans) if isinstance(notion, AgeDependent) else None
     made = tuple(
-        _channel(policy, i, account, notion, share, *times[i], spans[i], whole)
+        _channel(policy, i, account, notion, share, *times[i], spans[i], whole, rules[i].why)
         for i, share in enumerate(_shares(policy))
     )
     _check_ages(policy, made, notion)
@@ -230,7 +233,7 @@ def _shares(policy: Policy) -> list[float]:
 
 def _channel(
     policy: Policy, i: int, account: Steps, notion: Notion[Any], share: float, steps: Steps, last: int | None, span: Span,
-    whole: Plan | None,
+    whole: Plan | None, why: str,
 ) -> Channel:  # fmt: skip
     """Work out one stream."""
     part, at, size, age = policy.streams[i], ("streams", i), policy.population.size, span.age
@@ -262,7 +265,7 @@ def _channel(
             _smoother(part, j, independent=True)
     made = Channel(
         part.name, part, policy.population.person, steps, last, account, age, sensitivity, plan, every, groups.names,
-        measure.bins, groups.fixed, offsets, factors, measure.asked(part.statistic, groups), groups.table, measure.weights,
+        measure.bins, groups.fixed, offsets, factors, measure.asked(part.statistic, groups), groups.table, measure.weights, why,
     )  # fmt: skip
     if made.cells > MOST_CELLS:
         raise policy.error((at, f"a step has {made.cells:,} numbers (groups × bins): the most is {MOST_CELLS:,}"))
@@ -431,6 +434,7 @@ def explain(channel: Channel) -> Iterator[str]:
     people = statistic.kind in ("count", "histogram")
     unit = "people" if people else statistic.unit or ""
     size = "1 unit = 1 person" if people else f"1 unit = {statistic.resolution}"
+    yield f"hidden: {channel.why}"
     yield f"{s.reason} ({size})"
     worst = max(channel.factors)
     yield f"published as a {statistic.kind}: at most {float(s.l1 * worst):.6g} {unit}".rstrip()

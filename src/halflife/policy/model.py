@@ -88,7 +88,12 @@ class Promise(Part):
     )
     readings: Literal["complete"] | None = Field(
         None,
-        description="Almost-periodic, weak: that no reading is ever clipped or missing, and that members are fixed.",
+        description="Almost-periodic, weak: that no reading is ever clipped or missing, that each person has the same "
+        "moments read in every period, each once, and that members are fixed.",
+    )
+    rounding: Literal["none"] | None = Field(
+        None,
+        description="Almost-periodic, weak: that readings are whole multiples of the resolution, so that none is rounded.",
     )
     outside: Literal["exact"] | None = Field(
         None, description="Swellfish: that exact values are published outside hiding intervals."

@@ -1,0 +1,175 @@
+"""What an almost-periodic promise asks of a policy: to say what is published exactly, and that nothing breaks linearity."""
+
+from __future__ import annotations
+
+import datetime
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from halflife.notions import AlmostPeriodic
+from halflife.notions.base import Notion
+from halflife.policy.promises.table import ADD, COMPLETE, FIXED, REPLACE, SUMS, accept, refuse
+from halflife.steps import DAY, Steps, find_zone
+
+if TYPE_CHECKING:
+    from halflife.policy.model import Policy
+
+
+DECLARED = ("variations", "readings", "rounding")
+"""What a weak promise must say, and no other may."""
+
+PRESENT = refuse(
+    "neighbours",
+    "an almost-periodic promise compares two habits of somebody who is present, and add-remove neighbours would halve the "
+    "noise that this needs: write replace-one, or leave it out",
+    neighbours=(ADD,),
+)
+NOT_LINEAR = refuse(
+    "statistics",
+    "a histogram is not linear: what a habit adds to a bin depends on that day's variation (edges 0, 1, 2, z = 0.9 or 0.5, "
+    "w = (0, 0.3): the two days differ by (−1, 1) or (0, 0)), so a change of habit is told in every period anew. Publish a "
+    "sum or a mean, or take w-event",
+    statistics=("histogram",),
+)
+
+RULES = {
+    "almost-periodic, weak": (
+        PRESENT,
+        NOT_LINEAR,
+        refuse(
+            "statistics",
+            "a count is not linear in a habit: of somebody who was away once, the difference of two periods tells it "
+            "exactly. Publish a sum, or write `strong: yes`",
+            statistics=("count",),
+        ),
+        refuse(
+            "groups",
+            "people who change their group join one and leave another, which makes the weak loss infinite: fix everybody's "
+            "group by a table",
+            groups=("column",),
+        ),
+        refuse(
+            "folds",
+            "only a sum of a step's readings is linear in them, and differences between periods carry no noise: write `fold: "
+            "sum` (the same where there is one reading a step), or `strong: yes`",
+            folds=("mean", "first", "last", "min", "max"),
+        ),
+        refuse("clips", "a clip that binds once makes the weak loss infinite", clips=("may bind",)),
+        accept(
+            "one person's habit may be any other: what it adds is the same in every period, as readings are declared to be "
+            "whole multiples of the resolution, never clipped and never missing",
+            statistics=SUMS, neighbours=(REPLACE,), groups=FIXED, clips=("never binds",), folds=("sum",),
+        ),
+    ),
+    "almost-periodic, strong": (
+        PRESENT,
+        COMPLETE,
+        NOT_LINEAR,
+        refuse(
+            "groups",
+            "in a period in which a person is in another group than usual, their whole habit counts as variations, which "
+            "costs up to 2 ε more: fix everybody's group by a table",
+            groups=("column",),
+        ),
+        accept(
+            "one person's habit, or what they did within one period, may be anything else; wherever a clip, a missing "
+            "reading or rounding makes a habit count differently in one period than in another, the difference counts as "
+            "variations: up to ε more for each such period",
+            statistics=("count", *SUMS), neighbours=(REPLACE,), groups=FIXED,
+        ),
+    ),
+}  # fmt: skip
+
+
+def name_variant(notion: AlmostPeriodic) -> str:
+    """Return which of its rules a promise is under."""
+    return f"{notion.name}, {'strong' if notion.strong else 'weak'}"
+
+
+def check_declared(policy: Policy, notion: Notion[Any], account: Steps) -> None:
+    """Refuse a weak promise that does not say what it publishes, and that its statistic is linear in what people do (P4).
+
+    In the weak notion a clip that binds, a missing reading, one that is rounded, and people who join, leave or change their group
+    make the loss infinite (clip at 1, z = 0.9 or 0.5, w = (0, 0.3): the difference of two published values is exactly 0.1 or 0.3;
+    resolution 1 kWh, z = 3.0 or 3.4, w = (0, 0.2): 0 or 1). A program cannot see from a policy that they never happen, and must
+    not look at the data: the operator declares it. Strong counts all of them as variations.
+    """
+    promise = policy.promise
+    weak = isinstance(notion, AlmostPeriodic) and not notion.strong
+    for key in DECLARED:
+        if getattr(promise, key) is not None and not weak:
+            raise policy.error((("promise", key), f"is said of weak almost-periodic promises, not of {notion.name}"))
+    if isinstance(notion, AlmostPeriodic):
+        _check_period(policy, notion, account)
+    if not weak:
+        return
+    if promise.variations is None:
+        raise policy.error((
+            ("promise", "variations"),
+            "missing: the weak notion publishes every change from one period to the next exactly; in a group of one home "
+            "that is the raw data. Write `variations: public` if that is meant, or `strong: yes` to hide one period's changes",
+        ))  # fmt: skip
+    if promise.readings is None:
+        raise policy.error((
+            ("promise", "readings"),
+            "missing: one reading that is clipped or absent, or one person who joins or leaves, makes the weak loss "
+            "infinite. Write `readings: complete` if bounds cannot bind, everybody has the same moments read in every "
+            "period, each once, and members are fixed; else `strong: yes`, which counts all of this as variations",
+        ))  # fmt: skip
+    if promise.rounding is None:
+        raise policy.error((
+            ("promise", "rounding"),
+            "missing: one reading that is rounded makes the weak loss infinite. Write `rounding: none` if every reading is a "
+            "whole multiple of the resolution as it is recorded (else choose the meter's own resolution); or `strong: yes`, "
+            "which counts it as variations",
+        ))  # fmt: skip
+    _check_source_zones(policy)
+
+
+def _check_source_zones(policy: Policy) -> None:
+    """Refuse times without a zone from a place whose clocks change: of the hour that comes twice, one has all readings."""
+    for i, stream in enumerate(policy.streams):
+        if stream.source is None:
+            continue
+        with policy.about("streams", i, "source", "zone"):
+            changes = _clock_changes(stream.source.zone)
+        if changes:
+            raise policy.error((
+                ("streams", i, "source", "zone"),
+                f"when the clocks of {stream.source.zone} go back, an hour is written twice and cannot be told apart: one step "
+                "has no readings, which makes the weak loss infinite: give times with their offset, or write `strong: yes`",
+            ))  # fmt: skip
+
+
+def _check_period(policy: Policy, notion: AlmostPeriodic, account: Steps) -> None:
+    """Refuse a period of days whose phases would not follow the wall clock that people live by: their noise would be used for
+    another stretch of the day after a clock change, and the difference of the two tells all."""
+    if account.days or (notion.period * account.width) % DAY:
+        return
+    if DAY % account.width:
+        raise policy.error(
+            (("promise", "period"), f"steps of {policy.clock.step} do not fit into a day, so days have no phases")
+        )
+    changes = _clock_changes(policy.clock.zone)
+    if any(change % account.width for change in changes):
+        raise policy.error((
+            ("clock", "step"),
+            f"when the clocks of {policy.clock.zone} change, steps of {policy.clock.step} lie across others of the day "
+            "before: take steps that divide the change, or a zone whose clocks do not change",
+        ))  # fmt: skip
+    if changes and notion.renew is not None:
+        raise policy.error((
+            ("promise", "renew"),
+            f"noise that is renewed counts its phases in steps, and the clocks of {policy.clock.zone} change: take a zone "
+            "whose clocks do not, such as UTC",
+        ))  # fmt: skip
+
+
+def _clock_changes(zone: str) -> set[int]:
+    """By how many microseconds the clocks of a zone change within the years that anybody may publish in."""
+    place, offsets = find_zone(zone), []
+    for year in range(1990, 2061):
+        for month in range(1, 13):
+            moment = datetime.datetime(year, month, 15, 12, tzinfo=datetime.UTC).astimezone(place)
+            offsets.append(round((moment.utcoffset() or datetime.timedelta()).total_seconds() * 1_000_000))
+    return {abs(b - a) for a, b in pairwise(offsets)} - {0}

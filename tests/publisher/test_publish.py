@@ -550,7 +550,6 @@ def test_a_pushed_nan_counts_as_nobody_and_is_told_to_the_operator(tmp_path):
     policy = make(tmp_path, epsilon=LOUD, stream={"source": None}, statistic={"missing": "1 kWh"})
     with hl.Stream(policy) as stream:
         assert stream.publish(float("nan"), at=1).value == pytest.approx(1.0, abs=FINE)
-        assert abs(stream.publish(1e300, at=2).value) < 1e15
     (told,) = map(json.loads, (tmp_path / "town.ledger.operator.jsonl").read_text().splitlines())
     assert told["bad_value"] == 1
 

@@ -6,10 +6,11 @@ import datetime
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
-from numbers import Integral
+from numbers import Integral, Rational
 from typing import Any
 
 import numpy as np
@@ -17,14 +18,17 @@ import numpy as np
 from halflife.errors import InvalidInput, unknown
 from halflife.outputs import Published
 from halflife.policy import Policy
+from halflife.policy.ranges import total_range
 from halflife.publisher.backfill import write_operator
 from halflife.publisher.draws import Totals
 from halflife.publisher.readable import readable
 from halflife.publisher.session import Session
 from halflife.steps import find_zone, from_us, parse_time, to_us
 
-FURTHEST = 2**61
-"""Totals are held within this, so that no number overflows 64 bits."""
+BEYOND = 2**200
+"""Further from 0 than any total in any unit: larger numbers are taken as this, so that no arithmetic with them is slow."""
+MISSING = ("NAType", "NaTType", "MaskedConstant")
+"""Types of pandas and NumPy that stand for a missing number, beside None."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +45,9 @@ class Pushed:
 class Stream:
     """One stream of a policy, into which a program pushes its aggregates.
 
-    The program answers for the aggregate: that each person counts in it as the policy says, within its clip. What it gives for
-    a step is published once; giving it again returns the stored release, whatever the value.
+    The program answers for the aggregate: that each person counts in it as the policy says, within its clip. What lies outside
+    the range that the policy allows for (n people of [l, h] each come to [n l, n h]) is held within it. What it gives for a
+    step is published once; giving it again returns the stored release, whatever the value.
     """
 
     def __init__(
@@ -72,8 +77,10 @@ class Stream:
         """Publish the aggregate of a step: the one that `at` lies in (a time, or its number), else the newest that is over.
 
         `value` is a number in the policy's unit; a list of numbers for a histogram; with groups a mapping from group to
-        either. What is not a finite number counts as if nobody had a reading. Steps go forward; one that is not over yet by
-        the clock is refused.
+        either. **No number decides whether a step is published.** One that is NaN, infinite, None or masked counts as if nobody
+        had a reading; one outside the public range of the statistic as the nearest within it. How many there were is written to
+        the operator's file alone. Refused is the shape of the call, whatever the numbers: another number of them, other groups,
+        or things that are never numbers, such as text. Steps go forward; one that is not over yet by the clock is refused.
         """
         c = self._channel
         with self._queue, self._session.held(self._wait):
@@ -111,16 +118,23 @@ class Stream:
         return step
 
     def _totals(self, value: Any, step: int) -> Totals:
-        """The aggregate in whole units, cell by cell, within what is possible."""
-        c = self._channel
-        given = _cells(value, c.groups, max(1, len(c.bins)))
-        offsets = [o for o in c.offsets for _ in range(max(1, len(c.bins)))]
-        bad = sum(not math.isfinite(x) for x in given)
-        if bad:
-            line = {"stream": c.name, "steps": [step, step], "bad_value": bad}
-            write_operator(self._session.ledger.path, self._session.now_us(), line)
-        units = [_units(x, f, o) for x, f, o in zip(given, c.factor_of_cells, offsets, strict=True)]
-        return np.array([units], dtype=np.int64)
+        """The aggregate in whole units, cell by cell, within the public range."""
+        c, bins = self._channel, max(1, len(self._channel.bins))
+        given = [_exact(cell) for cell in _cells(value, c.groups, bins)]
+        nobody = [offset for offset in c.offsets for _ in range(bins)]
+        units = [
+            missing if x is None else math.floor(x / factor + Fraction(1, 2))
+            for x, factor, missing in zip(given, c.factor_of_cells, nobody, strict=True)
+        ]
+        ranges = total_range(c, self._session.policy.population.size)
+        held = [max(low, min(high, total)) for total, (low, high) in zip(units, ranges, strict=True)]
+        told = {
+            "bad_value": sum(x is None for x in given),
+            "clamped": sum(total != within for total, within in zip(units, held, strict=True)),
+        }
+        line = {"stream": c.name, "steps": [step, step], **told}
+        write_operator(self._session.ledger.path, self._session.now_us(), line)
+        return np.array([held], dtype=np.int64)
 
     def _pushed(self, shown: Published) -> Pushed:
         c = self._channel
@@ -130,33 +144,51 @@ class Stream:
         return Pushed(shown.step, start, end, value, band)
 
 
-def _units(x: float, factor: Fraction, nobody: int) -> int:
-    """A total in whole units, the nearest one; what nobody's readings come to if it is no number."""
-    if not math.isfinite(x):
-        return nobody
-    return max(-FURTHEST, min(FURTHEST, math.floor(Fraction(x) / factor + Fraction(1, 2))))
+def _exact(cell: Any) -> Fraction | None:
+    """A pushed number as it is, BEYOND at the furthest; None if it counts as missing.
+
+    >>> _exact(0.5), _exact(10**400) == BEYOND, _exact(Decimal("-1e999999")) == -BEYOND, _exact(Decimal("nan"))
+    (Fraction(1, 2), True, True, None)
+    """
+    if cell is None or type(cell).__name__ in MISSING:
+        return None
+    if isinstance(cell, Decimal) and cell.is_finite() and abs(cell.adjusted()) > 60:  # 10⁶⁰ < BEYOND < 10⁶¹
+        return Fraction(0) if cell.adjusted() < 0 or not cell else Fraction(BEYOND if cell > 0 else -BEYOND)
+    if isinstance(cell, np.floating) and np.isfinite(cell):
+        cell = np.clip(cell, -1e60, 1e60)  # some are wider than Python's
+    try:
+        x = cell if isinstance(cell, Rational | Decimal) else float(cell)
+        finite = isinstance(x, Rational) or math.isfinite(x)
+    except (
+        TypeError,
+        ValueError,
+        OverflowError,
+    ):  # its type has numbers, and this is none of them: a null, a signalling NaN
+        return None
+    return max(Fraction(-BEYOND), min(Fraction(BEYOND), Fraction(x))) if finite else None
 
 
-def _cells(value: Any, groups: tuple[str, ...], bins: int) -> list[float]:
-    """What was pushed, number by number: groups as the policy lists them, bins within them."""
-    if groups:
-        if not isinstance(value, Mapping) or set(value) != set(groups):
-            raise InvalidInput(
-                f"a value for each of the {len(groups)} groups is needed, as a mapping; empty groups too"
-            )
-        parts = [value[g] for g in groups]
-    else:
-        parts = [value]
-    numbers: list[float] = []
-    for part in parts:
-        try:
-            row = np.atleast_1d(np.asarray(part, dtype=np.float64))
-        except (TypeError, ValueError):
-            raise InvalidInput(f"numbers are needed, not {type(part).__name__}") from None
-        if row.shape != (bins,):
-            raise InvalidInput(f"{bins} {'number' if bins == 1 else 'numbers'} are needed, not {row.shape}")
-        numbers += row.tolist()
-    return numbers
+def _cells(value: Any, groups: tuple[str, ...], bins: int) -> list[Any]:
+    """What was pushed, cell by cell: groups as the policy lists them, bins within them. It looks at types alone."""
+    if groups and (not isinstance(value, Mapping) or set(value) != set(groups)):
+        raise InvalidInput(f"a value for each of the {len(groups)} groups is needed, as a mapping; empty groups too")
+    cells: list[Any] = []
+    for part in [value[g] for g in groups] if groups else [value]:
+        row = _plain(part)
+        row = list(row) if isinstance(row, Iterable) and not isinstance(row, str | bytes | Mapping) else [row]
+        if len(row) != bins:
+            raise InvalidInput(f"{bins} {'number is' if bins == 1 else 'numbers are'} needed, not {len(row)}")
+        cells += map(_plain, row)
+    for kind in map(type, cells):
+        number = hasattr(kind, "__float__") or hasattr(kind, "__index__") or kind.__name__ in (*MISSING, "NoneType")
+        if not number or issubclass(kind, str | bytes):
+            raise InvalidInput(f"numbers are needed, not {kind.__name__}")
+    return cells
+
+
+def _plain(part: Any) -> Any:
+    """An array or scalar of NumPy or pandas as Python's own; None where it is masked."""
+    return part.tolist() if hasattr(part, "tolist") else part
 
 
 def _shape(cells: list[float], groups: tuple[str, ...], bins: int, listed: bool) -> Any:

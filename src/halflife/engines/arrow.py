@@ -40,8 +40,38 @@ def sound(column: Any) -> Any:
     return column
 
 
-def readable(stream: Any) -> tuple[Any, dict[str, str]]:
-    """A table or stream of batches with sound text and types that DuckDB takes; and types that it is not to be asked for.
+def by_place(stream: Any) -> Any:
+    """A table or stream of batches whose columns are called c0, c1, …: DuckDB takes names that differ in case for one."""
+    import pyarrow as pa
+
+    names = [f"c{i}" for i in range(len(stream.schema))]
+    if isinstance(stream, pa.Table):
+        return stream.rename_columns(names)
+    schema = pa.schema([field.with_name(name) for field, name in zip(stream.schema, names, strict=True)])
+    return pa.RecordBatchReader.from_batches(
+        schema, (pa.record_batch(batch.columns, schema=schema) for batch in stream)
+    )
+
+
+def outermost(rows: Sequence[tuple[str, int | None]]) -> list[str]:
+    """The names of a Parquet file's columns, from its schema in order: each part's name and how many parts it has itself.
+
+    >>> outermost([("schema", 2), ("a", 1), ("b", None), ("A", None)])
+    ['a', 'A']
+    """
+    names, left = [], [rows[0][1] or 0]
+    for name, children in rows[1:]:
+        while not left[-1]:
+            left.pop()
+        left[-1] -= 1
+        if len(left) == 1:
+            names.append(name)
+        left += [children] if children else []
+    return names
+
+
+def readable(stream: Any) -> tuple[Any, dict[int, str]]:
+    """A table or stream of batches with sound text and types that DuckDB takes; and types, by place, that it has otherwise.
 
     DuckDB stops at far moments of s and ms with a zone: it gets them without, and we remember that they are UTC. Decimals of
     256 bits and floats of 16 it does not know: they become doubles and floats, which is what its Parquet reader makes of them.
@@ -49,10 +79,10 @@ def readable(stream: Any) -> tuple[Any, dict[str, str]]:
     import pyarrow as pa
 
     zoned, fields = {}, []
-    for field in stream.schema:
+    for i, field in enumerate(stream.schema):
         kind = field.type
         if getattr(kind, "tz", None) and kind.unit in ("s", "ms"):
-            zoned[field.name] = f"TIMESTAMP_{kind.unit.upper()} WITH TIME ZONE"
+            zoned[i] = f"TIMESTAMP_{kind.unit.upper()} WITH TIME ZONE"
             kind = pa.timestamp(kind.unit)
         kind = pa.float64() if pa.types.is_decimal256(kind) else pa.float32() if pa.types.is_float16(kind) else kind
         fields.append(field.with_type(kind))

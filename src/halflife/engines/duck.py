@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from halflife.engines.base import LATEST, ONCE_MATTERS, TALLIES, Answer, Question, empty_answer
+from halflife.engines.columns import check_columns
 from halflife.engines.files import Format, find_files, find_format
 from halflife.engines.source import DuckSource, Part, Unreadable, label_of
 from halflife.engines.sql import (
@@ -101,9 +102,7 @@ class DuckEngine(DuckSource):
         if key in self._parsed:
             return self._parsed[key]
         columns = [c for c in dict.fromkeys((q.person, q.time, q.value, q.group)) if c is not None]
-        for column in columns:
-            if column not in self._types:
-                raise unknown(f"column of {self._label}", column, self._types)
+        check_columns(self._label, columns, self._names)
         parts = self._parts(columns)
         sql = " UNION ALL BY NAME ".join(_read_sql(q, part, as_text=len(parts) > 1) for part in parts)
         if not self._parse_once:
@@ -221,10 +220,11 @@ def _read_sql(question: Question, part: Part, *, as_text: bool) -> str:
     def wrong(column: str, rule: str) -> InvalidInput:
         return InvalidInput(f"{part.label}: column {column!r} is {part.types[column]}, but {rule}")
 
-    person = person_sql(name(q.person), kind[q.person])
-    time = time_sql(name(q.time), kind[q.time], q.epoch)
-    value = "NULL" if q.value is None else value_sql(name(q.value), kind[q.value])
-    group = "NULL" if q.group is None else person_sql(name(q.group), kind[q.group])
+    called = {column: name(identifier) for column, identifier in part.identifiers.items()}
+    person = person_sql(called[q.person], kind[q.person])
+    time = time_sql(called[q.time], kind[q.time], q.epoch)
+    value = "NULL" if q.value is None else value_sql(called[q.value], kind[q.value])
+    group = "NULL" if q.group is None else person_sql(called[q.group], kind[q.group])
     if person is None:
         raise wrong(q.person, "a person is text or a whole number")
     if time is None and q.epoch is None:

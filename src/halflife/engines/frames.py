@@ -28,6 +28,7 @@ from halflife.engines.base import (
     empty_answer,
     most_added,
 )
+from halflife.engines.columns import check_columns
 from halflife.engines.grammar import (
     EXACT,
     SECONDS,
@@ -37,7 +38,7 @@ from halflife.engines.grammar import (
     time_of_number,
     time_of_text,
 )
-from halflife.errors import InvalidInput, unknown
+from halflife.errors import InvalidInput
 from halflife.steps import DAY, Piece
 
 Integers = NDArray[np.int64]
@@ -241,11 +242,13 @@ class FrameEngine:
             found = nw.from_native(frame)
         except TypeError as error:
             raise InvalidInput(f"no data frame that can be read: {error}") from None
+        except nw.exceptions.DuplicateError:
+            raise InvalidInput("the data frame has two columns of one name: give each column its own name") from None
         self._frame: Any = found.collect() if isinstance(found, nw.LazyFrame) else found
 
     def columns(self) -> Mapping[str, str]:
         """Return the frame's columns and their types."""
-        return {column: str(kind) for column, kind in self._frame.schema.items()}
+        return {str(column): str(kind) for column, kind in self._frame.schema.items()}
 
     def close(self) -> None:
         """Let go of the frame."""
@@ -256,8 +259,6 @@ class FrameEngine:
         import narwhals as nw
         import pyarrow as pa
 
-        if column not in self._frame.columns:
-            raise unknown("column of the data frame", column, self._frame.columns)
         series = self._frame[column]
         if series.dtype == nw.Object or str(getattr(series.to_native(), "dtype", "")) == "object":
             return pa.array([as_text(cell) for cell in series.to_native()], pa.string())
@@ -286,6 +287,8 @@ class FrameEngine:
         import narwhals as nw
 
         q = question
+        asked = [column for column in (q.person, q.time, q.value, q.group) if column is not None]
+        check_columns("the data frame", asked, self._frame.columns)
         need = "for numbers say epoch: s, ms or us" if q.epoch is None else "with an epoch, a number"
         us = self._need(
             _moments(self._column(q.time), q.epoch, q.local), q.time, f"a time is a timestamp, a date or text; {need}"

@@ -9,6 +9,9 @@ UTF-8, so a file at which it stops is read once more, through Arrow, where such 
 **Files may differ in their types.** DuckDB would cast all to the types of the first, which splits and merges people; so the files
 are grouped by the types of the columns that are asked for, each group is read as its types say, and people are compared as text.
 
+**A column is the one of exactly that name.** DuckDB takes `kwh` and `KWH` for one; so every part says under which identifier of
+its own DuckDB finds a column: its place in the source decides, and names are compared here.
+
 **CSV lines are independent.** A quote that never closes would swallow the rows of other people, which no sensitivity allows for;
 so a line is a record, always, and a line that does not split into the header's columns is one bad row.
 """
@@ -16,6 +19,7 @@ so a line is a record, always, and a line that does not split into the header's 
 from __future__ import annotations
 
 import contextlib
+import glob
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,8 +27,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote as percent
 
-from halflife.engines.arrow import folders, parquet_stream, readable
-from halflife.engines.files import csv_header, csv_sql, decode, find_table, listed, only, sqlite_batches
+from halflife.engines.arrow import by_place, folders, outermost, parquet_stream, readable
+from halflife.engines.files import check_gzip, csv_header, csv_sql, decode, find_table, listed, only, sqlite_batches
 from halflife.engines.scratch import Scratch
 from halflife.engines.sql import literal, name
 from halflife.errors import InvalidInput
@@ -36,11 +40,12 @@ class Unreadable(InvalidInput):
 
 @dataclass(frozen=True)
 class Part:
-    """Rows of one schema: their name, what stands after FROM to get them, and the columns' types."""
+    """Rows of one schema: their name, what stands after FROM to get them, and each column's type and identifier there."""
 
     label: str
     source: str
     types: Mapping[str, str]
+    identifiers: Mapping[str, str]
 
 
 class DuckSource:
@@ -68,6 +73,7 @@ class DuckSource:
         self._run("SET TimeZone = 'UTC'")
         self._run("SET enable_progress_bar = false")
         self._types: dict[str, str] = {}
+        self._names: list[str] = []
         self._parts: Callable[[Sequence[str]], list[Part]] = lambda columns: []
         self._patient: Callable[[Sequence[str]], list[Part]] | None = None
         self._parse_once = False
@@ -123,14 +129,17 @@ class DuckSource:
 
     # -- opening
 
-    def _described(self, source: str) -> dict[str, str]:
-        """The columns and types of what may stand after FROM."""
-        return {row[0]: row[1] for row in self._open(f"DESCRIBE SELECT * FROM {source}")}
+    def _described(self, source: str) -> list[tuple[str, str]]:
+        """The columns of what may stand after FROM, each with its identifier, which is DuckDB's alone, and its type."""
+        return [(row[0], row[1]) for row in self._open(f"DESCRIBE SELECT * FROM {source}")]
 
-    def _look(self, source: str, types: Mapping[str, str] | None = None) -> None:
-        """Take a source as it lies: what may stand after FROM."""
-        self._types = self._described(source) | dict(types or {})
-        part = Part(self._label, source, self._types)
+    def _look(self, source: str, names: Sequence[str] | None = None, types: Mapping[int, str] | None = None) -> None:
+        """Take a source as it lies: what may stand after FROM; with its names and types where DuckDB has others."""
+        found = self._described(source)
+        self._names = [identifier for identifier, _ in found] if names is None else list(names)
+        kinds = [(types or {}).get(i, kind) for i, (_, kind) in enumerate(found)]
+        self._types = dict(zip(self._names, kinds, strict=True))
+        part = Part(self._label, source, self._types, dict(zip(self._names, (i for i, _ in found), strict=True)))
         self._parts = lambda columns: [part]
 
     def _scratch(self, table: str, sql: str) -> str:
@@ -152,33 +161,53 @@ class DuckSource:
         import pyarrow as pa
 
         stream, zoned = readable(table if isinstance(table, pa.Table) else pa.RecordBatchReader.from_stream(table))
-        self._register("source", stream)
+        names = stream.schema.names
+        self._register("source", by_place(stream))
         source = "source" if isinstance(table, pa.Table) else self._scratch("source", "SELECT * FROM source")
-        self._look(source, zoned)
+        self._look(source, names, zoned)
 
     def open_parquet(self, files: Sequence[Path]) -> None:
         """Read Parquet files, each as its own types say; files of one schema in one scan."""
-        types = {path: self._described(_parquet([path])) for path in files}
-        for found in types.values():
-            for column, kind in found.items():
+        schemas = {path: self._parquet_columns(path) for path in files}
+        for found in schemas.values():
+            self._names += [name for name in found.names if name not in self._names or found.names.count(name) > 1]
+            for column, kind in found.types.items():
                 known = self._types.setdefault(column, kind)
                 self._types[column] = known if kind in known.split(" or ") else f"{known} or {kind}"
 
         def parts(columns: Sequence[str]) -> list[Part]:
             alike: dict[Any, list[Path]] = {}
-            for path, found in types.items():
+            for path, found in schemas.items():
                 self._same_columns(columns, path, found)
-                alike.setdefault((*(found[c] for c in columns), *folders(path)), []).append(path)
-            return [Part(label_of(paths), _parquet(paths), types[paths[0]]) for paths in alike.values()]
+                kinds = tuple(found.types[c] for c in columns)
+                alike.setdefault((kinds, *folders(path), path if found.renamed else None), []).append(path)
+            return [
+                Part(label_of(paths), _parquet(paths), schemas[paths[0]].types, schemas[paths[0]].identifiers)
+                for paths in alike.values()
+            ]
 
         self._parts = parts
         self._patient = lambda columns: [self._streamed(i, path, columns) for i, path in enumerate(files)]
 
-    def _same_columns(self, columns: Sequence[str], path: Path, found: Mapping[str, str]) -> None:
+    def _parquet_columns(self, path: Path) -> _Columns:
+        """A Parquet file's own names, in their order, and those that its folders state; each with DuckDB's identifier."""
+        rows = self._open(f"SELECT name, num_children FROM parquet_schema({literal(glob.escape(str(path)))})")
+        found, names = self._described(_parquet([path])), outermost(rows)
+        names += [identifier for identifier, _ in found[len(names) :]]
+        if len(names) > len(found):
+            raise InvalidInput(f"{path} has columns that DuckDB does not show: write it anew")
+        return _Columns(names, [identifier for identifier, _ in found], [kind for _, kind in found])
+
+    def _same_columns(self, columns: Sequence[str], path: Path, found: _Columns) -> None:
+        stated = {key.lower(): key for key in folders(path)}
         for column in columns:
-            if column not in found:
+            if column not in found.types:
                 raise InvalidInput(
                     f"{path} has no column {column!r}, which other files have: give files with the same columns"
+                )
+            if stated.get(column.lower(), column) != column:
+                raise InvalidInput(
+                    f"{path}: the column {column!r} is hidden by a folder that states {stated[column.lower()]!r}: rename one"
                 )
 
     def _streamed(self, i: int, path: Path, columns: Sequence[str]) -> Part:
@@ -190,8 +219,10 @@ class DuckSource:
             stream, zoned = readable(parquet_stream(path, columns))
         if stream is None:
             raise self._unreadable()
-        self._register(f"source_{i}", stream)
-        return Part(str(path), f"source_{i}", self._described(f"source_{i}") | zoned)
+        self._register(f"source_{i}", by_place(stream))
+        found = self._described(f"source_{i}")
+        types = {c: zoned.get(n, kind) for n, (c, (_, kind)) in enumerate(zip(columns, found, strict=True))}
+        return Part(str(path), f"source_{i}", types, places(columns))
 
     def open_duckdb(self, files: Sequence[Path], table: str | None) -> None:
         """Read a table or view of a DuckDB file."""
@@ -223,10 +254,11 @@ class DuckSource:
         except sqlite3.Error as error:
             raise InvalidInput(f"{self._label} cannot be read as SQLite: {error}") from None
         self._types = {row[1]: row[2] or "ANY" for row in rows}
+        self._names = [row[1] for row in rows]
 
         def parts(columns: Sequence[str]) -> list[Part]:
-            self._register("source", sqlite_batches(connect(), chosen, columns))
-            return [Part(self._label, "source", dict.fromkeys(columns, "VARCHAR"))]
+            self._register("source", by_place(sqlite_batches(connect(), chosen, columns)))
+            return [Part(self._label, "source", dict.fromkeys(columns, "VARCHAR"), places(columns))]
 
         self._parts, self._parse_once = parts, True
 
@@ -236,9 +268,45 @@ class DuckSource:
         for path in files[1:]:
             if csv_header(path) != (header, delimiter):
                 raise InvalidInput(f"{path} has another header than {files[0]}: give files with the same columns")
-        self._types = dict.fromkeys(header, "VARCHAR")
+        self._names, self._types = header, dict.fromkeys(header, "VARCHAR")
         self._parse_once = True
-        self._parts = lambda columns: [Part(self._label, csv_sql(files, header, delimiter, columns), self._types)]
+
+        def parts(columns: Sequence[str]) -> list[Part]:
+            check_gzip(files)
+            return [Part(self._label, csv_sql(files, header, delimiter, columns), self._types, places(columns))]
+
+        self._parts = parts
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """The columns of a Parquet file, place by place: its own names, DuckDB's identifiers and types."""
+
+    names: list[str]
+    found: list[str]
+    kinds: list[str]
+
+    @property
+    def renamed(self) -> bool:
+        """Whether DuckDB calls some otherwise, as their names differ in case alone: then it mixes them up between files."""
+        return self.names != self.found
+
+    @property
+    def types(self) -> dict[str, str]:
+        return dict(zip(self.names, self.kinds, strict=True))
+
+    @property
+    def identifiers(self) -> dict[str, str]:
+        return dict(zip(self.names, self.found, strict=True))
+
+
+def places(columns: Sequence[str]) -> dict[str, str]:
+    """The identifiers of columns that are read by their places.
+
+    >>> places(["home", "Home"])
+    {'home': 'c0', 'Home': 'c1'}
+    """
+    return {column: f"c{i}" for i, column in enumerate(columns)}
 
 
 def label_of(files: Sequence[Path]) -> str:

@@ -1,0 +1,281 @@
+"""A column is the one of exactly that name, in every kind of source; and names that may be readings are not shown."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import sqlite3
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from engines.test_engines import BASE, COUNT
+from halflife import InvalidInput
+from halflife.engines import Engine, open_source
+from halflife.engines.columns import is_header
+from halflife.engines.frames import open_frame
+
+Table = dict[str, list[str]]
+DAY = "2013-03-30"
+
+
+def _csv(table: Table, path: Path, opened: Any = open) -> Path:
+    with opened(path, "wt", encoding="utf-8", newline="") as file:
+        out = csv.writer(file)
+        out.writerow(table)
+        out.writerows(zip(*table.values(), strict=True))
+    return path
+
+
+def _two_parquet(table: Table, folder: Path) -> Engine:
+    """One row a file, the columns of the second the other way round."""
+    pq.write_table(pa.table(table).slice(0, 1), folder / "0.parquet")
+    turned = dict(reversed(table.items()))
+    pq.write_table(pa.table(turned).slice(1), folder / "1.parquet")
+    return open_source(str(folder / "*.parquet"))
+
+
+def _parquet(table: Table, folder: Path) -> Engine:
+    pq.write_table(pa.table(table), folder / "a.parquet")
+    return open_source(folder / "a.parquet")
+
+
+def _patient_parquet(table: Table, folder: Path) -> Engine:
+    """Read through Arrow, as DuckDB stops at a person who is no text."""
+    people = [*table["ID"], "bad"]
+    raw = pa.array([p.encode() if p != "bad" else b"\xff" for p in people], pa.binary())
+    columns = {name: pa.array([*cells, cells[0]]) for name, cells in table.items()}
+    columns["ID"] = pa.Array.from_buffers(pa.string(), len(raw), raw.buffers())
+    pq.write_table(pa.table(columns), folder / "a.parquet")
+    return open_source(folder / "a.parquet")
+
+
+KINDS: dict[str, Callable[[Table, Path], Engine]] = {
+    "csv": lambda table, folder: open_source(_csv(table, folder / "a.csv")),
+    "gzipped": lambda table, folder: open_source(_csv(table, folder / "a.csv.gz", gzip.open)),
+    "parquet": _parquet,
+    "two Parquet files": _two_parquet,
+    "Parquet through Arrow": _patient_parquet,
+    "Arrow": lambda table, folder: open_source(pa.table(table)),
+    "Arrow stream": lambda table, folder: open_source(pa.table(table).to_reader()),
+    "Narwhals": lambda table, folder: open_frame(pa.table(table)),
+    "pandas": lambda table, folder: open_source(pd.DataFrame(table)),
+    "Polars": lambda table, folder: open_source(pl.DataFrame(table)),
+}
+"""Sources that can hold two columns whose names differ in case alone."""
+
+ALIKE: Table = {
+    "id": ["3.0", "0.5"],
+    "ID": ["8", "9"],
+    "Time": ["1999-01-01", "1999-01-01"],
+    "time": [DAY, DAY],
+    "ID_1": ["7.0", "7.0"],
+    "Id": ["6.0", "1.0"],
+    "c0": ["2.0", "2.5"],
+    "C1": ["1.25", "1.0"],
+    "cell2": ["0.25", "0.5"],
+    "line": ["1.0", "4.0"],
+    "quoted": ["4.0", "4.5"],
+    'a"b;--\n'.strip(): ["5.0", "5.5"],
+    "é": ["0.125", "0.25"],
+    "e\u0301": ["6.0", "6.5"],
+    " kwh ": ["9.0", "0.75"],
+}
+ASKED = replace(BASE, person="ID", time="time", value="id", multiply=1000, high=10**6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_names_that_differ_in_case_are_two_columns(kind: str, tmp_path: Path) -> None:
+    """Person 8 reads 3.0 in `id`; a CSV gave 8.0, which is who they are in `ID`."""
+    engine = KINDS[kind](ALIKE, tmp_path)
+    for value in ALIKE:
+        if value in ("ID", "Time", "time"):
+            continue
+        answer = engine.aggregate(replace(ASKED, value=value))
+        assert answer.sums.sum() == 1000 * sum(map(float, ALIKE[value])), value
+    assert engine.aggregate(replace(ASKED, time="Time")).sums.sum() == 0
+    one_each = replace(COUNT, person="ID", time="time", group="id", groups=("3.0", "0.5", "8"))
+    assert engine.aggregate(one_each).sums.sum(axis=0).ravel().tolist() == [1, 1, 0]
+    engine.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_name_in_another_case_is_refused_with_the_files_own(kind: str, tmp_path: Path) -> None:
+    engine = KINDS[kind]({"ID": ["8", "9"], "time": [DAY, DAY], "Value ": ["3.0", "0.5"]}, tmp_path)
+    with pytest.raises(InvalidInput, match=r"no column 'value': did you mean 'Value '.*exactly"):
+        engine.aggregate(replace(ASKED, value="value"))
+    with pytest.raises(InvalidInput, match=r"column of .*'Valua': did you mean 'Value '"):
+        engine.aggregate(replace(ASKED, value="Valua"))
+    engine.close()
+
+
+def test_databases_have_one_column_of_a_name_and_it_is_named_exactly(tmp_path: Path) -> None:
+    base = sqlite3.connect(tmp_path / "a.sqlite")
+    base.execute("CREATE TABLE readings (ID, time, id_1, [Kwh])")
+    base.execute("INSERT INTO readings VALUES ('8', ?, 7, 3.0)", (DAY,))
+    base.execute("CREATE VIEW twice AS SELECT Kwh AS v, id_1 AS V, ID, time FROM readings")
+    base.commit()
+    base.close()
+    with duckdb.connect(str(tmp_path / "a.duckdb")) as duck:
+        duck.execute(f"""CREATE TABLE readings AS SELECT '8' AS "ID", '{DAY}' AS time, 7.0 AS id_1, 3.0 AS "Kwh" """)
+        duck.execute("""CREATE VIEW twice AS SELECT "Kwh" AS v, id_1 AS "V", "ID", time FROM readings""")
+    for name in ("a.sqlite", "a.duckdb"):
+        engine = open_source(tmp_path / name, table="readings")
+        assert engine.aggregate(replace(ASKED, value="Kwh")).sums.sum() == 3000
+        with pytest.raises(InvalidInput, match="no column 'kwh': did you mean 'Kwh'"):
+            engine.aggregate(replace(ASKED, value="kwh"))
+        engine.close()
+        engine = open_source(tmp_path / name, table="twice")
+        assert engine.aggregate(replace(ASKED, value="v")).sums.sum() == 3000
+        with pytest.raises(InvalidInput, match="no column 'V'"):
+            engine.aggregate(replace(ASKED, value="V"))
+        engine.close()
+
+
+@pytest.mark.parametrize("make", [
+    lambda table, folder: open_source(table),
+    lambda table, folder: open_source(table.to_reader()),
+    lambda table, folder: open_frame(table),
+    lambda table, folder: open_source(pd.DataFrame([["8", DAY, 1.0, 2.0]], columns=table.column_names)),
+    lambda table, folder: (pq.write_table(table, folder / "a.parquet"), open_source(folder / "a.parquet"))[1],
+    lambda table, folder: ((folder / "a.csv").write_text(f"ID,time,v,v\n8,{DAY},1,2\n"), open_source(folder / "a.csv"))[1],
+])  # fmt: skip
+def test_a_column_that_stands_twice_is_refused(make: Any, tmp_path: Path) -> None:
+    table = pa.table([["8"], [DAY], [1.0], [2.0]], names=["ID", "time", "v", "v"])
+    with pytest.raises(InvalidInput, match=r"2 columns 'v'|its own name|each once"):
+        make(table, tmp_path).aggregate(replace(ASKED, value="v"))
+
+
+def test_a_folder_that_states_a_column_in_another_case_hides_none(tmp_path: Path) -> None:
+    (tmp_path / "V=5").mkdir()
+    pq.write_table(pa.table({"ID": ["8"], "time": [DAY], "v": [3.0], "w": [1.0]}), tmp_path / "V=5" / "a.parquet")
+    engine = open_source(tmp_path / "V=5" / "a.parquet")
+    with pytest.raises(InvalidInput, match="hidden by a folder that states 'V'"):
+        engine.aggregate(replace(ASKED, value="v"))
+    assert engine.aggregate(replace(ASKED, value="w")).sums.sum() == 1000
+    engine.close()
+
+
+def test_nested_columns_do_not_count_as_places(tmp_path: Path) -> None:
+    table = pa.table({
+        "deep": pa.array([{"id": 9.0, "x": [{"y": 1}]}]), "ID": ["8"], "time": [DAY], "list": [[1.0]], "id": [3.0],
+    })  # fmt: skip
+    pq.write_table(table, tmp_path / "a.parquet")
+    engine = open_source(tmp_path / "a.parquet")
+    assert engine.aggregate(ASKED).sums.sum() == 3000
+    engine.close()
+
+
+@pytest.mark.parametrize("mark", ["\ufeff", ""])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\r\r\n"])
+@pytest.mark.parametrize("last", [True, False])
+def test_marks_and_line_ends_of_any_system(mark: str, end: str, last: bool, tmp_path: Path) -> None:
+    lines = ["ID,time,id", f"8,{DAY},3.0", f"9,{DAY},0.5", f"8,{DAY},1.0"]
+    (tmp_path / "a.csv").write_bytes((mark + end.join(lines) + end * last).encode())
+    engine = open_source(tmp_path / "a.csv")
+    assert list(engine.columns()) == ["ID", "time", "id"]
+    answer = engine.aggregate(ASKED)
+    assert answer.sums.sum() == 3500, "the largest of person 8, and person 9"
+    assert answer.tallies["rows"] == 3
+    engine.close()
+
+
+# Names that are none ------------------------------------------------------------------------------------------------
+
+ROWS = [["mac-000246", "2024-01-01 00:30", "1.5"], ["mac-000247", "2024-01-01 01:00", "0.25"]]
+
+
+def _headerless(kind: str, folder: Path) -> Engine:
+    names = ROWS[0]
+    if kind == "csv":
+        (folder / "a.csv").write_text("".join(",".join(row) + "\n" for row in ROWS))
+        return open_source(folder / "a.csv")
+    table = pa.table([[cell] for cell in ROWS[1]], names=names)
+    if kind == "parquet":
+        pq.write_table(table, folder / "a.parquet")
+        return open_source(folder / "a.parquet")
+    if kind == "Arrow":
+        return open_source(table)
+    if kind == "numbered":
+        return open_source(pd.DataFrame(ROWS))
+    return open_source(pd.DataFrame([ROWS[1]], columns=names) if kind == "pandas" else pl.from_arrow(table))
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "Arrow", "pandas", "Polars", "numbered"])
+@pytest.mark.parametrize("asked", [("home", "time", "kwh"), ("mac", "2024", "1"), (ROWS[0][0], "time", "kwh")])
+def test_a_file_without_a_header_shows_no_reading(kind: str, asked: tuple[str, str, str], tmp_path: Path) -> None:
+    """It said "Known: 1.5, 2024-01-01 00:30, mac-000246"."""
+    engine = _headerless(kind, tmp_path)
+    person, time, value = asked
+    with pytest.raises(InvalidInput, match=r"has no column .* without a header") as caught:
+        engine.aggregate(replace(BASE, person=person, time=time, value=value))
+    for reading in ("000246", "2024-01-01", "1.5"):
+        assert reading not in str(caught.value).replace(repr(person), ""), "but for what was asked"
+    engine.close()
+
+
+def test_what_is_wrong_with_a_first_line_is_said_without_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    for line in (b"zoe,1.5,1.5", b"", b"  ", b"zoe\xff,1.5", b'"' + b"zoe" * 50_000 + b'",2', b"zoe," * 400_000):
+        path.write_bytes(line + b"\nbob,2.5,3.5\n")
+        with pytest.raises(InvalidInput, match=r"a\.csv") as caught:
+            open_source(path)
+        assert "zoe" not in str(caught.value)
+        assert "1.5" not in str(caught.value)
+        assert caught.value.__cause__ is None
+        assert caught.value.__context__ is None
+
+
+def test_what_a_header_looks_like() -> None:
+    assert is_header(["LCLid", "stdorToU", "DateTime", "KWH/hh (per half hour) "])
+    assert is_header(["_id", "é", "电表", "x1"])
+    for cell in ("1.5", "-3", "+1", ".5", "2024-01-01", "12:30", "", " ", "1e3", "(x)", '"a"', 0, None, ("a", 1)):
+        assert not is_header(["home", cell])
+
+
+# Files that czoeot be read ------------------------------------------------------------------------------------------
+
+
+def _compressed() -> bytes:
+    return gzip.compress(b"ID,time,id\n" + f"8,{DAY},3.0\n9,{DAY},0.5\n".encode() * 500)
+
+
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "another checksum": lambda raw: raw[:-8] + bytes([raw[-8] ^ 1]) + raw[-7:],
+    "another length": lambda raw: raw[:-1] + bytes([raw[-1] ^ 1]),
+    "cut off in its checksum": lambda raw: raw[:-3],
+    "cut off in the middle": lambda raw: raw[: len(raw) // 2],
+    "cut off in its head": lambda raw: raw[:5],
+    "empty": lambda raw: b"",
+    "another method": lambda raw: raw[:2] + b"\x09" + raw[3:],
+    "a byte within": lambda raw: raw[:40] + bytes([raw[40] ^ 0xFF]) + raw[41:],
+    "not compressed": gzip.decompress,
+    "followed by something else": lambda raw: raw + b"something else",
+    "a second one that is cut off": lambda raw: raw + raw[:-1],
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_gzip_is_refused_as_a_file_and_nothing_of_it_is_said(damage: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv.gz"
+    path.write_bytes(DAMAGE[damage](_compressed()))
+    with pytest.raises(InvalidInput, match=r"a\.csv\.gz (is damaged|needs a first line)") as caught:
+        open_source(path).aggregate(ASKED)
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("name", ["a.csv.gz", "A.CSV.GZ"])
+def test_several_gzip_streams_are_one_file(name: str, tmp_path: Path) -> None:
+    parts = [b"ID,time,id\n8," + DAY.encode(), b",3.0\n9,", DAY.encode() + b",0.5\n"]
+    (tmp_path / name).write_bytes(b"".join(map(gzip.compress, parts)))
+    engine = open_source(tmp_path / name)
+    assert engine.aggregate(ASKED).sums.sum() == 3500
+    engine.close()

@@ -6,6 +6,9 @@ Every plain scalar stays the text that was written: `no` is a group's name until
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,12 +64,27 @@ def read_document(path: Path) -> Document:
     try:
         if path.stat().st_size > LARGEST:
             raise _too_large(str(path))
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_regular(path, LARGEST + 1).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise PolicyError(f"{path}: not UTF-8 text (byte {error.start}): save it as UTF-8") from None
     except OSError as error:
         raise PolicyError(f"{path}: cannot be read: {error.strerror or error}: give the path of a policy") from None
     return parse_document(text, path.name)
+
+
+def read_regular(path: Path, most: int) -> bytes:
+    """Return at most so many bytes of a regular file; an `OSError` for a pipe or device, which may never end."""
+    number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    try:
+        kind = os.fstat(number).st_mode
+        if stat.S_ISDIR(kind):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not stat.S_ISREG(kind):
+            raise OSError(errno.EINVAL, "it is a pipe or a device, not a file")
+        with open(number, "rb", closefd=False) as file:
+            return file.read(most)
+    finally:
+        os.close(number)
 
 
 def _too_large(name: str) -> PolicyError:

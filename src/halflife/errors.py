@@ -3,7 +3,22 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Iterable
+
+
+def visible(text: str) -> str:
+    """Return a text in which what cannot be seen is written out: control codes, marks that turn the writing round, odd blanks.
+
+    Whatever shows a name from outside on a screen or a page calls this. New lines stay. The signs are those of JSON, so that a
+    text that is JSON stays so, and means the same.
+
+    >>> print(visible("a\\x1b[31m b\\u202ec é\\n"), end="")
+    a\\u001b[31m b\\u202ec é
+    """
+    if text.isprintable():
+        return text
+    return "".join(ch if ch.isprintable() or ch == "\n" else json.dumps(ch)[1:-1] for ch in text)
 
 
 class HalflifeError(Exception):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from halflife.cli.group import main
-from halflife.cli.terminal import progress_bar
+from halflife.cli.terminal import progress_bar, say, screen
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -39,8 +39,6 @@ def audit(policy: Path | None, faults: bool, seconds: float, runs: int, processe
     """
     import os
 
-    from rich.console import Console
-
     if (policy is None) == (not faults):
         raise click.UsageError("give a policy to audit, or --faults")
     with progress_bar() as show:
@@ -59,12 +57,12 @@ def audit(policy: Path | None, faults: bool, seconds: float, runs: int, processe
 
         write_audit(verdict, html)
     if as_json:
-        click.echo(json.dumps(verdict.to_dict(), indent=2, ensure_ascii=False))
+        say(json.dumps(verdict.to_dict(), indent=2, ensure_ascii=False))
     else:
-        Console().print(_findings(verdict))
-        click.echo("Nothing is accused." if verdict.good else "Accused: the promise is not kept.")
+        screen().print(_findings(verdict))
+        say("Nothing is accused." if verdict.good else "Accused: the promise is not kept.")
     if html is not None:
-        click.echo(f"Report: {html}", err=as_json)
+        say(f"Report: {html}", err=as_json)
     missed = [f.name for f in verdict.findings if not f.accused and not f.name.startswith("honest")]
     wrongly = [f.name for f in verdict.findings if f.accused and f.name.startswith("honest")]
     if (missed or wrongly) if faults else not verdict.good:

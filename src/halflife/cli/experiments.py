@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from halflife.cli.group import main
-from halflife.cli.terminal import progress_bar
+from halflife.cli.processes import load_process_file
+from halflife.cli.terminal import progress_bar, say, screen
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -43,18 +44,16 @@ def demo(out: Path, households: int, days: int, seed: int) -> None:
       halflife demo
       halflife demo --out big-town --households 3000 --days 30
     """
-    from rich.console import Console
-
     with progress_bar() as show:
         from halflife.demo import run_demo
 
         result = run_demo(out, households, days, seed, show)
-    Console().print(_summary(result))
-    click.echo(f"Report:   {result.report}")
-    click.echo(f"Releases: {result.parquet}")
+    screen().print(_summary(result))
+    say(f"Report:   {result.report}")
+    say(f"Releases: {result.parquet}")
     names = ", ".join(outcome.policy.parent.name for outcome in result.outcomes)
-    click.echo(f"Policies: {out}/…/policy.yaml, with output and ledger beside each: {names}")
-    click.echo(f"Check:    halflife verify {result.outcomes[-1].policy}")
+    say(f"Policies: {out}/…/policy.yaml, with output and ledger beside each: {names}")
+    say(f"Check:    halflife verify {result.outcomes[-1].policy}")
 
 
 @main.command()
@@ -95,11 +94,8 @@ def plan(notion: str, step: str, start: str | None, error: float | None, html: P
       halflife plan --notion age-dependent --epsilon 1 --process homes.json --age 4 --every 4
       halflife plan --notion almost-periodic --epsilon 1 --period 48 --strong
     """
-    from rich.console import Console
-
     from halflife.errors import InvalidInput
     from halflife.lab import plan_view as lab
-    from halflife.policy.process import load_process
 
     if notion == "swellfish":
         raise InvalidInput(
@@ -108,19 +104,19 @@ def plan(notion: str, step: str, start: str | None, error: float | None, html: P
     promise = ("epsilon", "delta", "alpha", "half_life", "beta", "w", "process", "period", "strong")
     given = {k: v for k, v in options.items() if v is not None}
     if "process" in given:
-        given["process"] = load_process(given["process"].read_bytes(), str(given["process"]))
+        given["process"] = load_process_file(given["process"])
     request = {k: v for k, v in given.items() if k not in promise}
-    with Console(stderr=True).status("planning"):
+    with screen(stderr=True).status("planning"):
         chosen = lab.make_notion(notion, {k: v for k, v in given.items() if k in promise})
         view = lab.plan_view(chosen, width=step, start=start, error=error, **request)
         if html is not None:
             lab.write_plan_page(view, html)
     if as_json:
-        click.echo(json.dumps(lab.plan_json(view), indent=2, ensure_ascii=False))
+        say(json.dumps(lab.plan_json(view), indent=2, ensure_ascii=False))
     else:
-        lab.print_view(view, Console(markup=False, highlight=False))
+        lab.print_view(view, screen())
     if html is not None:
-        click.echo(f"Plots: {html}", err=as_json)
+        say(f"Plots: {html}", err=as_json)
 
 
 def _from_and_to(folder: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -138,10 +134,10 @@ def _from_and_to(folder: str) -> Callable[[Callable[..., None]], Callable[..., N
 
 def _say_where(data: str, written: Sequence[Path]) -> None:
     """Say what a reproduction was made from, and what it wrote."""
-    click.echo(f"Data:    {data}")
-    click.echo(f"Report:  {written[0]}")
-    click.echo(f"Tables:  {written[1]}")
-    click.echo(f"Numbers: {', '.join(path.name for path in written[2:])}")
+    say(f"Data:    {data}")
+    say(f"Report:  {written[0]}")
+    say(f"Tables:  {written[1]}")
+    say(f"Numbers: {', '.join(path.name for path in written[2:])}")
 
 
 @main.group()
@@ -166,8 +162,6 @@ def discounted(data: Path | None, out: Path, seed: int) -> None:
     Example:
       halflife reproduce discounted --data ../shared/data --out discounted
     """
-    from rich.console import Console
-
     from halflife.lab.page import load_plotly
     from halflife.papers import discounted as paper
     from halflife.papers.discounted_report import write_all
@@ -175,14 +169,14 @@ def discounted(data: Path | None, out: Path, seed: int) -> None:
     load_plotly()  # a missing extra is reported before any work is done
     folder = paper.find_data(data)
     if folder is None:
-        click.echo(paper.WHERE_TO_GET, err=True)
+        say(paper.WHERE_TO_GET, err=True)
     with progress_bar() as show:
         show("reading" if folder else "simulating the homes", 0, 1)
         source = paper.generated_source(seed) if folder is None else paper.real_source(folder)
         found = paper.reproduce(source, progress=show)
         show("writing the report", 0, 1)
         written = write_all(found, out)
-    Console().print(_scales(found))
+    screen().print(_scales(found))
     _say_where(source.name, written)
 
 
@@ -197,8 +191,6 @@ def age_dependent(data: Path | None, out: Path, seed: int) -> None:
     Example:
       halflife reproduce age-dependent --data ../shared/data --out aged
     """
-    from rich.console import Console
-
     from halflife.lab.page import load_plotly
     from halflife.papers import age_dependent as paper
     from halflife.papers.age_dependent_london import LONDON, WHERE_TO_GET, generated_source, real_source
@@ -208,16 +200,16 @@ def age_dependent(data: Path | None, out: Path, seed: int) -> None:
     load_plotly()  # a missing extra is reported before any work is done
     folder = find_data(data, (LONDON,))
     if folder is None:
-        click.echo(WHERE_TO_GET, err=True)
+        say(WHERE_TO_GET, err=True)
     with progress_bar() as show:
         show("reading" if folder else "simulating the homes", 0, 1)
         source = generated_source(seed) if folder is None else real_source(folder)
         found = paper.reproduce(source, progress=show)
         show("writing the report", 0, 1)
         written = write_all(found, out)
-    Console().print(_risks(found))
-    click.echo(f"Counted: {paper.chance_words(found)}")
-    click.echo(f"Check:   {found.check.verdict}")
+    screen().print(_risks(found))
+    say(f"Counted: {paper.chance_words(found)}")
+    say(f"Check:   {found.check.verdict}")
     _say_where(source.name, written)
 
 
@@ -234,8 +226,6 @@ def almost_periodic(data: Path | None, out: Path, seed: int) -> None:
     Example:
       halflife reproduce almost-periodic --data ../shared/data --out periodic
     """
-    from rich.console import Console
-
     from halflife.lab.page import load_plotly
     from halflife.papers import almost_periodic as paper
     from halflife.papers.almost_periodic_homes import WHERE_TO_GET, generated_source, real_source
@@ -245,17 +235,17 @@ def almost_periodic(data: Path | None, out: Path, seed: int) -> None:
     load_plotly()  # a missing extra is reported before any work is done
     folder = find_data(data)
     if folder is None:
-        click.echo(WHERE_TO_GET, err=True)
+        say(WHERE_TO_GET, err=True)
     with progress_bar() as show:
         show("reading" if folder else "simulating the homes", 0, 1)
         source = generated_source(seed) if folder is None else real_source(folder)
         found = paper.reproduce(source, seed, progress=show)
         show("writing the report", 0, 1)
         written = write_all(found, out)
-    Console().print(_coefficients(found))
-    click.echo(f"Test:    {found.daily.verdict}")
+    screen().print(_coefficients(found))
+    say(f"Test:    {found.daily.verdict}")
     for note in source.notes[0 if folder else 1 :]:  # where to get the data was said above
-        click.echo(f"Note:    {note}")
+        say(f"Note:    {note}")
     _say_where(source.name, written)
 
 

@@ -10,6 +10,7 @@ import click
 
 from halflife.cli.group import main
 from halflife.cli.processes import read_readings, readings_options
+from halflife.cli.terminal import say, screen
 
 
 @main.command()
@@ -32,8 +33,6 @@ def period(step: str, periods: tuple[str, ...], seed: int, report: Path | None, 
     Example:
       halflife period design.parquet --person id --time ts --value kwh --period "1 day" --period "7 days" --report period.html
     """
-    from rich.console import Console
-
     from halflife.errors import InvalidInput
     from halflife.lab.periodicity import best_period
     from halflife.lab.periodicity_view import print_periodicity, write_periodicity_page
@@ -46,17 +45,17 @@ def period(step: str, periods: tuple[str, ...], seed: int, report: Path | None, 
         if rest or not steps:
             raise InvalidInput(f"a period of {text} is no whole number of steps of {step}")
         candidates.append(steps)
-    with Console(stderr=True).status("comparing periods with shuffled copies"):
+    with screen(stderr=True).status("comparing periods with shuffled copies"):
         found = best_period(sample.side_by_side(), candidates, step_minutes=sample.step_minutes, seed=seed)
         if report is not None:
             write_periodicity_page(found, report)
     if as_json:
-        click.echo(
+        say(
             json.dumps(
                 {"best": found.best.period, "reason": found.reason, "checks": [c.summary() for c in found.checks]}
             )
         )
     else:
-        print_periodicity(found, Console(markup=False, highlight=False))
+        print_periodicity(found, screen())
     if report is not None:
-        click.echo(f"Page: {report}", err=as_json)
+        say(f"Page: {report}", err=as_json)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from halflife.cli.group import main
+from halflife.cli.terminal import say, screen, write_whole
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -63,34 +64,33 @@ def read_readings(
     table: str | None,
 ) -> Sample:  # fmt: skip
     """Read a sample, with something to look at meanwhile."""
-    from rich.console import Console
-
     from halflife.policy.samples import read_sample
 
-    with Console(stderr=True).status("reading"):
+    with screen(stderr=True).status("reading"):
         return read_sample(
             readings, person=person, time=time, value=value, step=step, format=form, table=table, zone=zone, epoch=epoch
         )
 
 
-def _load(path: Path) -> Process:
+def load_process_file(path: Path) -> Process:
+    """Read a process from a file; nothing but a regular file is opened."""
+    from halflife.documents import read_regular
     from halflife.errors import InvalidInput
-    from halflife.policy.process import load_process
+    from halflife.policy.process import LARGEST_FILE, load_process
 
     try:
-        content = path.read_bytes()
+        content = read_regular(path, LARGEST_FILE + 1)
     except OSError as error:
         raise InvalidInput(
             f"{path} cannot be read: {error.strerror or error}: `halflife process fit` writes one"
         ) from None
+    if len(content) > LARGEST_FILE:
+        raise InvalidInput(f"{path} is larger than {LARGEST_FILE:,} bytes: `halflife process fit` writes smaller ones")
     return load_process(content, path.name)
 
 
 def _save(made: Process, path: Path) -> None:
-    try:
-        path.write_text(json.dumps(made.to_dict(), ensure_ascii=False) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise click.ClickException(f"{path} cannot be written: {error.strerror or error}") from None
+    write_whole(path, json.dumps(made.to_dict(), ensure_ascii=False) + "\n")
 
 
 def _step(made: Process, given: str | None) -> str:
@@ -135,8 +135,6 @@ def fit(kind: str, states: int | None, edges: str | None, step: str, smoothing: 
       halflife process fit design.parquet --person id --time ts --value kwh \\
         --states 6 --step "30 min" --kind population --whose "other people" --output home.json
     """
-    from rich.console import Console
-
     from halflife.policy.process import fit_process
 
     if (states is None) == (edges is None):
@@ -145,17 +143,15 @@ def fit(kind: str, states: int | None, edges: str | None, step: str, smoothing: 
         if value is not None and kind != of:
             raise click.UsageError(f"--{name} is about --kind {of}, not about {kind}")
     sample = read_readings(where.pop("readings"), step, **where)
-    with Console(stderr=True).status("fitting"):
+    with screen(stderr=True).status("fitting"):
         made = fit_process(
             KINDS[kind], sample, states if edges is None else _edges(edges), step=step, whose=whose, smoothing=smoothing,
             slots=slots, lags=lags,
         )  # fmt: skip
     _save(made, output)
-    click.echo(
-        f"Wrote {output}: {kind} from {len(sample.people):,} people. Next: halflife process check {output} READINGS..."
-    )
+    say(f"Wrote {output}: {kind} from {len(sample.people):,} people. Next: halflife process check {output} READINGS...")
     if whose is None:
-        click.echo("A policy will ask whose readings these were: `whose: other people`, or `whose: public`.", err=True)
+        say("A policy will ask whose readings these were: `whose: other people`, or `whose: public`.", err=True)
 
 
 def _edges(text: str) -> list[float]:
@@ -182,14 +178,12 @@ def check(file: Path, step: str | None, report: Path | None, save: bool, **where
     Example:
       halflife process check home.json design.parquet --person id --time ts --value kwh --report check.html --save
     """
-    from rich.console import Console
-
     from halflife.errors import InvalidInput
     from halflife.policy.process import named
 
-    made = _load(file)
+    made = load_process_file(file)
     sample = read_readings(where.pop("readings"), _step(made, step), **where)
-    with Console(stderr=True).status("checking"):
+    with screen(stderr=True).status("checking"):
         try:
             found = made.check(list(sample.sequences), slots=sample.slots, step_minutes=sample.step_minutes)
         except InvalidInput as error:
@@ -198,11 +192,11 @@ def check(file: Path, step: str | None, report: Path | None, save: bool, **where
         from halflife.lab.check_view import write_check
 
         write_check(found, report)
-        click.echo(f"Report: {report}", err=True)
+        say(f"Report: {report}", err=True)
     if save:
         _save(made.with_check(found), file)
-        click.echo(f"Saved in {file}: certificates of promises with this process say so.", err=True)
-    click.echo(str(found))
+        say(f"Saved in {file}: certificates of promises with this process say so.", err=True)
+    say(str(found))
     if found.outcome == "under-reports":
         raise SystemExit(1)
 
@@ -217,25 +211,23 @@ def show(file: Path, step: str | None) -> None:
     Example:
       halflife process show home.json
     """
-    from rich.console import Console
-
     from halflife.processes.certifiable import known_to
 
-    made = _load(file)
+    made = load_process_file(file)
     width = _step(made, step)
-    click.echo(f"{made.name}, steps of {width}")
+    say(f"{made.name}, steps of {width}")
     fitted = getattr(made, "fitted", None)
     if fitted:
         facts = (
             (k, v) for k, v in fitted.items() if isinstance(v, str | int | float) and k not in ("step", "assumption")
         )
-        click.echo("Fitted: " + ", ".join(f"{k} {v:,}" if isinstance(v, int) else f"{k} {v}" for k, v in facts))
+        say("Fitted: " + ", ".join(f"{k} {v:,}" if isinstance(v, int) else f"{k} {v}" for k, v in facts))
     known = known_to(made)
     if known is not None:
-        click.echo(f"Δ is known to ±{known:.3g} at best, with 99 % confidence.")
+        say(f"Δ is known to ±{known:.3g} at best, with 99 % confidence.")
     checked = made.checked
-    click.echo("Never checked against data." if checked is None else f"Checked: {checked.get('verdict', checked)}")
-    Console().print(_ages(made, width))
+    say("Never checked against data." if checked is None else f"Checked: {checked.get('verdict', checked)}")
+    screen().print(_ages(made, width))
 
 
 def _ages(made: Process, width: str) -> Table:

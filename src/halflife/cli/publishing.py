@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from halflife.cli.group import main
-from halflife.cli.terminal import event_log, progress_bar, stopping
+from halflife.cli.terminal import event_log, progress_bar, say, stopping, write_whole
 
 if TYPE_CHECKING:
     from halflife.policy import Policy
@@ -39,21 +40,29 @@ def init(data: tuple[str, ...], form: str | None, table: str | None, out: Path, 
     from halflife.policy.template import json_schema, write_template
 
     if schema:
-        click.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+        say(json.dumps(json_schema(), indent=2, ensure_ascii=False))
         return
     if not data:
         raise click.UsageError("give the data file that the policy is for, such as readings.parquet")
-    if out.exists():
+    if os.path.lexists(out):
         raise click.ClickException(f"{out} is there already: give another --out, or move it away")
     from halflife.engines import open_source
+    from halflife.engines.columns import is_header
 
     engine = open_source(list(data), form, table)
     try:
-        text = write_template(engine.columns(), data, table, out.name)
+        columns = engine.columns()
     finally:
         engine.close()
-    out.write_text(text, encoding="utf-8")
-    click.echo(f"Wrote {out}. Fill in the blanks, then: halflife publish {out}")
+    named = is_header(columns)
+    write_whole(out, write_template(columns if named else {}, data, table, out.name), anew=True)
+    if not named:
+        say(
+            "Not all columns have names that begin with a letter. If the file has no header, its first line is a reading, "
+            "so no column was taken from it: give every column a name, or fill them in yourself.",
+            err=True,
+        )
+    say(f"Wrote {out}. Fill in the blanks, then: halflife publish {out}")
 
 
 @main.command()
@@ -78,7 +87,7 @@ def publish(policy: Path, wait: float, dry_run: bool) -> None:
 
     loaded = Policy.load(policy)
     for line in describe(loaded):
-        click.echo(line, err=True)
+        say(line, err=True)
     if dry_run:
         return
     with stopping() as stop, event_log(), progress_bar(rate="steps") as show:
@@ -87,17 +96,17 @@ def publish(policy: Path, wait: float, dry_run: bool) -> None:
         step, when = summary.last[name]
         again = summary.emitted_again[name]
         wrote = f", {again:,} that were committed before written again" if again else ""
-        click.echo(f"{name}: {count:,} steps published{wrote}; newest is step {step:,}, up to {when}", err=True)
-    click.echo(f"Promise: {100 * summary.used:.4g} % in use (risk {summary.risk:.6g} of {summary.limit:g})", err=True)
+        say(f"{name}: {count:,} steps published{wrote}; newest is step {step:,}, up to {when}", err=True)
+    say(f"Promise: {100 * summary.used:.4g} % in use (risk {summary.risk:.6g} of {summary.limit:g})", err=True)
     if summary.passed_over:
-        click.echo(
+        say(
             f"{summary.passed_over:,} late steps were passed over: under this promise what is published late counts from now on, "
             "and there was room for the newest ones alone. Run it on time, after every step; to replay the past as if it had "
             "been published on time, write `late: as-planned` under `clock`, in a new ledger.",
             err=True,
         )
     if summary.stopped:
-        click.echo("Stopped as asked, with everything written. Run it again to go on.", err=True)
+        say("Stopped as asked, with everything written. Run it again to go on.", err=True)
 
 
 @main.command()
@@ -126,16 +135,16 @@ def verify(path: Path, outputs: tuple[str, ...], as_json: bool) -> None:
         rows = {
             k: None if isinstance(v, float) and math.isnan(v) else v for k, v in dataclasses.asdict(verdict).items()
         }
-        click.echo(json.dumps({"good": verdict.good, **rows}, indent=2))
+        say(json.dumps({"good": verdict.good, **rows}, indent=2))
     else:
         for problem in verdict.problems:
-            click.echo(f"WRONG  {problem}")
+            say(f"WRONG  {problem}")
         for name, step in verdict.steps.items():
-            click.echo(f"{name}: up to step {step:,}" + (f", compared with {files[name]}" if name in files else ""))
+            say(f"{name}: up to step {step:,}" + (f", compared with {files[name]}" if name in files else ""))
         risk = f"risk {verdict.risk:.12g} of {verdict.limit:g} at step {verdict.step:,}"
-        click.echo(f"{risk}, worst from now on {verdict.peak:.12g}")
-        click.echo(f"newest hash {verdict.head}")
-        click.echo("Everything agrees." if verdict.good else f"{len(verdict.problems)} problems.")
+        say(f"{risk}, worst from now on {verdict.peak:.12g}")
+        say(f"newest hash {verdict.head}")
+        say("Everything agrees." if verdict.good else f"{len(verdict.problems)} problems.")
     if not verdict.good:
         raise SystemExit(1)
 

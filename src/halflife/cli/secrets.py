@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 
 from halflife.cli.group import main
-from halflife.cli.terminal import progress_bar
+from halflife.cli.terminal import progress_bar, say, screen
 
 if TYPE_CHECKING:
     from halflife.specifications import Reading
@@ -101,14 +101,12 @@ class _Read(NamedTuple):
 
 def _read(files: tuple[str, ...], zone: str | None, skip: bool = False, **clock: Any) -> _Read:
     """Read specifications, with something to look at meanwhile."""
-    from rich.console import Console
-
     from halflife.errors import HalflifeError, InvalidInput
     from halflife.specifications import read_specifications
 
     steps, last = _steps(zone=zone, **clock)
     try:
-        with Console(stderr=True).status("reading"):
+        with screen(stderr=True).status("reading"):
             found = read_specifications(files, steps=steps, last=last, zone=zone, skip=skip)
     except HalflifeError as error:
         raise InvalidInput("\n".join([str(error), *_hints(str(error))])) from error
@@ -138,13 +136,11 @@ def generate(households: int, days: int, seed: int, out: Path, as_json: bool) ->
     Example:
       halflife secrets generate --households 250 --days 28 --seed 1 --out secrets.parquet
     """
-    from rich.console import Console
-
     from halflife.lab import secrets_costs as lab
     from halflife.lab.secrets_view import FOR_THE_LAB
     from halflife.specifications import write_specifications
 
-    with Console(stderr=True).status("generating homes"):
+    with screen(stderr=True).status("generating homes"):
         made, town = lab.generated(households, days, seed)
         facts = lab.overview(made, 96 * days)
         try:
@@ -152,17 +148,15 @@ def generate(households: int, days: int, seed: int, out: Path, as_json: bool) ->
         except OSError as error:
             raise click.ClickException(f"{out} cannot be written: {error.strerror or error}") from None
     if as_json:
-        click.echo(json.dumps({**facts._asdict(), "secrets_per_household_and_day": town.secrets_per_household_and_day}))
+        say(json.dumps({**facts._asdict(), "secrets_per_household_and_day": town.secrets_per_household_and_day}))
         return
-    click.echo(
-        f"Wrote {out}: {facts.secrets:,} secrets of {facts.households:,} households, {days} days of 15-minute steps."
-    )
-    click.echo(f"Longest cycle: {facts.longest} steps (the paper: {lab.PAPER_LONGEST}).")
-    click.echo(
+    say(f"Wrote {out}: {facts.secrets:,} secrets of {facts.households:,} households, {days} days of 15-minute steps.")
+    say(f"Longest cycle: {facts.longest} steps (the paper: {lab.PAPER_LONGEST}).")
+    say(
         f"Largest temporal sensitivity: {facts.sensitivity:.4g} kW (the paper: {lab.PAPER_SENSITIVITY} kW); largest power of one "
         f"cycle: {facts.largest_power:.3g} kW."
     )
-    click.echo(FOR_THE_LAB)
+    say(FOR_THE_LAB)
 
 
 @secrets.command()
@@ -177,27 +171,25 @@ def show(files: tuple[str, ...], html: Path | None, as_json: bool, **clock: Any)
     Example:
       halflife secrets show secrets/ --step "30 min" --start 2026-01-01 --zone Europe/Berlin --end 2026-02-01 --html secrets.html
     """
-    from rich.console import Console
-
     from halflife.lab import secrets_view as lab
     from halflife.lab.secrets_costs import overview
 
     found = _read(files, **clock)
     held = found.reading.specifications
-    with Console(stderr=True).status("adding up"):
+    with screen(stderr=True).status("adding up"):
         facts = overview(held, found.last)
         if html is not None:
             lab.write_overview_page(held, html, facts, found.steps)
     if as_json:
-        click.echo(json.dumps({**facts._asdict(), "sha256": held.sha256}))
+        say(json.dumps({**facts._asdict(), "sha256": held.sha256}))
     else:
-        console = Console(markup=False, highlight=False)
+        console = screen()
         for name, value in lab.overview_rows(facts):
             console.print(f"{name + ':':<34}{value}")
         for text in lab.OPEN:
             console.print(f"- {text}")
     if html is not None:
-        click.echo(f"Page: {html}", err=as_json)
+        say(f"Page: {html}", err=as_json)
 
 
 @secrets.command()
@@ -214,12 +206,12 @@ def check(files: tuple[str, ...], as_json: bool, **clock: Any) -> None:
     found = _read(files, **clock, skip=True).reading
     held = found.specifications
     if as_json:
-        click.echo(json.dumps({**held.summary(), "problems": list(found.problems)}, ensure_ascii=False))
+        say(json.dumps({**held.summary(), "problems": list(found.problems)}, ensure_ascii=False))
     else:
         for line in (*found.problems, *_hints("\n".join(found.problems))):
-            click.echo(line, err=True)
+            say(line, err=True)
         said = f"{len(held):,} secrets of {len(held.households):,} households"
-        click.echo(f"{said} could be read, the rest could not." if found.problems else f"{said}: all are good.")
+        say(f"{said} could be read, the rest could not." if found.problems else f"{said}: all are good.")
     if found.problems:
         raise SystemExit(1)
 
@@ -247,8 +239,6 @@ def noise(files: tuple[str, ...], households: int, days: int, seed: int, neighbo
       halflife secrets noise --households 50 --days 7
       halflife secrets noise secrets.parquet --neighbours all-events --delta 1e-8 --html noise.html
     """
-    from rich.console import Console
-
     from halflife.lab import secrets_view as lab
     from halflife.lab.page import load_plotly
     from halflife.lab.secrets_costs import compare, generated
@@ -275,10 +265,10 @@ def noise(files: tuple[str, ...], households: int, days: int, seed: int, neighbo
             progress("writing the page", 0, 1)
             lab.write_noise_page(found, html, times)
     if as_json:
-        click.echo(json.dumps(lab.noise_json(found), indent=2, ensure_ascii=False))
+        say(json.dumps(lab.noise_json(found), indent=2, ensure_ascii=False))
     else:
         if not files:
-            click.echo(f"Generated homes. {lab.FOR_THE_LAB}\n")
-        lab.print_noise(found, Console(markup=False, highlight=False))
+            say(f"Generated homes. {lab.FOR_THE_LAB}\n")
+        lab.print_noise(found, screen())
     if html is not None:
-        click.echo(f"Page: {html}", err=as_json)
+        say(f"Page: {html}", err=as_json)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from halflife.errors import InvalidInput
 from halflife.outputs.compare import Line, ahead, confirm
@@ -73,7 +73,7 @@ class Stdout:
         try:
             _to_stdout(block)
         except (OSError, ValueError) as problem:  # a reader that went away, a full disk; a ValueError if it is closed
-            _abandon_stdout()
+            abandon(sys.stdout)
             raise InvalidInput(
                 f"stdout cannot be written: {getattr(problem, 'strerror', None) or problem}. Nothing is lost, as the ledger"
                 " holds every published step: what was committed and not written will be written again by the next run"
@@ -94,11 +94,11 @@ def _to_stdout(block: bytes) -> None:
     sys.stdout.flush()
 
 
-def _abandon_stdout() -> None:
-    """Lead a stdout that failed nowhere: what is still in its buffer would fail once more when the program ends."""
+def abandon(stream: Any) -> None:
+    """Lead a standard stream that failed nowhere: what is still in its buffer would fail once more when the program ends."""
     with suppress(OSError, ValueError, AttributeError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
+        os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
 
 

@@ -31,12 +31,14 @@ def read_public_table(path: Path, key: str, value: str) -> dict[str, str]:
 
 
 def _read(path: Path, *names: str) -> Any:
-    """The file as Arrow columns; CSV columns stay text."""
+    """The file as Arrow columns; CSV columns stay text. Its names may be shown: all of it is public."""
     import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet
 
     try:
+        if path.exists() and not path.is_file():
+            raise InvalidInput(f"{path.name} is no regular file: give a CSV or Parquet file as the public table")
         if path.suffix == ".parquet":
             columns = pa.parquet.read_schema(path).names
         else:
@@ -47,6 +49,8 @@ def _read(path: Path, *names: str) -> Any:
                 near = difflib.get_close_matches(name, columns, n=1)
                 hint = f" did you mean {near[0]!r}?" if near else ""
                 raise InvalidInput(f"{path.name} has no column {name!r}:{hint} It has: {', '.join(columns)}")
+            if columns.count(name) > 1:
+                raise InvalidInput(f"{path.name} has {columns.count(name)} columns {name!r}: give each its own name")
         if path.suffix == ".parquet":
             return pa.parquet.read_table(path, columns=list(names))
         options = pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), include_columns=list(names))

@@ -8,6 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from halflife.errors import visible
 from halflife.lab.audit.verdict import Finding, Verdict
 from halflife.lab.page import PALETTE, figure_html, layout, load_plotly, write_page
 
@@ -30,6 +31,15 @@ def number(x: float) -> str:
     return "–" if math.isnan(x) else f"{x:.4g}"
 
 
+def as_html(text: str) -> str:
+    """Return a text for a page: names come from policies, so neither tags nor what cannot be seen goes into it as it is.
+
+    >>> as_html("<b>\\x1b[1m\\u202e")
+    '&lt;b&gt;\\\\u001b[1m\\\\u202e'
+    """
+    return escape(visible(text))
+
+
 def found_data(verdict: Verdict) -> list[tuple[str, float, bool]]:
     """Return what was found as a share of what was claimed, for each finding that has both."""
     rows = [f for f in verdict.findings if f.claimed > 0 and math.isfinite(f.found)]
@@ -46,7 +56,7 @@ def plot_found(verdict: Verdict) -> Any:
     look["hovermode"], look["barmode"] = "closest", "overlay"
     line = {"dash": "dot", "color": "#888", "width": 2}
     look["shapes"] = [{"type": "line", "x0": 1, "x1": 1, "yref": "paper", "y0": 0, "y1": 1, "line": line}]
-    names = [name for name, _, _ in rows]
+    names = [as_html(name) for name, _, _ in rows]  # Plotly reads tags in what it draws
     bars = [
         go.Bar(
             x=[x if accused is wanted else None for _, x, accused in rows], y=names, orientation="h", name=label,
@@ -59,9 +69,9 @@ def plot_found(verdict: Verdict) -> Any:
 
 def _row(f: Finding) -> str:
     mark = "accused" if f.accused else ("" if f.how == "observer" else "kept")
-    name = f'<th scope="row">{escape(f.name)}<span class="parameters">{escape(f.detail)}</span></th>'
+    name = f'<th scope="row">{as_html(f.name)}<span class="parameters">{as_html(f.detail)}</span></th>'
     cells = (f.how, number(f.claimed), number(f.found), mark, f"{f.runs:,}" if f.runs else "", f"{f.seconds:.2f}")
-    return f"<tr>{name}{''.join(f'<td>{escape(c)}</td>' for c in cells)}</tr>"
+    return f"<tr>{name}{''.join(f'<td>{as_html(c)}</td>' for c in cells)}</tr>"
 
 
 def write_audit(verdict: Verdict, path: Path) -> None:
@@ -72,10 +82,10 @@ def write_audit(verdict: Verdict, path: Path) -> None:
     )
     tried = {f.how for f in verdict.findings}
     ways = "".join(f"<li><b>{escape(how)}</b>: {escape(what)}</li>" for how, what in HOW.items() if how in tried)
-    body = f"""<header><h1>Audit of {escape(verdict.subject)}</h1>
+    body = f"""<header><h1>Audit of {as_html(verdict.subject)}</h1>
 <p class="lede"><b>{said}</b> An audit that finds nothing proves nothing: it says how much was looked at.</p></header>
 {figure_html("found", plot_found(verdict), "What was found as a share of what was claimed", FOUND)}
 <div class="scroll"><table class="named"><thead><tr>{"".join(f'<th scope="col">{h}</th>' for h in heads)}</tr></thead>
 <tbody>{"".join(map(_row, verdict.findings))}</tbody></table></div>
 <ul>{ways}</ul>"""
-    write_page(path, f"Audit of {verdict.subject}", body, f"Made by halflife {version('halflife')}")
+    write_page(path, f"Audit of {visible(verdict.subject)}", body, f"Made by halflife {version('halflife')}")

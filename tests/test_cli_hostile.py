@@ -106,6 +106,7 @@ SOURCES = {
     "no header": (lambda f: csv(f, ROW * 3), 1),
     "no header, and a name near": (lambda f: csv(f, ROW.replace(WHO, "home1")), 1),
     "no header, and a name that was asked for": (lambda f: csv(f, "home," + ROW), 1),
+    "no header, and a first line without a number": (lambda f: csv(f, f"{WHO},never,bad\n" + ROW), 1),
     "empty": (lambda f: csv(f, b""), 1),
     "blank first line": (lambda f: csv(f, "\n" + HEAD + ROW), 1),
     "a reading twice in the first line": (lambda f: csv(f, f"{WHAT},{WHAT}\n" + ROW), 1),
@@ -336,6 +337,17 @@ def test_publishing_needs_nobody_who_listens(tmp_path, closed):
     assert len((tmp_path / "mean.csv").read_text().splitlines()) == STEPS + 1
     for file in tmp_path.iterdir():
         assert b"Error" not in file.read_bytes(), "no file took the place of stdout or stderr"
+
+
+def test_no_file_takes_the_place_of_a_closed_stream(tmp_path):
+    """Libraries write to file number 2 what they have to say: it must not be a ledger."""
+    script = (
+        "import os; from halflife.cli.terminal import prepare_streams; prepare_streams();"
+        "file = os.open('file', os.O_WRONLY | os.O_CREAT); os.write(file, str(file).encode())"
+    )
+    done = subprocess.run(["bash", "-c", f'"{sys.executable}" -c "{script}" <&- >&- 2>&-'], cwd=tmp_path, check=True)
+    assert done.returncode == 0
+    assert int((tmp_path / "file").read_text()) > 2
 
 
 def test_a_stdout_that_cannot_be_written_is_an_error_in_words(tmp_path):

@@ -154,6 +154,20 @@ def test_a_column_that_stands_twice_is_refused(make: Any, tmp_path: Path) -> Non
         make(table, tmp_path).aggregate(replace(ASKED, value="v"))
 
 
+@pytest.mark.parametrize("make", [
+    lambda table, folder: open_source(table),
+    lambda table, folder: open_source(table.to_reader()),
+    lambda table, folder: (pq.write_table(table, folder / "a.parquet"), open_source(folder / "a.parquet"))[1],
+])  # fmt: skip
+def test_columns_that_stand_twice_and_are_not_asked_for_do_not_matter(make: Any, tmp_path: Path) -> None:
+    columns = [["x"], ["8"], ["y"], [DAY], ["z"], [3.0], ["5"]]
+    table = pa.table(columns, names=["v", "ID", "v", "time", "V", "id", "v_1"])
+    engine = make(table, tmp_path)
+    assert engine.aggregate(ASKED).sums.sum() == 3000
+    assert engine.aggregate(replace(ASKED, value="v_1")).sums.sum() == 5000
+    engine.close()
+
+
 def test_a_folder_that_states_a_column_in_another_case_hides_none(tmp_path: Path) -> None:
     (tmp_path / "V=5").mkdir()
     pq.write_table(pa.table({"ID": ["8"], "time": [DAY], "v": [3.0], "w": [1.0]}), tmp_path / "V=5" / "a.parquet")

@@ -40,19 +40,6 @@ def sound(column: Any) -> Any:
     return column
 
 
-def by_place(stream: Any) -> Any:
-    """A table or stream of batches whose columns are called c0, c1, …: DuckDB takes names that differ in case for one."""
-    import pyarrow as pa
-
-    names = [f"c{i}" for i in range(len(stream.schema))]
-    if isinstance(stream, pa.Table):
-        return stream.rename_columns(names)
-    schema = pa.schema([field.with_name(name) for field, name in zip(stream.schema, names, strict=True)])
-    return pa.RecordBatchReader.from_batches(
-        schema, (pa.record_batch(batch.columns, schema=schema) for batch in stream)
-    )
-
-
 def outermost(rows: Sequence[tuple[str, int | None]]) -> list[str]:
     """The names of a Parquet file's columns, from its schema in order: each part's name and how many parts it has itself.
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote as percent
 
-from halflife.engines.arrow import by_place, folders, outermost, parquet_stream, readable
+from halflife.engines.arrow import folders, outermost, parquet_stream, readable
 from halflife.engines.files import check_gzip, csv_header, csv_sql, decode, find_table, listed, only, sqlite_batches
 from halflife.engines.scratch import Scratch
 from halflife.engines.sql import literal, name
@@ -133,13 +133,18 @@ class DuckSource:
         """The columns of what may stand after FROM, each with its identifier, which is DuckDB's alone, and its type."""
         return [(row[0], row[1]) for row in self._open(f"DESCRIBE SELECT * FROM {source}")]
 
+    def _part(self, label: str, source: str, names: Sequence[str], types: Mapping[int, str] | None = None) -> Part:
+        """What may stand after FROM, whose columns have these names place by place, and other types where DuckDB errs."""
+        found = self._described(source)
+        kinds = [(types or {}).get(i, kind) for i, (_, kind) in enumerate(found)]
+        identifiers = [identifier for identifier, _ in found]
+        return Part(label, source, dict(zip(names, kinds, strict=True)), dict(zip(names, identifiers, strict=True)))
+
     def _look(self, source: str, names: Sequence[str] | None = None, types: Mapping[int, str] | None = None) -> None:
         """Take a source as it lies: what may stand after FROM; with its names and types where DuckDB has others."""
-        found = self._described(source)
-        self._names = [identifier for identifier, _ in found] if names is None else list(names)
-        kinds = [(types or {}).get(i, kind) for i, (_, kind) in enumerate(found)]
-        self._types = dict(zip(self._names, kinds, strict=True))
-        part = Part(self._label, source, self._types, dict(zip(self._names, (i for i, _ in found), strict=True)))
+        self._names = [name for name, _ in self._described(source)] if names is None else list(names)
+        part = self._part(self._label, source, self._names, types)
+        self._types = dict(part.types)
         self._parts = lambda columns: [part]
 
     def _scratch(self, table: str, sql: str) -> str:
@@ -161,10 +166,9 @@ class DuckSource:
         import pyarrow as pa
 
         stream, zoned = readable(table if isinstance(table, pa.Table) else pa.RecordBatchReader.from_stream(table))
-        names = stream.schema.names
-        self._register("source", by_place(stream))
+        self._register("source", stream)
         source = "source" if isinstance(table, pa.Table) else self._scratch("source", "SELECT * FROM source")
-        self._look(source, names, zoned)
+        self._look(source, stream.schema.names, zoned)
 
     def open_parquet(self, files: Sequence[Path]) -> None:
         """Read Parquet files, each as its own types say; files of one schema in one scan."""
@@ -219,10 +223,8 @@ class DuckSource:
             stream, zoned = readable(parquet_stream(path, columns))
         if stream is None:
             raise self._unreadable()
-        self._register(f"source_{i}", by_place(stream))
-        found = self._described(f"source_{i}")
-        types = {c: zoned.get(n, kind) for n, (c, (_, kind)) in enumerate(zip(columns, found, strict=True))}
-        return Part(str(path), f"source_{i}", types, places(columns))
+        self._register(f"source_{i}", stream)
+        return self._part(str(path), f"source_{i}", columns, zoned)
 
     def open_duckdb(self, files: Sequence[Path], table: str | None) -> None:
         """Read a table or view of a DuckDB file."""
@@ -257,8 +259,8 @@ class DuckSource:
         self._names = [row[1] for row in rows]
 
         def parts(columns: Sequence[str]) -> list[Part]:
-            self._register("source", by_place(sqlite_batches(connect(), chosen, columns)))
-            return [Part(self._label, "source", dict.fromkeys(columns, "VARCHAR"), places(columns))]
+            self._register("source", sqlite_batches(connect(), chosen, columns))
+            return [self._part(self._label, "source", columns)]
 
         self._parts, self._parse_once = parts, True
 
@@ -273,7 +275,8 @@ class DuckSource:
 
         def parts(columns: Sequence[str]) -> list[Part]:
             check_gzip(files)
-            return [Part(self._label, csv_sql(files, header, delimiter, columns), self._types, places(columns))]
+            source = csv_sql(files, header, delimiter, columns)
+            return [Part(self._label, source, self._types, {column: f"c{i}" for i, column in enumerate(columns)})]
 
         self._parts = parts
 
@@ -298,15 +301,6 @@ class _Columns:
     @property
     def identifiers(self) -> dict[str, str]:
         return dict(zip(self.names, self.found, strict=True))
-
-
-def places(columns: Sequence[str]) -> dict[str, str]:
-    """The identifiers of columns that are read by their places.
-
-    >>> places(["home", "Home"])
-    {'home': 'c0', 'Home': 'c1'}
-    """
-    return {column: f"c{i}" for i, column in enumerate(columns)}
 
 
 def label_of(files: Sequence[Path]) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from halflife.errors import BudgetExceeded, InvalidInput, UnboundedLoss
 from halflife.notions.base import Exposure, Notion
+from halflife.notions.sharing import Drawn, Draws, dump_draws, load_draws, separate
 from halflife.numerics import TOLERANCE, divide_up, real, whole
 from halflife.release import FORMAT_VERSION, History, Release, read_format
 
@@ -39,7 +40,7 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
         self.notion = notion
         self._state: Any = notion.start()
         self._step = 0
-        self._draws: frozenset[str] = frozenset()
+        self._draws: Draws = {}
         self._unbounded: str | None = None
         self._version = self._parent = object()
 
@@ -84,22 +85,15 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
             )
         if self._unbounded is not None:
             raise UnboundedLoss(self._unbounded, step=step)
-        self._remember_draws(step, releases)
-        self._state = self.notion.record(self._state, releases)
-        self._step = step
-
-    def _remember_draws(self, step: int, releases: Sequence[Release]) -> None:
+        draws, charged = self._draws, []
         for release in releases:
-            if release.draw is None or self.notion.draws(self._state) is not None:
-                continue
-            if release.draw in self._draws and not self.notion.shares_draws:
-                raise UnboundedLoss(
-                    f"step {step}: the noise {release.draw!r} was used before, so the difference of the two values is "
-                    f"exact and its loss under {self.notion.name} has no bound: draw fresh noise",
-                    step=step,
-                )
-            if release.draw not in self._draws:
-                self._draws |= {release.draw}
+            if not self.notion.shares_draws:
+                draws, release = separate(self.notion, draws, release)
+            elif release.draw is not None and self.notion.draws(self._state) is None:
+                draws = {**draws, release.draw: Drawn(alone=True)}
+            charged.append(release)
+        self._state = self.notion.record(self._state, charged)
+        self._draws, self._step = draws, step
 
     def _refusal(self, before: Any, after: Any, release: Release) -> BudgetExceeded:
         step = release.step
@@ -203,7 +197,7 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
     def draws(self) -> frozenset[str]:
         """The names of the shared noise that was used; where it may be reused, those that still may."""
         remembered = self.notion.draws(self._state)
-        return self._draws if remembered is None else remembered
+        return frozenset(n for n, d in self._draws.items() if d.alone) if remembered is None else remembered
 
     @property
     def why_unbounded(self) -> str | None:
@@ -233,7 +227,7 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
                 "notion": self.notion.reference() if short else self.notion.to_dict(),
                 "step": self._step,
                 "state": self.notion.dump(self._state),
-                "draws": sorted(self._draws),
+                "draws": dump_draws(self._draws),
                 "unbounded": self._unbounded,
             }
         )
@@ -255,12 +249,10 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
         elif notion.reference() != data.get("notion"):
             raise InvalidInput(f"an account of {data.get('notion')!r} is not one of {notion!r}")
         account = cls(notion)
-        draws, unbounded = data.get("draws", []), data.get("unbounded")
-        if not isinstance(draws, list) or not all(isinstance(d, str) for d in draws):
-            raise InvalidInput("the draws of an account must be a list of names")
+        unbounded = data.get("unbounded")
         if unbounded is not None and not isinstance(unbounded, str):
             raise InvalidInput("'unbounded' of an account must be a text or null")
         account._state = account.notion.load(data.get("state"))
         account._step = whole("step of an account", data.get("step"), least=0)
-        account._draws, account._unbounded = frozenset(draws), unbounded
+        account._draws, account._unbounded = load_draws(data.get("draws", [])), unbounded
         return account

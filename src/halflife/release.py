@@ -33,8 +33,9 @@ class Release:
     noise        the noise's family
     draw         the name of noise that may be used again: releases with the same name share one draw. None is noise of
                  this release alone. Accounts remember names, so name only what is meant to be reused
-    atop         the name of a shared draw that lies *under* this release's own fresh noise, on the same value. It only
-                 makes the value noisier, so a notion may ignore it
+    atop         the name of a shared draw that lies *under* this release's own fresh noise, on the same value. As long as that
+                 draw is never published alone it only makes the value noisier; once it is, the difference of the two values
+                 shows both of them under the fresh noise alone
 
     >>> Release(3, 0.5, age=2, scale=2.0).data_time
     1
@@ -70,6 +71,10 @@ state what the noise costs, or leave the scale out
             for name in (self.draw, self.atop):
                 if name is not None and not (isinstance(name, str) and 0 < len(name) <= 200):
                     raise InvalidInput(f"a draw's name must be text of 1 to 200 characters, not {name!r}")
+            if self.draw is not None and self.atop is not None:
+                raise InvalidInput(
+                    f"shared noise ({self.draw!r}) cannot itself lie atop {self.atop!r}: give one of them"
+                )
             self._check_scale()
         except InvalidInput as error:
             raise InvalidInput(f"release at step {self.step}: {error}") from None

@@ -77,6 +77,8 @@ class Notion(ABC, Generic[S]):
     noises: ClassVar[tuple[Noise, ...]] = ("laplace",)
     shares_draws: ClassVar[bool] = False
     """Whether one draw of noise may serve several releases. Where it may not, doing so has infinite loss."""
+    bounds_differences: ClassVar[bool] = True
+    """Whether the difference of two values about one data time has a loss here, which fresh noise atop published noise shows."""
     by_data_time: ClassVar[bool] = False
     """Whether a loss counts at the step that the data is about, rather than at the step of its release."""
     forgets: ClassVar[bool] = False

@@ -68,6 +68,7 @@ class Swellfish(Notion[Hidden]):
 
     name: ClassVar[str] = "swellfish"
     by_data_time: ClassVar[bool] = True
+    bounds_differences: ClassVar[bool] = False
     attached: ClassVar[str | None] = "specifications"
     summary: ClassVar[str] = (
         "Each household's secrets (an event of so much power and length, within a hiding interval) are hidden as well as the "

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from halflife.errors import BudgetExceeded, InvalidInput, UnboundedLoss
 from halflife.notions.base import Exposure, Notion
-from halflife.notions.sharing import Drawn, Draws, dump_draws, load_draws, separate
+from halflife.notions.sharing import Draws, dump_draws, load_draws, separate
 from halflife.numerics import TOLERANCE, divide_up, real, whole
 from halflife.release import FORMAT_VERSION, History, Release, read_format
 
@@ -85,13 +85,10 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
             )
         if self._unbounded is not None:
             raise UnboundedLoss(self._unbounded, step=step)
-        draws, charged = self._draws, []
-        for release in releases:
-            if not self.notion.shares_draws:
-                draws, release = separate(self.notion, draws, release)
-            elif release.draw is not None and self.notion.draws(self._state) is None:
-                draws = {**draws, release.draw: Drawn(alone=True)}
-            charged.append(release)
+        draws, charged = self._draws, list(releases)
+        if self.notion.draws(self._state) is None:
+            for i, release in enumerate(releases):
+                draws, charged[i] = separate(self.notion, draws, release)
         self._state = self.notion.record(self._state, charged)
         self._draws, self._step = draws, step
 

@@ -273,9 +273,9 @@ def test_no_history_of_shared_draws_loses_more_than_is_reported(chosen):
     """Against densities summed on a grid, over all neighbours of each notion; a name that is published alone twice is skipped, as
     its difference is exact."""
     step, history = 1, []
-    for gap, use, sensitivity, scale in chosen:
+    for gap, use, sensitivity, wanted in chosen:
         step += gap
-        scale = 8.0 if use == "draw" else scale
+        scale = 8.0 if use == "draw" else wanted
         name = {} if use is None else {use: "v"}
         history.append(Release(step, sensitivity / scale, sensitivity=sensitivity, scale=scale, **name))
     notions = (Classical(99.0), WEvent(99.0, 1), WEvent(99.0, 2), ExponentialDiscount(99.0, alpha=0.5))

@@ -53,11 +53,11 @@ def separate(notion: Notion[Any], draws: Draws, release: Release) -> tuple[Draws
     >>> first.loss, separate(Classical(9.0), draws, Release(2, 1.0, atop="v"))[1].loss
     (0.001, 2.0)
     """
-    if release.draw is not None:
+    if release.draw is not None and not notion.shares_draws:
         _refuse_reuse(notion, draws, release, release.draw)
-        known = Drawn(True, release.sensitivity, release.data_time, release.noise)
-        draws = {**draws, release.draw: known}
-    if release.atop is None:
+    if release.draw is not None:
+        draws = {**draws, release.draw: Drawn(True, release.sensitivity, release.data_time, release.noise)}
+    if release.atop is None or notion.shares_draws:
         return draws, release
     under = draws.get(release.atop)
     if under is None:
@@ -133,18 +133,24 @@ def load_draws(data: Any) -> dict[str, Drawn]:
     >>> load_draws(["v"])["v"].sensitivity
     inf
     """
-    items = [[item] if isinstance(item, str) else item for item in data] if isinstance(data, list) else [None]
-    if not all(isinstance(item, list) and len(item) in (1, 4) and isinstance(item[0], str) for item in items):
-        raise InvalidInput("the draws of an account must be a list of names, with what is known of each")
-    draws = {}
-    for item, read in zip(data, items, strict=True):
-        if len(read) == 1:
-            draws[read[0]] = Drawn(isinstance(item, str))
-            continue
-        name, sensitivity, time, noise = read
-        if noise not in NOISES:
-            raise unknown("noise", noise, NOISES)
-        draws[name] = Drawn(True, real("sensitivity", sensitivity), whole("data time", time), noise)
-    if len(draws) != len(items):
+    if not isinstance(data, list):
+        raise InvalidInput(f"the draws of an account must be a list of names, not {data!r}")
+    draws = dict(map(_loaded, data))
+    if len(draws) != len(data):
         raise InvalidInput("a name of shared noise stands twice")
     return draws
+
+
+def _loaded(item: Any) -> tuple[str, Drawn]:
+    if isinstance(item, str):
+        return item, Drawn(alone=True)
+    if not isinstance(item, list) or len(item) not in (1, 4) or not isinstance(item[0], str):
+        raise InvalidInput(
+            f"shared noise must be a name, [name] or [name, sensitivity, data time, noise], not {item!r}"
+        )
+    if len(item) == 1:
+        return item[0], Drawn(alone=False)
+    name, sensitivity, time, noise = item
+    if noise not in NOISES:
+        raise unknown("noise", noise, NOISES)
+    return name, Drawn(True, real("sensitivity", sensitivity), whole("data time", time), noise)

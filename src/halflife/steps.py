@@ -192,6 +192,11 @@ def naive_to_utc(zone: str, first_us: int, last_us: int) -> tuple[Piece, ...]:
     return tuple(pieces)
 
 
+def _of_day(moment: datetime.datetime) -> int:
+    """The µs that a local clock shows."""
+    return ((moment.hour * 60 + moment.minute) * 60 + moment.second) * SECOND + moment.microsecond
+
+
 @dataclass(frozen=True)
 class Buckets:
     """How an engine finds a moment's step: ⌊(us + add)/width⌋ + 1, with `add` of the piece that the moment lies in."""
@@ -239,6 +244,41 @@ class Steps:
         if begin != steps.start_us and local.time() != datetime.time():
             raise InvalidInput(f"a step of local days starts at midnight in {zone}, not at {local.isoformat()}")
         return replace(steps, start_us=begin)
+
+    @classmethod
+    def from_dict(cls, data: object) -> Steps:
+        """Read what `dataclasses.asdict` gave."""
+        if not isinstance(data, dict) or set(data) != set(cls.__dataclass_fields__):
+            raise InvalidInput(f"a clock must have {', '.join(cls.__dataclass_fields__)}, not {data!r}")
+        numbers = {key: data[key] for key in ("start_us", "width", "days")}
+        if not all(type(n) is int for n in numbers.values()) or not (
+            0 < data["width"] <= LONGEST and data["days"] >= 0
+        ):
+            raise InvalidInput(f"a clock has a start, a width above 0 and days in whole numbers, not {data!r}")
+        if not isinstance(data["zone"], str):
+            raise InvalidInput(f"the zone of a clock must be a name, not {data['zone']!r}")
+        find_zone(data["zone"])
+        return cls(**numbers, zone=data["zone"])
+
+    def phase(self, step: int, period: int) -> int:
+        """Return the phase of a step, 0 … period − 1, by the wall clock: `period` steps are whole days, and steps divide a day.
+
+        A day of 23 hours lacks some phases, one of 25 has some twice. A clock that changes by a part of a step would put steps
+        across others of the day before, which is refused.
+
+        >>> october = Steps.of("1 h", "2026-10-25", "Europe/London")  # 01:00 comes twice
+        >>> [october.phase(k, 24) for k in (1, 2, 3, 4, 26)]
+        [0, 1, 1, 2, 0]
+        """
+        local, first = (from_us(self.start(k), self.zone) for k in (step, 1))
+        at, begin = (_of_day(t) for t in (local, first))
+        if (at - begin) % self.width:
+            raise InvalidInput(
+                f"step {step} begins at {local.isoformat()}, across two steps of the day before: take steps that divide the "
+                f"changes of {self.zone}'s clocks"
+            )
+        a_day = DAY // self.width
+        return int((local.date().toordinal() - 1) % (period // a_day) * a_day + at // self.width)
 
     @property
     def _origin(self) -> int:

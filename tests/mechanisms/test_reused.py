@@ -1,6 +1,9 @@
 """Reused noise: one value for each phase, of the right scale, independent between phases, through restarts and odd days."""
 
+import datetime
 import json
+import math
+import zoneinfo
 
 import numpy as np
 import pytest
@@ -8,6 +11,7 @@ import pytest
 from halflife import Accountant, Classical, InvalidInput, ReleaseDraw
 from halflife.mechanisms.reused import ReusedNoise
 from halflife.notions.periodic import AlmostPeriodic
+from halflife.steps import EPOCH, Steps
 
 
 def run(mechanism, account, steps, truth=lambda k: 0, draw=None):
@@ -61,17 +65,27 @@ def test_a_stream_may_start_in_the_middle_of_a_period_and_skip_steps():
     assert account.draws <= {f"phase {i}" for i in range(6)}
 
 
-def test_phases_that_follow_the_clock_repeat_and_skip_on_odd_days():
-    """Hours of a day: on the 23-hour day a phase is skipped, on the 25-hour day one comes twice; each still has one noise."""
-    notion = AlmostPeriodic(1.0, 24)
-    hours = [*range(24), *(h for h in range(24) if h != 1), *sorted([*range(24), 1])]
-    mechanism, account = ReusedNoise(notion.plan(1.0), phase_of=lambda k: hours[k - 1]), Accountant(notion)
-    made = run(mechanism, account, range(1, len(hours) + 1))
+@pytest.mark.parametrize("strong", [False, True])
+@pytest.mark.parametrize(("day", "hours"), [("2026-03-28", 71), ("2026-10-24", 73)])
+def test_phases_that_follow_the_clock_repeat_and_skip_on_odd_days(day, hours, strong):
+    """Hours of a day in London: on the 23-hour day a phase is skipped, on the 25-hour day one comes twice; each has one noise."""
+    clock, zone = Steps.of("1 h", day, "Europe/London"), zoneinfo.ZoneInfo("Europe/London")
+    notion = AlmostPeriodic(1.0, 24, strong=strong, clock=clock)
+    account, plan = Accountant(notion), notion.plan(1.0)
+    draw = ReleaseDraw(account)
+    made = run(ReusedNoise(plan), account, range(1, hours + 1), draw=draw)
     by_hour = {}
-    for hour, value in zip(hours, made, strict=True):
-        by_hour.setdefault(hour, set()).add(round(value, 6))
-    assert all(len(values) == 1 for values in by_hour.values())
+    for k, value in enumerate(made, start=1):
+        local = (EPOCH + datetime.timedelta(microseconds=clock.start(k))).astimezone(zone)
+        by_hour.setdefault(local.hour, set()).add(round(value, 6))
+    assert sorted(by_hour) == list(range(24))
+    assert strong or all(len(values) == 1 for values in by_hour.values())
+    assert account.draws == {f"phase {hour}" for hour in range(24)} == set(draw.state())
     assert account.risk() == pytest.approx(1.0)
+    planned = [r for k in range(1, hours + 1) for r in plan.releases_at(k)]
+    assert Accountant.replay(notion, planned).risk() == pytest.approx(1.0)
+    assert Accountant.replay(AlmostPeriodic(1.0, 24, strong=strong), planned).risk() == math.inf
+    assert Accountant.from_json(account.to_json()).agrees(account)
 
 
 def test_reused_noise_survives_a_restart_and_is_never_drawn_again():

@@ -22,7 +22,8 @@ class ReusedNoise:
     Because f is linear this is the mechanism of Theorem 5: nothing is decomposed. v is drawn when a phase is first met, wherever
     in a period the stream begins, and kept by the draw under the phase's name: a secret.
 
-    phase_of  the phase of a step; a day's or a week's follow the wall clock. By the plan if it is not given
+    phase_of  the phase of a step, by which its noise is named; by the plan if it is not given. The account has its own idea of
+              phases, by data time and the notion's clock, and refuses a name that is used for two of them
     lattice   the unit that all values are whole multiples of;  size  how many numbers a value has
     stream    whose noise it is, where several streams share an account: each has its own
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -14,23 +14,16 @@ from halflife.errors import InvalidInput, UnboundedLoss
 from halflife.notions.base import Exposure, Floats, Notion
 from halflife.notions.classical import Classical
 from halflife.notions.discounted import ExponentialDiscount, HyperbolicDiscount
+from halflife.notions.naming import Names, Use, other_job
 from halflife.notions.windowed import WEvent
 from halflife.numerics import TOLERANCE, real, whole
 from halflife.registry import register_notion
 from halflife.release import Noise, Release
+from halflife.steps import DAY, Steps
 
 LARGEST_PERIOD = 100_000
 REMEMBERED = 2
 """For how many renewals an account remembers the name of noise that is no longer used. Forgotten noise would be charged again."""
-
-
-class Use(NamedTuple):
-    """Reused noise: what it cost, its scale and the sensitivity it was drawn for, and the step of its last use."""
-
-    loss: float
-    scale: float | None
-    sensitivity: float
-    last: int
 
 
 class Pending(NamedTuple):
@@ -42,12 +35,9 @@ class Pending(NamedTuple):
 
 
 class Patterns(NamedTuple):
-    """Reused noise by name; what patterns come to; what fresh noise comes to in a period; a pattern that waits for fresh noise.
+    """Reused noise by name; what patterns come to; what fresh noise comes to in a period; a pattern waiting for fresh noise."""
 
-    The mapping is never changed: a new name makes a new one.
-    """
-
-    names: Mapping[str, Use]
+    names: Names
     patterns: Any
     variations: Any
     pending: Pending | None = None
@@ -61,12 +51,17 @@ class AlmostPeriodic(Notion[Patterns]):
     A person's data is x(t) = z(t) + w(t), z of period T. Weak neighbours differ in one person's z; strong ones in one person's
     z, or in one person's w within one period (any T consecutive steps). f is linear, so noise that is drawn once for each phase
     and reused in every period tells about z only once: the names of reused noise cost their loss when they are first used, and
-    nothing when they are used again. Fresh noise without a pattern under it tells about z anew each time. In the strong notion,
-    fresh noise atop a pattern hides w: what it costs within T consecutive steps is bounded by ε. Corollary 8 of the paper, which
-    takes the first period's w off every later period, loses ε[Δf_w/(Δf_z + Δf_w) + K − 1] after K periods (erratum P1).
+    nothing when they are used again. A name stands for one phase, one sensitivity and one scale, those of its first use: used for
+    anything else, differences are exact and have no bound. Fresh noise without a pattern under it tells about z anew each time.
+    In the strong notion, fresh noise atop a pattern hides w: what it costs within T consecutive steps is bounded by ε.
+
+    Corollary 8 of the paper, which takes the first period's w off every later period, loses ε[Δf_w/(Δf_z + Δf_w) + K − 1] after
+    K periods (erratum P1).
 
     renew  after how many periods new noise is drawn for the phases, None for never: habits drift, and old noise hides the habits
            of its own time alone. Each renewal tells about z anew, at the loss of its noise
+    clock  the steps by the wall clock, where the period is whole days and people live by a clock that changes: then a phase is a
+           time of day (or of the week) in that zone. Phases are counted in steps of data time if it is not given
     over   the notion under which the losses of patterns add up, so that renewals can go on for ever. A pattern counts in full as
            long as it is in use, and as `over` has it from when it was replaced. Classically if it is not given: then all patterns
            together are within ε
@@ -84,6 +79,7 @@ class AlmostPeriodic(Notion[Patterns]):
     strong: bool = False
     renew: int | None = None
     over: Notion[Any] | None = None
+    clock: Steps | None = None
 
     name: ClassVar[str] = "almost-periodic"
     shares_draws: ClassVar[bool] = True
@@ -130,6 +126,29 @@ class AlmostPeriodic(Notion[Patterns]):
                     f"over must be a pure notion about plain losses, such as an exponential discount, not {over.name}"
                 )
             put(self, "over", over)
+        if self.clock is not None:
+            put(self, "clock", self._read_clock(self.clock))
+
+    def _read_clock(self, clock: Any) -> Steps:
+        """Return the clock, or refuse one by which a period has no phases."""
+        steps = clock if isinstance(clock, Steps) else Steps.from_dict(clock)
+        if steps.days or DAY % steps.width or (self.period * steps.width) % DAY or self.renew is not None:
+            raise InvalidInput(
+                f"clock: phases by the wall clock need steps that divide a day, a period of whole days and noise that is never "
+                f"renewed, not {self.period} steps of {steps.width / 3.6e9:g} h: leave the clock out to count phases in steps"
+            )
+        return steps
+
+    def phase(self, time: int) -> int:
+        """Return the phase of a data time, 0 … T − 1: by the wall clock if there is one, else (time − 1) mod T.
+
+        >>> AlmostPeriodic(1.0, 24).phase(25)
+        0
+        >>> london = Steps.of("1 h", "2026-03-29", "Europe/London")  # 01:00 is left out
+        >>> [AlmostPeriodic(1.0, 24, clock=london).phase(time) for time in (1, 2, 3, 24)]
+        [0, 2, 3, 0]
+        """
+        return (time - 1) % self.period if self.clock is None else self.clock.phase(time, self.period)
 
     @property
     def w(self) -> int | None:
@@ -164,7 +183,7 @@ class AlmostPeriodic(Notion[Patterns]):
 
     def start(self) -> Patterns:
         """Nothing published."""
-        return Patterns({}, self._patterns.start(), self._variations.start())
+        return Patterns(Names(), self._patterns.start(), self._variations.start())
 
     def record(self, state: Patterns, releases: Sequence[Release]) -> Patterns:
         """Charge new patterns once, and fresh noise where it tells something."""
@@ -190,13 +209,13 @@ class AlmostPeriodic(Notion[Patterns]):
 
     def _pattern(self, state: Patterns, release: Release) -> Patterns:
         """Noise that is drawn, or used again as it is."""
-        name, step = release.draw, release.step
+        name, step, phase = release.draw, release.step, self.phase(release.data_time)
         assert name is not None
-        known = state.names.get(name)
+        known = state.names.find(name, release, phase)
         if known is None:
             if release.loss == 0:
                 raise InvalidInput(f"step {step}: the noise {name!r} has no loss: name only noise that hides something")
-            names = {**state.names, name: Use(release.loss, release.scale, release.sensitivity, step)}
+            names = state.names.put(name, Use.of(release, phase))
             plain, patterns = replace(release, draw=None, atop=None), state.patterns
             if self.over is None:
                 patterns = self._patterns.record(patterns, [plain])
@@ -208,39 +227,36 @@ class AlmostPeriodic(Notion[Patterns]):
                 "exactly, which strong almost-periodic privacy hides",
                 step=step,
             )
-        if known[:3] != (release.loss, release.scale, release.sensitivity) or known.last == step:
-            raise UnboundedLoss(
-                f"step {step}: the noise {name!r} was drawn at a loss of {known.loss:g} for one number of sensitivity "
-                f"{known.sensitivity:g}, last used at step {known.last}: used for anything else, or twice at one step, its "
-                "values tell each other apart",
-                step=step,
-            )
-        return state._replace(names=self._used(state.names, name, step))
-
-    def _used(self, names: Mapping[str, Use], name: str, step: int) -> Mapping[str, Use]:
-        """Names with this use."""
-        return {**names, name: names[name]._replace(last=step)}
+        if not known.same_job(release, phase) or known.last == step:
+            raise other_job(name, known, release)
+        return state._replace(names=state.names.put(name, known.again(release, phase)))
 
     def _settled(self, state: Patterns, step: int) -> Patterns:
         """Let go of noise that is out of use: from now on it counts as the notion laid over it has it."""
         if self.over is None and self.renew is None:
             return state
         grace = self.period if self.over is not None else REMEMBERED * (self.renew or 1) * self.period
-        gone = [name for name, use in state.names.items() if use.last < step - grace]
+        used = state.names.used
+        gone = [name for name, use in used.items() if use.last < step - grace]
         if not gone:
             return state
         patterns = state.patterns
         if self.over is not None:
-            patterns = self._patterns.record(patterns, [Release(step, state.names[name].loss) for name in gone])
-        return state._replace(names={n: use for n, use in state.names.items() if n not in gone}, patterns=patterns)
+            patterns = self._patterns.record(patterns, [Release(step, used[name].loss) for name in gone])
+        return state._replace(names=state.names.retire(gone), patterns=patterns)
 
     def _fresh(self, state: Patterns, release: Release) -> Patterns:
-        """Noise of one release alone, atop a pattern or not."""
-        plain = replace(release, atop=None)
-        names, patterns, variations, _ = state
-        if release.atop is not None and release.atop in names:
-            names = self._used(names, release.atop, release.step)
-        else:
+        """Noise of one release alone, atop a pattern or not. Noise under it that was never drawn here can no longer be."""
+        plain, name, known = replace(release, atop=None), release.atop, None
+        names, patterns, variations, pending = state
+        if name is not None:
+            phase = self.phase(release.data_time)
+            known = names.find(name, release, phase)
+            if known is not None and not pending and (known.last, known.time) == (release.step, release.data_time):
+                raise other_job(name, known, release)
+            unseen = Use(0.0, None, release.sensitivity, phase, release.step, release.data_time)
+            names = names.put(name, unseen if known is None else known.again(release, phase))
+        if known is None or known.loss == 0:
             patterns = self._patterns.record(patterns, [plain])
         if self.strong:
             variations = self._variations.record(variations, [plain])
@@ -248,11 +264,11 @@ class AlmostPeriodic(Notion[Patterns]):
 
     def draws(self, state: Patterns) -> frozenset[str]:
         """The names of this renewal and of the one before."""
-        return frozenset(state.names)
+        return frozenset(name for name, use in state.names.used.items() if use.loss)
 
     def _in_use(self, state: Patterns) -> float:
         """What patterns in use come to, where they are not charged for good."""
-        return 0.0 if self.over is None else math.fsum(use.loss for use in state.names.values()) * (1 + 1e-15)
+        return 0.0 if self.over is None else math.fsum(use.loss for use in state.names.used.values()) * (1 + 1e-15)
 
     def _habits(self, state: Patterns, step: int) -> Exposure:
         """What is told about the part that repeats."""
@@ -292,7 +308,7 @@ class AlmostPeriodic(Notion[Patterns]):
     def dump(self, state: Patterns) -> Any:
         """Return names, and what both parts remember."""
         return {
-            "names": [[name, *use] for name, use in state.names.items()],
+            **state.names.dump(),
             "pending": None if state.pending is None else list(state.pending),
             "patterns": self._patterns.dump(state.patterns),
             "variations": self._variations.dump(state.variations),
@@ -300,21 +316,20 @@ class AlmostPeriodic(Notion[Patterns]):
 
     def load(self, data: Any) -> Patterns:
         """Read what `dump` gave."""
-        if not isinstance(data, dict) or not isinstance(data.get("names"), list):
-            raise InvalidInput(f"an almost-periodic account must hold the names of its noise, not {data!r}")
-        names = {}
-        for item in data["names"]:
-            if not isinstance(item, list) or len(item) != 5 or not isinstance(item[0], str):
-                raise InvalidInput("the names of reused noise must be [name, loss, scale, sensitivity, last use] each")
-            name, loss, scale, sensitivity, last = item
-            scale = None if scale is None else real("scale", scale)
-            names[name] = Use(
-                real("loss", loss), scale, real("sensitivity", sensitivity), whole("last use", last, least=1)
-            )
-        if len(names) != len(data["names"]):
-            raise InvalidInput("a name of reused noise stands twice")
+        names = Names.load(data)
         patterns, variations = self._patterns.load(data.get("patterns")), self._variations.load(data.get("variations"))
-        return Patterns(names, patterns, variations, _read_pending(data.get("pending"), names))
+        return Patterns(names, patterns, variations, _read_pending(data.get("pending"), names.used))
+
+    def same(self, one: Patterns, two: Patterns) -> bool:
+        """Whether two states tell of the same releases; phases that an older version did not write down agree with any."""
+        return one.names.agrees(two.names) and bool(
+            self.dump(one._replace(names=Names())) == self.dump(two._replace(names=Names()))
+        )
+
+    def extends(self, before: Notion[Any], published: int) -> None:
+        """Refuse if this is not the promise `before`, or the same one of an older version, which left its clock out."""
+        if before != replace(self, clock=None):
+            super().extends(before, published)
 
     def generation(self, steps: Any) -> Any:
         """Return how often noise has been renewed at these steps."""
@@ -337,8 +352,8 @@ class AlmostPeriodic(Notion[Patterns]):
     def _risks_step_by_step(self, losses: Floats, age: int) -> Floats:
         result, state = np.empty(len(losses)), self.start()
         for k, loss in enumerate(losses.tolist(), start=1):
-            name = f"{(k - 1) % self.period} {self.generation(k)}"
-            if loss and (not self.strong or name not in state.names):
+            name = f"phase {self.phase(k - age)}, renewal {self.generation(k)}"
+            if loss and (not self.strong or name not in state.names.used):
                 state = self.record(state, [Release(k, loss, age, draw=name)])
             if loss and self.strong:
                 state = self.record(state, [Release(k, loss, age, atop=name)])
@@ -347,7 +362,9 @@ class AlmostPeriodic(Notion[Patterns]):
 
     def to_dict(self) -> dict[str, Any]:
         """Return name and parameters."""
-        return {**super().to_dict(), "over": None if self.over is None else self.over.to_dict()}
+        made = {**super().to_dict(), "over": None if self.over is None else self.over.to_dict()}
+        clock = made.pop("clock")
+        return made if clock is None else {**made, "clock": asdict(clock)}
 
     def share(self, part: float) -> Notion[Any]:
         """Return the same promise with this part of its budget."""

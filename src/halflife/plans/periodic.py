@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -35,8 +36,9 @@ class PeriodicPlan(Plan):
         return self.notion.period  # type: ignore[attr-defined, no-any-return]
 
     def phase(self, k: int) -> int:
-        """Return the phase of step k, 0 … T − 1, if the first step has phase 0."""
-        return (self._check(k) - 1) % self.period
+        """Return the phase of step k, 0 … T − 1: by the notion's clock, or else counted from 0 at the first step."""
+        notion: AlmostPeriodic = self.notion  # type: ignore[assignment]
+        return (self._check(k) - 1) % self.period if notion.clock is None else notion.phase(k - self.request.age)
 
     def draw_name(self, k: int, phase: int) -> str:
         """Return the name of the reused noise of step k, whose phase this is."""
@@ -73,16 +75,31 @@ class PeriodicPlan(Plan):
 
     def releases_at(self, k: int) -> tuple[Release, ...]:
         """Return what step k records: the reused noise, by name, and fresh noise atop it if the notion is strong."""
-        loss, name, age = self.loss(k), self.draw_name(k, self.phase(k)), self.request.age
+        return self.layers_of(k, self.draw_name(k, self.phase(k)), drawn=self._drawn_before(k))
+
+    def _drawn_before(self, k: int) -> bool:
+        """Whether the reused noise of step k is that of an earlier step."""
+        if self.notion.clock is not None:  # type: ignore[attr-defined]
+            return self._first_steps[self.phase(k)] < k
+        before, name = k - math.lcm(self.period, self.request.every), self.draw_name(k, self.phase(k))
+        return before >= 1 and self.draw_name(before, self.phase(before)) == name
+
+    @cached_property
+    def _first_steps(self) -> dict[int, int]:
+        """The first step of each phase; by a clock, all of them come within two periods."""
+        steps = range(2 * self.period, 0, -1)
+        return {self.notion.phase(j - self.request.age): j for j in steps}  # type: ignore[attr-defined]
+
+    def layers_of(self, k: int, name: str, drawn: bool) -> tuple[Release, ...]:
+        """Return what step k records if its reused noise has this name; in the strong notion it is drawn only once."""
+        loss, age = self.loss(k), self.request.age
         if loss == 0:
             return ()
         pattern = Release(k, loss, age, sensitivity=self.pattern_sensitivity, scale=self.pattern_scale(k), draw=name)
         if not self.strong:
             return (pattern,)
         fresh = Release(k, loss, age, sensitivity=self.sensitivity, scale=self.scale(k), atop=name)
-        before = k - math.lcm(self.period, self.request.every)
-        known = before >= 1 and self.draw_name(before, self.phase(before)) == name
-        return (fresh,) if known else (pattern, fresh)
+        return (fresh,) if drawn else (pattern, fresh)
 
 
 @register_plan("almost-periodic", "tight", "constant")
@@ -98,6 +115,10 @@ def repeated(notion: AlmostPeriodic, request: PlanRequest) -> PeriodicPlan:
     refuse_gaussian(request, "almost-periodic privacy is about Laplace noise")
     if request.varying is not None:
         raise InvalidInput("reused noise has one sensitivity for ever: give one number, not a list")
+    if notion.clock is not None and request.every > 1:
+        raise InvalidInput(
+            "every: where phases follow a clock that changes, a period has as many phases as steps: publish every step"
+        )
     if request.method == "constant" and request.horizon is None:
         raise InvalidInput("method='constant' needs a horizon: give horizon=, or use method='tight'")
     phases = notion.period // math.gcd(notion.period, request.every)

@@ -31,6 +31,7 @@ from halflife.policy.measure import read_measure
 from halflife.policy.paths import check_files
 from halflife.policy.promise import promised
 from halflife.policy.promises import check_declared, check_statistics
+from halflife.policy.promises.almost_periodic import phases
 from halflife.policy.swellfish import check_swellfish, explain_secrets, plan_options, warnings
 from halflife.quantities import parse_quantity
 from halflife.release import Release
@@ -155,16 +156,18 @@ class Channel:
 
     def planned(self, last: int) -> list[Release]:
         """Return what the plan charges for steps 1 … last, at the account's steps; reused noise under this stream's name."""
-        made = []
+        made: list[Release] = []
+        seen: set[str] = set()
+        phase = phases(self.steps, self.plan)
         for n, (at, loss) in enumerate(
             zip(self.release_steps(1, last).tolist(), self.losses(1, last), strict=True), start=1
         ):
             if not isinstance(self.plan, PeriodicPlan):
                 made.append(Release(at, loss, self.age, sensitivity=self.plan.sensitivity, noise=self.plan.noise))
                 continue
-            for release in self.plan.releases_at(n):
-                draw, atop = (name and f"{self.name}: {name}" for name in (release.draw, release.atop))
-                made.append(replace(release.moved(at, self.age), draw=draw, atop=atop))
+            name = f"{self.name}: {self.plan.draw_name(n, phase(n))}"
+            made += (r.moved(at, self.age) for r in self.plan.layers_of(n, name, name in seen))
+            seen.add(name)
         return made
 
     def smoothers(self) -> list[Smoother]:

@@ -73,8 +73,8 @@ def _stream_facts(c: Channel) -> dict[str, Any]:
 
 
 def _named(notion: Notion[Any]) -> dict[str, Any]:
-    """A promise without what is attached to it: that may be added to, and is looked at when it is."""
-    return {key: value for key, value in notion.reference().items() if key != notion.attached}
+    """A promise without what is attached to it, which may be added to, and without its clock, which is a fact of its own."""
+    return {key: value for key, value in notion.reference().items() if key not in (notion.attached, "clock")}
 
 
 def stream_layout(name: str, facts: Mapping[str, str]) -> tuple[Layout, tuple[Fraction, ...]]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from halflife import registry
 from halflife.errors import HalflifeError, InvalidInput, unknown
 from halflife.notions import Notion
+from halflife.policy.promises.almost_periodic import by_the_clock
 from halflife.policy.process import read_process
 from halflife.policy.swellfish import read_secrets
 from halflife.processes import Process
@@ -37,7 +38,7 @@ def _promised(policy: Policy, account: Steps) -> Notion[Any]:
     promise = policy.promise
     with policy.about("promise", "notion"):
         cls = registry.find_notion(promise.notion)
-    known = {f.name: f for f in fields(cls) if f.init}
+    known = {f.name: f for f in fields(cls) if f.init and f.name != "clock"}  # the clock is the policy's own
     given: dict[str, Any] = {}
     for key, value in (promise.model_extra or {}).items():
         with policy.about("promise", key):
@@ -61,7 +62,7 @@ def _promised(policy: Policy, account: Steps) -> Notion[Any]:
     except HalflifeError as error:  # a message begins with the parameter that it is about, or with "unknown" and it
         about = next((("promise", word) for word in str(error).split()[:2] if word in given), ("promise",))
         raise policy.error((about, str(error))) from error
-    return made
+    return by_the_clock(made, account)
 
 
 def _laid_over(policy: Policy, key: str, value: Any, account: Steps) -> Notion[Any]:

@@ -8,7 +8,7 @@ group alone (parallel composition), else as many as the policy declares; the L1 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -27,10 +27,11 @@ from halflife.plans import Plan
 from halflife.plans.base import STD_OF_UNIT_SCALE
 from halflife.plans.periodic import PeriodicPlan
 from halflife.policy import Channel
+from halflife.policy.promises.almost_periodic import phases
 from halflife.publisher.readable import in_output_units
 from halflife.release import Release
 from halflife.smoothing import Facts, Smoother
-from halflife.steps import DAY, Integers, find_zone, from_us
+from halflife.steps import Integers
 
 Floats = NDArray[np.float64]
 Totals = NDArray[np.int64]
@@ -111,27 +112,8 @@ def stepwise(channel: Channel) -> Stepwise | None:
         raise unknown("mechanism", name, registry.MECHANISMS)
     make, plan = registry.MECHANISMS[name], channel.plan
     if isinstance(plan, PeriodicPlan):
-        return Stepwise(make(plan, phases(channel), size=channel.cells, stream=channel.name))
+        return Stepwise(make(plan, phases(channel.steps, plan), size=channel.cells, stream=channel.name))
     return Stepwise(make(plan))
-
-
-def phases(channel: Channel) -> Callable[[int], int] | None:
-    """Return the phase of each of the account's steps by the wall clock, if the period is whole days and noise is never renewed.
-
-    A day of 23 hours lacks some phases, one of 25 has some twice. None: phases are counted in steps.
-    """
-    steps, notion = channel.steps, channel.plan.notion
-    period, renew = getattr(notion, "period", None), getattr(notion, "renew", None)
-    if period is None or renew is not None or steps.days or DAY % steps.width or (period * steps.width) % DAY:
-        return None
-    zone, days = find_zone(steps.zone), period * steps.width // DAY
-
-    def phase(step: int) -> int:
-        local = from_us(steps.start(step)).astimezone(zone)
-        of_day = ((local.hour * 60 + local.minute) * 60 + local.second) * 1_000_000 + local.microsecond
-        return int((local.date().toordinal() - 1) % days * (DAY // steps.width) + of_day // steps.width)
-
-    return phase
 
 
 def draw_planned(

@@ -7,6 +7,7 @@ costs, each risk by replaying every release through a new account, which must co
 from __future__ import annotations
 
 import hashlib
+import json
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,9 @@ from halflife.ledger.entry import batch_link, digest, first_link
 from halflife.ledger.sqlite import first_difference
 from halflife.outputs import compare_output
 from halflife.policy import Channel, Policy, channels, ledger_facts, promised, stream_layout
+from halflife.policy.promises.almost_periodic import by_the_clock
 from halflife.publisher.readable import readable
+from halflife.steps import Steps
 
 Progress = Callable[[str, int, int], None]
 
@@ -127,11 +130,19 @@ class _Walk:
         self.facts = book.facts()
         self.states = book.states()
         kept = self.states.get("account")
-        self.saved = None if kept is None else Accountant.from_json(kept, self.states.get("attachment"))
+        self.saved = (
+            None if kept is None else self._by_the_clock(Accountant.from_json(kept, self.states.get("attachment")))
+        )
         self.account = Accountant(self.saved.notion) if self.saved else None
         self.steps: dict[str, int] = {}
         self.count = 0
         self.head = first_link(self.facts)
+
+    def _by_the_clock(self, saved: Accountant) -> Accountant:
+        """The saved account with the ledger's clock, which older versions did not write into the promise."""
+        clock = {key: value for key, value in json.loads(self.facts["clock"]).items() if key != "late"}
+        notion = by_the_clock(saved.notion, Steps.from_dict(clock))
+        return saved if notion is saved.notion else saved.extended(notion, 0)
 
     def problems(self) -> Iterator[str]:
         name = self.book.path

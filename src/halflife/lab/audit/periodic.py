@@ -33,19 +33,34 @@ def one_habit_or_one_period(notion: Any, releases: Sequence[Release]) -> float:
 
 
 def _tells_all(notion: Any, ordered: Sequence[Release]) -> bool:
-    seen: dict[str, tuple[Any, ...]] = {}
-    used: set[tuple[str, int]] = set()
+    """Whether noise is published alone (strong), or used for two phases or two numbers."""
+    alone: dict[str, list[Release]] = {}
+    uses: dict[str, list[Release]] = {}
     for release, after in zip(ordered, [*ordered[1:], None], strict=True):
-        if release.draw is None:
+        name = release.draw if release.draw is not None else release.atop
+        if name is None:
             continue
-        what = (release.loss, release.scale, release.sensitivity)
-        if seen.setdefault(release.draw, what) != what or (release.draw, release.step) in used:
+        earlier, drawn = uses.setdefault(name, []), alone.setdefault(name, [])
+        if any(notion.phase(r.data_time) != notion.phase(release.data_time) for r in earlier):
             return True
-        known = any(name == release.draw for name, _ in used)
-        used.add((release.draw, release.step))
-        if notion.strong and (known or (after is not None and not _covers(after, release))):
+        if release.draw is not None:
+            if (earlier and not drawn) or any(_facts(r) != _facts(release) for r in drawn):
+                return True
+            if any(r.step == release.step for r in earlier[-1:]):
+                return True
+            if notion.strong and (drawn or (after is not None and not _covers(after, release))):
+                return True
+            drawn.append(release)
+        elif any((r.step, r.data_time) == (release.step, release.data_time) for r in earlier[-1:]) and not (
+            notion.strong and earlier[-1].draw == name
+        ):
             return True
+        earlier.append(release)
     return False
+
+
+def _facts(release: Release) -> tuple[Any, ...]:
+    return (release.loss, release.scale, release.sensitivity)
 
 
 def _covers(fresh: Release, pattern: Release) -> bool:

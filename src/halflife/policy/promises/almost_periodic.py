@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from halflife.notions import AlmostPeriodic
 from halflife.notions.base import Notion
+from halflife.plans import Plan
+from halflife.plans.periodic import PeriodicPlan
 from halflife.policy.promises.table import ADD, COMPLETE, FIXED, REPLACE, SUMS, accept, refuse
 from halflife.steps import DAY, Steps, find_zone
 
@@ -84,6 +88,31 @@ RULES = {
 def name_variant(notion: AlmostPeriodic) -> str:
     """Return which of its rules a promise is under."""
     return f"{notion.name}, {'strong' if notion.strong else 'weak'}"
+
+
+def by_the_clock(notion: Notion[Any], account: Steps) -> Notion[Any]:
+    """Return an almost-periodic promise with the account's clock where phases follow one that may change.
+
+    The clock stands in the policy and among the ledger's facts, so no step can claim another phase than its time of day.
+    """
+    if not isinstance(notion, AlmostPeriodic) or not _follows_clock(notion, account) or account.zone.upper() == "UTC":
+        return notion
+    return replace(notion, clock=account)
+
+
+def phases(steps: Steps, plan: Plan) -> Callable[[int], int]:
+    """Return the phase of each of a stream's steps: by the wall clock where a period has one, else counted by the plan."""
+    if not isinstance(plan, PeriodicPlan):
+        return lambda step: 0
+    if _follows_clock(plan.notion, steps):
+        return lambda step: steps.phase(step, plan.period)
+    return plan.phase
+
+
+def _follows_clock(notion: Any, steps: Steps) -> bool:
+    """Whether phases are times of a day, or of several: the period is whole days, and noise is never renewed."""
+    whole_days = not steps.days and DAY % steps.width == 0 and (notion.period * steps.width) % DAY == 0
+    return whole_days and notion.renew is None
 
 
 def check_declared(policy: Policy, notion: Notion[Any], account: Steps) -> None:

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from halflife import (
     Accountant,
+    AlmostPeriodic,
     BudgetExceeded,
     Classical,
     ExponentialDiscount,
@@ -48,6 +49,29 @@ def text_of(shown, width=100):
     out = io.StringIO()
     pv.print_view(shown, Console(file=out, width=width, markup=False, highlight=False))
     return out.getvalue()
+
+
+# What is said classically --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("strong", "options", "said"),
+    [
+        (False, {}, "its loss has no bound: noise is used again from step 49 on"),
+        (False, {"horizon": 48}, "this plan loses 1.00 nats within 48 steps"),
+        (True, {"sensitivity": 4.0, "variation_sensitivity": 1.0}, "this plan loses 1,825 nats within 17,520 steps"),
+    ],
+)
+def test_reused_noise_is_read_classically_in_one_way(strong, options, said):
+    """It said that the loss is infinite, and then that it is 365."""
+    shown = view(AlmostPeriodic(1.0, 48, strong=strong), **options)
+    text = " ".join(text_of(shown).split())
+    assert said in text
+    assert text.count("Read classically, with nothing forgotten") == 1
+    assert "365 nats" not in text
+    finite = pv.plan_json(shown)["classical_risk"]["pure"] is not None
+    assert finite == ("loses" in said)
+    json.dumps(pv.plan_json(shown), allow_nan=False)
 
 
 # The numbers --------------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Almost-periodic privacy: what reused noise costs, what it leaves open, and what is false in the paper."""
 
+import itertools
 import math
 
 import numpy as np
@@ -20,6 +21,7 @@ from halflife import (
 from halflife.errors import UnboundedLoss
 from halflife.notions.periodic import AlmostPeriodic
 from halflife.plans.periodic import corollary_8_loss
+from halflife.steps import Steps
 
 
 def history(plan, steps):
@@ -117,10 +119,57 @@ def test_read_classically_a_weak_history_is_infinite_from_the_second_period_on()
     assert "difference of the two values is exact" in lens.why_unbounded
 
 
-def test_read_classically_a_strong_history_costs_its_fresh_noise():
+def test_read_classically_a_strong_history_costs_its_fresh_noise_for_both_parts():
+    """Nine values move by Δf_z + Δf_w = 2 under fresh noise of scale 3. That a pattern was never published alone cannot be seen
+    from its release, so it counts as well, and where data times count there is no bound from the second period on."""
     releases = history(AlmostPeriodic(1.0, 3, strong=True).plan(), 9)
-    assert Accountant.replay(Classical(9.0), releases).risk() == pytest.approx(1.0 + 9 / 3)
-    assert Accountant.replay(WEvent(9.0, 3), releases[6:]).risk() <= 1.0 + 1e-9
+    assert Accountant.replay(Classical(9.0), releases).risk() == pytest.approx(1.0 + 9 * 2 / 3)
+    assert Accountant.replay(ExponentialDiscount(9.0, alpha=1.0), releases).risk() == pytest.approx(1.0 + 9 * 2 / 3)
+    assert Accountant.replay(WEvent(9.0, 3), releases[:6]).risk() == pytest.approx(1.0 + 2.0)
+    assert Accountant.replay(WEvent(9.0, 3), releases).risk() == math.inf
+
+
+def strong_loss(periods, z, w, moves):
+    """The largest loss, on a grid, of y_k = f_k + v + u_k if each f_k moves by ±(Δf_z + Δf_w): T = 1, ε = 1, summed over v."""
+    v = np.linspace(-400, 400, 8001)
+    worst = 0.0
+    for y in itertools.product((-60.0, 0.0, 60.0), repeat=periods):
+        told = [
+            np.logaddexp.reduce(
+                -np.abs(v) / z - sum(np.abs(a - m * s * (z + w) - v) / w for a, s in zip(y, moves, strict=True))
+            )
+            for m in (0.0, 1.0)
+        ]
+        worst = max(worst, abs(told[0] - told[1]))
+    return worst
+
+
+@pytest.mark.parametrize(("periods", "attained"), [(1, 1.25), (2, 10.0), (3, 11.25)])
+def test_what_a_strong_certificate_says_classically_is_no_less_than_what_is_attained(periods, attained):
+    plan = AlmostPeriodic(1.0, 1, strong=True).plan(sensitivity=4.0, variation_sensitivity=1.0, horizon=periods)
+    found = max(strong_loss(periods, 4.0, 1.0, s) for s in itertools.product((-1, 1), repeat=periods))
+    assert found == pytest.approx(attained, abs=1e-6)
+    assert found <= plan.certificate()["classical_risk"]["pure"] == pytest.approx(5.0 * periods)
+
+
+def test_certificates_say_what_reused_noise_loses_classically():
+    """A year of half hours at ε = 1 a day; both said 365."""
+    weak = AlmostPeriodic(1.0, 48).plan().certificate()["classical_risk"]
+    assert weak["pure"] is None
+    assert "used again from step 49 on" in weak["why"]
+    strong = AlmostPeriodic(1.0, 48, strong=True).plan(sensitivity=4.0, variation_sensitivity=1.0)
+    assert strong.certificate()["classical_risk"] == {"steps": 17_520, "pure": pytest.approx(1825.0)}
+
+
+def test_a_weak_plan_of_one_period_is_finite_classically():
+    plan = AlmostPeriodic(1.0, 48).plan(horizon=48)
+    assert plan.certificate()["classical_risk"] == {"steps": 48, "pure": pytest.approx(1.0)}
+    renewed = AlmostPeriodic(1.0, 2, renew=1).plan(horizon=6)
+    assert renewed.certificate()["classical_risk"]["pure"] == pytest.approx(1.0)
+    assert "step 3 " in AlmostPeriodic(1.0, 2, renew=2).plan(horizon=6).certificate()["classical_risk"]["why"]
+    october = Steps.of("1 h", "2026-10-25", "Europe/London")
+    assert "step 3 " in AlmostPeriodic(1.0, 24, clock=october).plan(horizon=24).certificate()["classical_risk"]["why"]
+    assert "step 5 " in AlmostPeriodic(1.0, 4).plan(every=2).certificate()["classical_risk"]["why"]
 
 
 # What is refused ----------------------------------------------------------------------------------------------------

@@ -323,7 +323,7 @@ def classical_words(plan: Plan) -> str:
     if risk.get("why"):
         return f"Read classically, with nothing forgotten, its loss has no bound: {risk['why']}."
     loss = (
-        three_figures(risk["pure"]) + " nats"
+        (three_figures(risk["pure"]) if risk["pure"] < 1000 else f"{risk['pure']:,.0f}") + " nats"
         if "pure" in risk
         else f"ε = {risk['epsilon']:.3g} at δ = {risk['delta']:g}"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +16,7 @@ from halflife.notions.base import Floats, PlanRequest
 from halflife.notions.discounted import ExponentialDiscount
 from halflife.notions.periodic import AlmostPeriodic
 from halflife.notions.windowed import WEvent
-from halflife.numerics import divide_down, divide_up, real
+from halflife.numerics import divide_down, divide_up, ratio_up, real
 from halflife.plans.base import Plan, refuse_extra, refuse_gaussian
 from halflife.registry import register_plan
 from halflife.release import Release
@@ -100,6 +101,36 @@ class PeriodicPlan(Plan):
             return (pattern,)
         fresh = Release(k, loss, age, sensitivity=self.sensitivity, scale=self.scale(k), atop=name)
         return (fresh,) if drawn else (pattern, fresh)
+
+    def _classical_risk(self) -> dict[str, Any]:
+        """Say what the plan comes to if a person's whole series is another's (P2; corrected).
+
+        Weak: differences of values with the same noise are exact, so there is no bound once noise is used again. Strong: both
+        parts of the value may move, by Δf_z + Δf_w, and given the reused noise it is the fresh noise alone that hides it; with
+        one phase and two periods that is attained, with moves in opposite directions.
+        """
+        steps = self.horizon or 17_520
+        losses = self.losses(steps)
+        if self.strong:
+            both = self.sensitivity + self.pattern_sensitivity
+            total = Fraction(math.fsum(losses.tolist())) * Fraction(both) / Fraction(self.sensitivity)
+            return {"steps": steps, "pure": ratio_up(total.numerator, total.denominator)}
+        again = self._used_again(losses)
+        if again is None:
+            return super()._classical_risk()
+        why = f"noise is used again from step {again:,} on, and the differences of values that share it are exact"
+        return {"steps": steps, "pure": None, "why": why}
+
+    def _used_again(self, losses: Floats) -> int | None:
+        """The first step whose reused noise is that of an earlier one."""
+        used = np.flatnonzero(losses)
+        if self.notion.clock is None:  # type: ignore[attr-defined]
+            names = used % self.period + self.period * self.notion.generation(used + 1)  # type: ignore[attr-defined]
+        else:
+            used = used[: 2 * self.period]
+            names = np.array([self.phase(int(k) + 1) for k in used])
+        first = np.unique(names, return_index=True)[1]
+        return None if len(first) == len(used) else int(np.delete(used, first)[0]) + 1
 
 
 @register_plan("almost-periodic", "tight", "constant")

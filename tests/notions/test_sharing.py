@@ -26,6 +26,7 @@ from halflife import (
     UnboundedLoss,
     WEvent,
 )
+from halflife.lab.audit.exact import worst_loss
 from halflife.notions.gaussian_dp import gaussian_epsilon
 from halflife.notions.sharing import load_draws
 
@@ -291,3 +292,24 @@ def test_no_history_of_shared_draws_loses_more_than_is_reported(chosen):
         for first in steps:
             inside = (steps >= first) & (steps < first + notion.w)
             assert reported >= attained(history, full * inside) - 1e-9
+
+
+NAMED = st.tuples(
+    st.integers(0, 1),
+    st.integers(0, 1),
+    st.sampled_from(["draw", "atop", None]),
+    st.sampled_from("vw"),
+    st.integers(1, 3),
+)
+
+
+@given(st.lists(NAMED, max_size=6))
+@settings(max_examples=100, deadline=None)
+def test_the_second_derivation_agrees(chosen):
+    step, history = 1, []
+    for gap, age, use, name, sensitivity in chosen:
+        step += gap
+        history.append(Release(step, 0.25, age, sensitivity=sensitivity, **({use: name} if use else {})))
+    for notion in (Classical(99.0), WEvent(99.0, 2), ExponentialDiscount(99.0, alpha=0.5)):
+        worst = max((Accountant.replay(notion, history[:i]).risk() for i in range(1, len(history) + 1)), default=0.0)
+        assert worst_loss(notion, history) == pytest.approx(worst, rel=1e-9)

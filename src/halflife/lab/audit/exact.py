@@ -50,7 +50,35 @@ def worst_loss(notion: Notion[Any], releases: Sequence[Release]) -> float:
         )
     if notion.name not in JUDGE_EXACT and any(r.loss == math.inf for r in releases):
         return math.inf
-    return DERIVATIONS[notion.name](notion, releases) if releases else 0.0
+    apart = releases if notion.shares_draws else _apart(notion, releases)
+    if apart is None:
+        return math.inf
+    return DERIVATIONS[notion.name](notion, apart) if apart else 0.0
+
+
+def _apart(notion: Notion[Any], releases: Sequence[Release]) -> list[Release] | None:
+    """Releases of independent noise that tell the same: y − y₁ = f − f₁ + u for a value y atop the noise of y₁ = f₁ + v.
+
+    None if there are none: noise that two values have alone, that was first under fresh noise, or that was published about
+    another time where times count.
+    """
+    alone: dict[str, Release] = {}
+    made: list[Release] = []
+    for r in sorted(releases, key=lambda r: r.step):
+        if r.draw is not None and (r.draw in alone or any(o.atop == r.draw for o in made)):
+            return None
+        if r.draw is not None:
+            alone[r.draw] = r
+        if r.atop not in alone:
+            made.append(r)
+            continue
+        first = alone[r.atop]
+        apart = notion.by_data_time and r.data_time != first.data_time
+        if apart or not notion.bounds_differences or first.noise != r.noise or not r.loss or not r.sensitivity:
+            return None
+        both = r.loss * (r.sensitivity + first.sensitivity) / r.sensitivity
+        made.append(Release(r.step, both, r.age, noise=r.noise))
+    return made
 
 
 @derives("classical")

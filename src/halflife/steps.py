@@ -127,6 +127,7 @@ def parse_time(text: str, zone: str = "UTC") -> datetime.datetime:
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=find_zone(zone))
 
 
+@lru_cache(maxsize=64)
 def _offset(us: int, zone: datetime.tzinfo) -> int:
     held = max(EARLIEST, min(LATEST, us))
     offset = (EPOCH + datetime.timedelta(microseconds=held)).astimezone(zone).utcoffset()
@@ -190,11 +191,6 @@ def naive_to_utc(zone: str, first_us: int, last_us: int) -> tuple[Piece, ...]:
     for (_, old), (change, new) in pairwise(known):
         pieces.append((change + max(old, new), -new))
     return tuple(pieces)
-
-
-def _of_day(moment: datetime.datetime) -> int:
-    """The µs that a local clock shows."""
-    return ((moment.hour * 60 + moment.minute) * 60 + moment.second) * SECOND + moment.microsecond
 
 
 @dataclass(frozen=True)
@@ -270,15 +266,19 @@ class Steps:
         >>> [october.phase(k, 24) for k in (1, 2, 3, 4, 26)]
         [0, 1, 1, 2, 0]
         """
-        local, first = (from_us(self.start(k), self.zone) for k in (step, 1))
-        at, begin = (_of_day(t) for t in (local, first))
-        if (at - begin) % self.width:
+        begin = self.start_us + (step - 1) * self.width
+        if not EARLIEST <= begin <= LATEST:
+            raise InvalidInput(f"step {step} lies beyond the calendar")
+        place = find_zone(self.zone)
+        shown, first = (us + _offset(us, place) for us in (begin, self.start_us))
+        if (shown - first) % self.width:
             raise InvalidInput(
-                f"step {step} begins at {local.isoformat()}, across two steps of the day before: take steps that divide the "
-                f"changes of {self.zone}'s clocks"
+                f"step {step} begins at {from_us(begin, self.zone).isoformat()}, across two steps of the day before: take steps "
+                f"that divide the changes of {self.zone}'s clocks"
             )
+        day, time = divmod(shown, DAY)
         a_day = DAY // self.width
-        return int((local.date().toordinal() - 1) % (period // a_day) * a_day + at // self.width)
+        return (day + EPOCH.toordinal() - 1) % (period // a_day) * a_day + time // self.width
 
     @property
     def _origin(self) -> int:

@@ -140,6 +140,8 @@ class _Walk:
 
     def _by_the_clock(self, saved: Accountant) -> Accountant:
         """The saved account with the ledger's clock, which older versions did not write into the promise."""
+        if "clock" not in self.facts:
+            return saved
         clock = {key: value for key, value in json.loads(self.facts["clock"]).items() if key != "late"}
         notion = by_the_clock(saved.notion, Steps.from_dict(clock))
         return saved if notion is saved.notion else saved.extended(notion, 0)

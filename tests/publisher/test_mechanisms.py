@@ -10,6 +10,7 @@ import halflife as hl
 from halflife import registry
 from halflife.ledger import SqliteLedger
 from halflife.plans import Plan
+from halflife.policy.promises import RULES
 from publisher.town import STEPS, make, write_readings
 
 PERIOD = 4
@@ -48,6 +49,7 @@ def periodic(monkeypatch):
     monkeypatch.setitem(registry.NOTIONS, FakePeriodic.name, FakePeriodic)
     monkeypatch.setitem(registry.PLANS, (FakePeriodic.name, "tight"), plan)
     monkeypatch.setitem(registry.MECHANISMS, "fake-reused", Reused)
+    monkeypatch.setitem(RULES, FakePeriodic.name, RULES["classical"])
 
 
 def at(hour):
@@ -61,6 +63,12 @@ def promise(folder, **changes):
     data = make(folder, **changes).model_dump(mode="json")
     data["promise"] = {k: v for k, v in policy["promise"].items() if v is not None}
     return hl.Policy.from_dict(data, folder)
+
+
+def test_a_notion_that_no_rule_names_is_refused_in_policies(tmp_path, periodic, monkeypatch):
+    monkeypatch.delitem(RULES, "fake-periodic")
+    with pytest.raises(hl.HalflifeError, match="nobody has shown that this promise covers this combination"):
+        promise(tmp_path)
 
 
 @pytest.mark.parametrize("hours", [[24], [1, 2, 3, 5, 9, 10, 24], list(range(1, 25))])

@@ -24,6 +24,8 @@ class Fading(Protocol):
 
     @property
     def zero(self) -> Any: ...  # noqa: D102
+    @property
+    def terms(self) -> tuple[Floats, Floats]: ...  # noqa: D102
     def fade(self, state: Any, gap: int) -> Any: ...  # noqa: D102
     def add(self, state: Any, x: float) -> Any: ...  # noqa: D102
     def total(self, state: Any) -> float: ...  # noqa: D102
@@ -45,6 +47,11 @@ class Geometric:
 
     def __init__(self, alpha: float) -> None:
         self.alpha = alpha
+
+    @property
+    def terms(self) -> tuple[Floats, Floats]:
+        """Rates and weights of the exponentials that d is the sum of: one."""
+        return np.array([-math.log(self.alpha)]), np.ones(1)
 
     def factor(self, gap: int) -> float:
         """Return α^gap, exactly for a gap of 0 or 1, else rounded up."""
@@ -117,6 +124,11 @@ class Hyperbolic:
     def zero(self) -> Floats:
         """Nothing yet."""
         return np.zeros(len(self._rates))
+
+    @property
+    def terms(self) -> tuple[Floats, Floats]:
+        """Rates and weights of the exponentials whose sum is d, or a little more."""
+        return self._rates, self._weights
 
     def __len__(self) -> int:
         return len(self._rates)

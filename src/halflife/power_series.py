@@ -66,8 +66,3 @@ def drops_of(kernel: Kernel, n: int) -> Floats:
     """Return p(j) = d(j−1) − d(j) for j < n, with p(0) = 0."""
     d = kernel(np.arange(n, dtype=np.float64))
     return np.concatenate(([0.0], d[:-1] - d[1:]))
-
-
-def losses_for(targets: Floats, renewed: Floats) -> Floats:
-    """Return the losses whose risks are the targets: ρ = u · (R_t − R_{t−1})."""
-    return convolution(renewed, np.diff(targets, prepend=0.0))

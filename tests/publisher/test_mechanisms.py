@@ -3,13 +3,13 @@
 import datetime
 import json
 
-import numpy as np
 import pytest
 
 import halflife as hl
 from halflife import registry
 from halflife.ledger import SqliteLedger
 from halflife.plans import Plan
+from halflife.plans.base import always
 from halflife.policy.promises import RULES
 from publisher.town import STEPS, make, write_readings
 
@@ -43,7 +43,7 @@ def periodic(monkeypatch):
             self.seen = state["seen"]
 
     def plan(notion, request):
-        return Plan(notion, request, "laplace", lambda n: np.full(n, 1.0 / PERIOD), "a fake", "a fake")
+        return Plan(notion, request, "laplace", always(1.0 / PERIOD), "a fake", "a fake")
 
     monkeypatch.setattr(FakePeriodic, "mechanism", "fake-reused")
     monkeypatch.setitem(registry.NOTIONS, FakePeriodic.name, FakePeriodic)

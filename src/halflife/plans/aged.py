@@ -7,14 +7,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from halflife.errors import InvalidInput
 from halflife.notions import AgeDependent, PlanRequest
 from halflife.notions.aging.skip import WINDOW
 from halflife.notions.gaussian_dp import gaussian_mu
 from halflife.numerics import largest, real
-from halflife.plans.base import STD_OF_UNIT_SCALE, Plan, refuse_extra, refuse_gaussian
+from halflife.plans.base import STD_OF_UNIT_SCALE, Plan, always, refuse_extra, refuse_gaussian
 from halflife.plans.periodic_risk import contraction, largest_loss, limit_before, periodic_peak
 from halflife.processes.base import Direction
 from halflife.processes.certifiable import known_to, least_certifiable
@@ -168,7 +166,7 @@ def _plan(notion: AgeDependent, request: PlanRequest, noise: Noise, loss: float,
         first_line(notion, loss if noise == "laplace" else None, request),
         *_what_can_be_certified(notion, loss),
     )
-    return Plan(notion, request, noise, lambda n: np.full(n, loss), source, tail, facts, warnings)
+    return Plan(notion, request, noise, always(loss), source, tail, facts, warnings)
 
 
 def first_line(notion: AgeDependent, loss: float | None, request: PlanRequest) -> str:

@@ -16,6 +16,8 @@ from halflife.numerics import TOLERANCE, divide_up, whole
 from halflife.release import Noise, Release
 
 STD_OF_UNIT_SCALE: dict[str, float] = {"laplace": math.sqrt(2), "gaussian": 1.0}
+BLOCK = 256
+Series = Callable[[int, int], Floats]
 MEAN_ABSOLUTE_OF_UNIT_SCALE: dict[str, float] = {"laplace": 1.0, "gaussian": math.sqrt(2 / math.pi)}
 
 
@@ -23,20 +25,22 @@ MEAN_ABSOLUTE_OF_UNIT_SCALE: dict[str, float] = {"laplace": 1.0, "gaussian": mat
 class Plan:
     """Losses for steps 1, 2, …: release number m (at step 1 + (m−1)·every) may cost ρ_m. Other steps cost nothing.
 
-    `series(n)` gives the first n of ρ_1, ρ_2, …; everything else follows: the scale of a step is sensitivity / ρ, rounded
-    up, and infinite at a step without a release. `source` names the theorem, `tail` says why the infinite tail holds.
+    `series(first, last)` gives ρ_first … ρ_last, at a cost that does not grow with their place, and each the same to the last bit
+    whichever others are asked for. Everything else follows: the scale of a step is sensitivity / ρ, rounded up, and infinite
+    at a step without a release. `source` names the theorem, `tail` says why the infinite tail holds.
     """
 
     notion: Notion[Any]
     request: PlanRequest
     noise: Noise
-    series: Callable[[int], Floats]
+    series: Series
     source: str
     tail: str
     facts: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     """What must be read before anything else."""
-    _cache: dict[str, Floats] = field(default_factory=dict, repr=False, compare=False)
+    _newest: dict[int, Floats] = field(default_factory=dict, repr=False, compare=False)
+    """The losses of the block of releases that was asked for last."""
 
     @property
     def sensitivity(self) -> float:
@@ -61,36 +65,34 @@ class Plan:
             )
         return n
 
-    def _first(self, count: int) -> Floats:
-        """The first losses, computed in lengths that double, so that asking step by step stays cheap."""
-        known = self._cache.get("losses")
-        if known is None or len(known) < count:
-            length = max(256, 1 << (count - 1).bit_length())
-            limit = self.request.releases
-            known = self.series(length if limit is None else min(length, limit))
-            known.flags.writeable = False
-            self._cache["losses"] = known
-        return known[:count]
-
     def loss(self, k: int) -> float:
         """Return the loss of step k, 0 if nothing is published then."""
-        number, rest = divmod(self._check(k) - 1, self.request.every)
-        return 0.0 if rest else float(self._first(number + 1)[number])
+        before, rest = divmod(self._check(k) - 1, self.request.every)
+        if rest:
+            return 0.0
+        block, place = divmod(before, BLOCK)
+        if block not in self._newest:  # losses come by the block, so that asking step by step stays cheap
+            last, limit = (block + 1) * BLOCK, self.request.releases
+            self._newest.clear()
+            self._newest[block] = self.series(block * BLOCK + 1, last if limit is None else min(last, limit))
+        return float(self._newest[block][place])
 
     def losses_of_releases(self, first: int, last: int) -> Floats:
         """Return the losses of releases number first … last, of which there are `every` steps between two."""
+        first = whole("release", first, least=1)
         self._check(1 + (whole("release", last, least=first) - 1) * self.request.every)
-        return self._first(last)[whole("release", first, least=1) - 1 :]
+        return self.series(first, last)
 
     def sensitivities_of_releases(self, first: int, last: int) -> Floats:
         """Return Δf of releases number first … last."""
-        return self.request.sensitivities_of(last)[first - 1 :]
+        varying = self.request.varying
+        return np.full(last - first + 1, self.sensitivity) if varying is None else np.array(varying[first - 1 : last])
 
     def losses(self, n: int) -> Floats:
         """Return the losses of steps 1 … n."""
         every = self.request.every
         result = np.zeros(self._check(n))
-        result[::every] = self._first(-(-n // every))
+        result[::every] = self.losses_of_releases(1, -(-n // every))
         return result
 
     def releases_at(self, k: int) -> tuple[Release, ...]:
@@ -114,7 +116,7 @@ class Plan:
         losses = self.losses(n)
         result = np.full(n, np.inf)
         every = self.request.every
-        result[::every] = self.request.sensitivities_of(-(-n // every)) / losses[::every]
+        result[::every] = self.sensitivities_of_releases(1, -(-n // every)) / losses[::every]
         rounded: Floats = np.nextafter(result, np.inf)
         return rounded
 
@@ -174,6 +176,21 @@ class Plan:
             return {"steps": steps, "pure": math.fsum(losses.tolist())}
         delta = self.notion.delta  # type: ignore[attr-defined]
         return {"steps": steps, "epsilon": gaussian_epsilon(float(np.linalg.norm(losses)), delta), "delta": delta}
+
+
+def always(loss: float) -> Series:
+    """Return the series of a plan whose releases all have this loss."""
+    return lambda first, last: np.full(last - first + 1, loss)
+
+
+def listed(losses: Floats) -> Series:
+    """Return the series of a plan that ends, from all of its losses."""
+    return lambda first, last: losses[first - 1 : last].copy()
+
+
+def numbers(first: int, last: int) -> Floats:
+    """Return the numbers of releases first … last."""
+    return np.arange(first, last + 1, dtype=np.float64)
 
 
 def refuse_gaussian(request: PlanRequest, why: str) -> None:

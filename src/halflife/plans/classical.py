@@ -10,7 +10,7 @@ from halflife.errors import InvalidInput
 from halflife.notions import Classical, PlanRequest
 from halflife.notions.base import Floats
 from halflife.notions.gaussian_dp import gaussian_mu
-from halflife.plans.base import Plan, refuse_extra, refuse_gaussian
+from halflife.plans.base import Plan, numbers, refuse_extra, refuse_gaussian
 from halflife.plans.equal import equal_loss
 from halflife.registry import register_plan
 
@@ -32,8 +32,8 @@ def corollary_8(notion: Classical, request: PlanRequest) -> Plan:
     refuse_extra(request)
     refuse_gaussian(request, "Corollary 8 is about Laplace noise")
 
-    def series(n: int) -> Floats:
-        k = np.arange(1, n + 1, dtype=np.float64)
+    def series(first: int, last: int) -> Floats:
+        k = numbers(first, last)
         return notion.epsilon * (6 / math.pi**2) * (1 - 1e-15) / (k * k)
 
     tail = f"Σ 6ε/(π²k²) over all k is ε = {notion.epsilon:g}. {_GROWS}"
@@ -71,22 +71,22 @@ def tight(notion: Classical, request: PlanRequest) -> Plan:
         mu = gaussian_mu(notion.epsilon, notion.delta)
         tail = f"Σ μ_k² = μ*²(1 − g(n)) stays below μ*² = {mu * mu:.6g} for every n (telescoping). {_GROWS}"
         return Plan(
-            notion, request, "gaussian", lambda n: mu * np.sqrt(telescoping(n)) * (1 - 1e-14),
+            notion, request, "gaussian", lambda first, last: mu * np.sqrt(telescoping(first, last)) * (1 - 1e-14),
             "telescoping shares of μ² (ours)", tail, {"mu": mu},
         )  # fmt: skip
     tail = f"Σ ρ_k = ε(1 − g(n)) stays below ε = {notion.epsilon:g} for every n (telescoping). {_GROWS}"
     return Plan(
-        notion, request, "laplace", lambda n: notion.epsilon * telescoping(n) * (1 - 1e-14),
+        notion, request, "laplace", lambda first, last: notion.epsilon * telescoping(first, last) * (1 - 1e-14),
         "telescoping shares of ε (ours)", tail,
     )  # fmt: skip
 
 
-def telescoping(n: int) -> Floats:
-    """Return s_k = ln(1 + 1/k) / ((1 + ln k)(1 + ln(1+k))) for k = 1 … n: positive, and their sum stays below 1.
+def telescoping(first: int, last: int) -> Floats:
+    """Return s_k = ln(1 + 1/k) / ((1 + ln k)(1 + ln(1+k))) for k = first … last: positive, and all together below 1.
 
-    >>> bool(telescoping(1000).sum() < 1 - 1 / (1 + math.log(1001)) + 1e-12)
+    >>> bool(telescoping(1, 1000).sum() < 1 - 1 / (1 + math.log(1001)) + 1e-12)
     True
     """
-    k = np.arange(1, n + 1, dtype=np.float64)
+    k = numbers(first, last)
     result: Floats = np.log1p(1 / k) / ((1 + np.log(k)) * (1 + np.log1p(k)))
     return result

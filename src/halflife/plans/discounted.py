@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 
 from halflife.errors import HalflifeError, InvalidInput
+from halflife.fading import Geometric, Hyperbolic
 from halflife.notions import Classical, ExponentialDiscount, GaussianDiscount, HyperbolicDiscount, PlanRequest
 from halflife.notions.base import Floats
 from halflife.notions.discounted import _Discounted
 from halflife.numerics import down, real
 from halflife.plans import classical
-from halflife.plans.base import Plan, refuse_extra
-from halflife.power_series import Kernel, convolution, drops_of, losses_for, renewal
+from halflife.plans.base import Plan, always, listed, numbers, refuse_extra
+from halflife.plans.saturating import saturating
+from halflife.power_series import Kernel, convolution
 from halflife.registry import register_plan
 
 MARGIN = 1e-8
@@ -52,7 +54,7 @@ def corollary_12(notion: ExponentialDiscount, request: PlanRequest) -> Plan:
         return _as_classical(notion, request, classical.corollary_8)
     loss = down(notion.epsilon * (1 - notion.alpha))
     tail = f"Σ_j αʲ · ε(1−α) = ε = {notion.epsilon:g} over all j, so the risk stays below ε for ever."
-    return Plan(notion, request, "laplace", lambda n: np.full(n, loss), "discounted, Corollary 12 (paper)", tail)
+    return Plan(notion, request, "laplace", always(loss), "discounted, Corollary 12 (paper)", tail)
 
 
 def paper_constant(beta: float) -> float:
@@ -116,8 +118,8 @@ risk of 2.075 times epsilon, as 1 is needed; use method='tight', whose noise gro
             "log k instead of √k"
         )
 
-    def series(n: int) -> Floats:
-        return notion.epsilon / (stated * np.sqrt(np.arange(1, n + 1, dtype=np.float64))) * (1 - 1e-12)
+    def series(first: int, last: int) -> Floats:
+        return notion.epsilon / (stated * np.sqrt(numbers(first, last))) * (1 - 1e-12)
 
     tail = (
         f"With losses ε/(c√k) the risk is at most ε·c*/c for ever, and c* = {needed:.4f} ≤ c = {stated:.4f} (c* computed "
@@ -133,9 +135,8 @@ def tight(notion: Any, request: PlanRequest) -> Plan:
     """ρ_t = min(cap, headroom): take what there is at every step (T1; ours).
 
     Without a cap the risk is ε from the first step on; exponential: ρ_1 = ε, then ε(1−α) for ever; hyperbolic: the scale grows
-    like ln(1+βt)/β. With a `cap` the first release need not take all of ε: once the risk has reached ε it stays there, as
-    the headroom is then an average of earlier losses, so the risks are R_t = min(cap·Σ_{j<t} d(j), ε), and the losses
-    follow from them. O(T log T); asked step by step, lengths double. `every`: the kernel between releases is d(every·j).
+    like ln(1+βt)/β. With a `cap` the first release need not take all of ε. `saturating` has the losses term by term.
+    `every`: the kernel between releases is d(every·j).
 
     >>> [round(HyperbolicDiscount(1.0, beta=0.1).plan(method=m).scale(17_520), 2) for m in ("tight", "paper")]
     [77.79, 773.96]
@@ -146,25 +147,17 @@ def tight(notion: Any, request: PlanRequest) -> Plan:
     if _never_forgets(notion):
         refuse_extra(request)
         return _as_classical(notion, request, classical.tight)
-    kernel = _kernel(notion, request)
     cap = real("cap", request.extra.get("cap", notion.epsilon), positive=True)
-    epsilon = notion.epsilon * (1 - MARGIN)
-
-    def series(n: int) -> Floats:
-        renewed = renewal(drops_of(kernel, n))
-        if cap >= epsilon:
-            full: Floats = epsilon * renewed
-            return full
-        targets = np.minimum(cap * np.cumsum(kernel(np.arange(n, dtype=np.float64))), epsilon)
-        losses: Floats = np.where(targets < epsilon, cap, np.minimum(cap, losses_for(targets, renewed)))
-        capped: Floats = np.maximum(losses, 0.0) * (1 - MARGIN)
-        return capped
-
+    between = (
+        Hyperbolic(notion.beta * request.every) if notion.beta else Geometric(max(notion.alpha**request.every, 1e-290))
+    )
+    losses = saturating(between, notion.epsilon * (1 - MARGIN), cap * (1 - MARGIN))
     tail = (
         "Every loss is at most what the risk of all earlier ones leaves of ε, and risks only fall until the next release: the "
         f"promise holds at every step by construction, for ever. It leaves {MARGIN:g} of ε for rounding."
     )
-    return Plan(notion, request, "laplace", series, "saturating, T1 (ours)", tail, {"cap": min(cap, notion.epsilon)})
+    facts = {"cap": min(cap, notion.epsilon)}
+    return Plan(notion, request, "laplace", losses.between, "saturating, T1 (ours)", tail, facts)
 
 
 @register_plan("exponential", "constant")
@@ -185,7 +178,7 @@ def constant(notion: Any, request: PlanRequest) -> Plan:
     tail = (
         f"The horizon of {request.horizon} steps ends it: the largest risk up to there is ε, by computing all of them."
     )
-    return Plan(notion, request, "laplace", lambda m: losses[:m].copy(), "minimax constant scale (ours)", tail)
+    return Plan(notion, request, "laplace", listed(losses), "minimax constant scale (ours)", tail)
 
 
 @register_plan("exponential", "optimal")
@@ -214,9 +207,7 @@ def optimal(notion: Any, request: PlanRequest) -> Plan:
     losses = notion.epsilon * found.losses * (1 - MARGIN)
     tail = f"The horizon of {request.horizon} steps ends it: every risk up to there was computed, and is at most ε."
     facts = {"duality_gap": found.gap, "rounds": found.rounds}
-    return Plan(
-        notion, request, "laplace", lambda m: losses[:m].copy(), "least squares by its dual (ours)", tail, facts
-    )
+    return Plan(notion, request, "laplace", listed(losses), "least squares by its dual (ours)", tail, facts)
 
 
 @register_plan("gaussian-discount", "tight")
@@ -240,7 +231,7 @@ def gaussian(notion: GaussianDiscount, request: PlanRequest) -> Plan:
     loss = notion.mu / math.sqrt(squares) * (1 - MARGIN)
     tail = f"{why}; then μ_t² ≤ μ² Σ d² / Σ d² = μ² = {notion.mu**2:.6g} at every step, which is (ε, δ) by Gaussian DP."
     source, facts = "Gaussian discounting, T7 (ours)", {"mu": notion.mu}
-    return Plan(notion, request, "gaussian", lambda n: np.full(n, loss), source, tail, facts)
+    return Plan(notion, request, "gaussian", always(loss), source, tail, facts)
 
 
 @register_plan("gaussian-discount", "constant")
@@ -260,7 +251,7 @@ def gaussian_constant(notion: GaussianDiscount, request: PlanRequest) -> Plan:
     losses = weights / sigma
     tail = f"The horizon of {request.horizon} steps ends it: the largest Σ d²μ² up to there is μ², by computing all of them."
     source, facts = "minimax constant σ (ours)", {"mu": notion.mu}
-    return Plan(notion, request, "gaussian", lambda m: losses[:m].copy(), source, tail, facts)
+    return Plan(notion, request, "gaussian", listed(losses), source, tail, facts)
 
 
 def _as_gaussian_classical(notion: GaussianDiscount, request: PlanRequest) -> Plan:

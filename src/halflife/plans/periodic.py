@@ -17,7 +17,7 @@ from halflife.notions.discounted import ExponentialDiscount
 from halflife.notions.periodic import AlmostPeriodic
 from halflife.notions.windowed import WEvent
 from halflife.numerics import divide_down, divide_up, ratio_up, real
-from halflife.plans.base import Plan, refuse_extra, refuse_gaussian
+from halflife.plans.base import Plan, always, refuse_extra, refuse_gaussian
 from halflife.registry import register_plan
 from halflife.release import Release
 
@@ -244,6 +244,4 @@ def _plan(notion: AlmostPeriodic, request: PlanRequest, loss: float, source: str
     z, w = _both(notion, request)
     fresh = replace(request, sensitivity=w) if notion.strong else request
     facts: Mapping[str, Any] = {"period": notion.period, "pattern_sensitivity": z, "pattern_loss": loss}
-    return PeriodicPlan(
-        notion, fresh, "laplace", lambda n: np.full(n, loss), source, tail, facts, pattern_sensitivity=z
-    )
+    return PeriodicPlan(notion, fresh, "laplace", always(loss), source, tail, facts, pattern_sensitivity=z)

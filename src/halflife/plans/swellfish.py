@@ -15,7 +15,14 @@ from halflife.notions.base import Floats, PlanRequest
 from halflife.notions.hiding.losses import READINGS, Reading
 from halflife.notions.swellfish import Swellfish
 from halflife.numerics import TOLERANCE, real, whole
-from halflife.plans.base import MEAN_ABSOLUTE_OF_UNIT_SCALE, STD_OF_UNIT_SCALE, Plan, refuse_extra, refuse_gaussian
+from halflife.plans.base import (
+    MEAN_ABSOLUTE_OF_UNIT_SCALE,
+    STD_OF_UNIT_SCALE,
+    Plan,
+    always,
+    refuse_extra,
+    refuse_gaussian,
+)
 from halflife.registry import register_plan
 from halflife.release import Release
 from halflife.specifications import Specifications
@@ -69,12 +76,15 @@ class SwellfishPlan(Plan):
             return math.inf if scale == 0 else 0.0
         return math.nextafter(self.sensitivity_at(k) / scale, math.inf)
 
-    def _first(self, count: int) -> Floats:
-        scales = self.scales(1 + (count - 1) * self.request.every)[:: self.request.every]
+    def losses_of_releases(self, first: int, last: int) -> Floats:
+        """Return Δ_t/λ_t of releases number first … last."""
+        every = self.request.every
+        low, high = (self.begin + (number - 1) * every for number in (first, last))
+        self._check(high - self.begin + 1)
+        scales = np.maximum(self.floor, self.hidden.over(low, high)[::every])
         with np.errstate(divide="ignore"):
-            result: Floats = np.where(
-                scales > 0, np.nextafter(self.sensitivities_of_releases(1, count) / scales, np.inf), np.inf
-            )
+            moved = self.sensitivities_of_releases(first, last)
+            result: Floats = np.where(scales > 0, np.nextafter(moved / scales, np.inf), np.inf)
         return result
 
     def sensitivities_of_releases(self, first: int, last: int) -> Floats:
@@ -289,7 +299,7 @@ def build(
     known = {"neighbours": notion.neighbours, "blocks": blocks, **(facts or {})}
     begin = whole("begin", request.extra.get("begin", 1 - request.age))
     return SwellfishPlan(
-        notion, request, notion.noise, np.zeros, source, tail, known, hidden=raised, floor=floor, begin=begin
+        notion, request, notion.noise, always(0.0), source, tail, known, hidden=raised, floor=floor, begin=begin
     )
 
 

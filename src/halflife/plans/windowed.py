@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from halflife.errors import InvalidInput
 from halflife.notions import PlanRequest, WEvent
 from halflife.notions.composition import Exact, laplace_losses
 from halflife.numerics import divide_down
-from halflife.plans.base import Plan, refuse_extra, refuse_gaussian
+from halflife.plans.base import Plan, always, refuse_extra, refuse_gaussian
 from halflife.plans.equal import equal_loss
 from halflife.registry import register_plan
 
@@ -43,7 +41,7 @@ def uniform(notion: WEvent, request: PlanRequest) -> Plan:
             f"every window of {notion.w} such releases has ε = {found:.6g} at δ = {notion.delta:g} by exact accounting"
         )
     tail = f"Every window of w = {notion.w} steps holds at most w releases, and {why}."
-    return Plan(notion, request, "laplace", lambda n: np.full(n, loss), source, tail)
+    return Plan(notion, request, "laplace", always(loss), source, tail)
 
 
 @register_plan("w-event", "tight", "constant")

@@ -63,14 +63,14 @@ def plan_of_stream(whole: Plan, share: float, s: Sensitivity, span: Span) -> Pla
         whole.facts if share == 1 else {**whole.facts, "loss": whole.facts["loss"] * part, "share": share}
     )
 
-    def series(n: int) -> Floats:
-        losses: Floats = whole.series(n) * part
+    def series(first: int, last: int) -> Floats:
+        losses: Floats = whole.series(first, last) * part
         return losses
 
     tail = (
         whole.tail if share == 1 else f"{whole.tail} That is all streams together; this one has {share:g} of each loss."
     )
-    return replace(whole, request=request, series=series, facts=facts, tail=tail, _cache={})
+    return replace(whole, request=request, series=series, facts=facts, tail=tail, _newest={})
 
 
 def check_statistic(notion: Notion[Any], measure: Measure, groups: GroupList) -> None:

@@ -117,8 +117,7 @@ class _Run:
         if not total:
             return self._summary(stopped=False)
         self.progress("checking the promise", 0, total)
-        alone = any(self.session.makers.values()) and len(dues) > 1  # mechanisms take turns, a step of the account each
-        batches = list(_cut(dues, 1 if alone else BATCH_STEPS, BATCH_CELLS))
+        batches = list(_cut(dues, BATCH_STEPS, BATCH_CELLS))
         accounts = self.session.foresee(batches)
         engines = {d.channel.name: self._open(d.channel) for d in dues}
         try:

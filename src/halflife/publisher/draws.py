@@ -126,25 +126,49 @@ def draw_planned(
 
 
 def draw_stepwise(
-    due: Due, totals: Totals, smoothers: Sequence[Smoother], maker: Stepwise, account: Accountant
+    parts: Sequence[tuple[Due, Totals, Sequence[Smoother], Stepwise]], account: Accountant
 ) -> list[Entry]:
-    """Run a mechanism on the exact totals, step by step; `account` is charged as it draws."""
-    check_adaptive(maker.mechanism, account)
-    draw = ReleaseDraw(account)
-    draw.restore(maker.noise)
-    noisy, facts, scales = [], [], []
-    for step, at, planned, truth in zip(
-        due.steps.tolist(), due.release_steps.tolist(), due.releases, totals, strict=True
-    ):
-        with draw.step(at, late=planned.age - due.channel.age) as d:
-            made = maker.mechanism.step(
-                1 + (step - 1) * due.channel.every, truth if len(truth) > 1 else int(truth[0]), d
+    """Run mechanisms on the exact totals of their streams, in turn, by the account's steps; `account` is charged as they draw."""
+    runs = [_Steps(due, totals, maker, account) for due, totals, _, maker in parts]
+    turns = sorted((at, i, k) for i, run in enumerate(runs) for k, at in enumerate(run.due.release_steps.tolist()))
+    for _, i, k in turns:
+        runs[i].draw(k)
+    return [e for run, (*_, smoothers, _) in zip(runs, parts, strict=True) for e in run.entries(smoothers)]
+
+
+class _Steps:
+    """Steps of one stream on their way through its mechanism, with the noise that it keeps."""
+
+    def __init__(self, due: Due, totals: Totals, maker: Stepwise, account: Accountant) -> None:
+        check_adaptive(maker.mechanism, account)
+        self.due, self._totals, self._maker = due, totals, maker
+        self._draw = ReleaseDraw(account)
+        self._draw.restore(maker.noise)
+        self._noisy: list[Floats] = []
+        self._facts: list[tuple[Release, ...]] = []
+
+    def draw(self, k: int) -> None:
+        """Run the mechanism on the k-th of the steps."""
+        c, truth = self.due.channel, self._totals[k]
+        late = self.due.releases[k].age - c.age
+        with self._draw.step(int(self.due.release_steps[k]), late=late) as d:
+            made = self._maker.mechanism.step(
+                _place(c, int(self.due.steps[k])), truth if len(truth) > 1 else int(truth[0]), d
             )
-        noisy.append(np.atleast_1d(made))
-        facts.append(draw.releases)
-        scales.append(_spread(due.channel.plan, 1 + (step - 1) * due.channel.every))
-    maker.noise = draw.state()
-    return _entries(due, np.array(noisy, dtype=np.float64), facts, scales, smoothers)
+        self._noisy.append(np.atleast_1d(made))
+        self._facts.append(self._draw.releases)
+
+    def entries(self, smoothers: Sequence[Smoother]) -> list[Entry]:
+        """Return what the ledger keeps of all steps, once they are drawn; the mechanism goes on with this noise."""
+        self._maker.noise = self._draw.state()
+        c = self.due.channel
+        scales = [_spread(c.plan, _place(c, step)) for step in self.due.steps.tolist()]
+        return _entries(self.due, np.array(self._noisy, dtype=np.float64), self._facts, scales, smoothers)
+
+
+def _place(channel: Channel, step: int) -> int:
+    """The step of a plan at which a stream's step is published."""
+    return 1 + (step - 1) * channel.every
 
 
 @lru_cache(maxsize=64)

@@ -258,12 +258,14 @@ class Session:
         """
         account = foreseen or self._charged(self.account, [d for d, _ in parts])
         entries: list[Entry] = []
+        in_turn = []
         for d, totals in parts:
             maker, smoothers = self.makers[d.channel.name], self.smoothers[d.channel.name]
             if maker is None:
                 entries += draw_planned(d, totals, smoothers, ahead.get(d.channel.name))
             else:
-                entries += draw_stepwise(d, totals, smoothers, maker, account)
+                in_turn.append((d, totals, smoothers, maker))
+        entries += draw_stepwise(in_turn, account)
         entries.sort(key=lambda e: e.release_step)
         points.passing("drawn")
         states = self._states(account)

@@ -78,6 +78,28 @@ def test_a_crash_keeps_the_noise(tmp_path, point):
     assert [e.noisy.tolist() for e in recorded(policy)[0][: len(entries)]] == [e.noisy.tolist() for e in entries]
 
 
+@pytest.mark.parametrize("point", ["drawn", "in the transaction", "committed", "emitted"])
+def test_a_crash_keeps_the_noise_of_every_stream(tmp_path, point):
+    """Two streams of one batch: either both have their noise after a crash, or neither was ever seen."""
+    policy = town(tmp_path, WEAK, days=3)
+    data = policy.model_dump(mode="json", exclude_none=True)
+    data["streams"] += [{**data["streams"][0], "name": "late", "output": "late.csv", "delay": "3 h"}]
+    (tmp_path / "policy.yaml").write_text(json.dumps(data))
+    policy = hl.Policy.load(tmp_path / "policy.yaml")
+    assert run_and_die(tmp_path, point, 2, batch=7) == KILLED
+    before = {
+        e.stream: [x.noisy.tolist() for x in recorded(policy)[0] if x.stream == e.stream] for e in recorded(policy)[0]
+    }
+    hl.publish(policy)
+    for name in ("mean", "late"):
+        days = values(policy, name).reshape(3, 24)
+        assert np.array_equal(days[0], days[1])
+        assert np.array_equal(days[1], days[2])
+        kept = [e.noisy.tolist() for e in recorded(policy)[0] if e.stream == name]
+        assert kept[: len(before.get(name, []))] == before.get(name, [])
+    assert hl.verify(policy.ledger_path).problems == ()
+
+
 def test_phases_follow_the_wall_clock_over_clock_changes(tmp_path):
     """London, 2026: 29 March has 23 hours and 25 October 25; every hour of the day keeps its noise."""
     for start in ("2026-03-27", "2026-10-23"):

@@ -17,7 +17,7 @@ from halflife.policy_audit import VARIANTS, audit_policy, neighbour_totals
 from halflife.publisher.session import Session
 from publisher.town import make, policy_dict, write_readings
 
-FEW = {"seconds": 0.0, "runs": 50}
+FEW = {"seconds": 600.0, "runs": 50}
 CHAIN = {"name": "markov-chain", "matrix": [[0.85, 0.15], [0.1, 0.9]]}
 
 
@@ -179,13 +179,13 @@ def test_noise_that_is_too_small_is_accused(tmp_path, monkeypatch):
         return [grade.GridNoise(n.grid * 0.8, n.units) for n in draw_many(calibrations)]
 
     monkeypatch.setattr(grade, "draw_many", weak)
-    assert accused(audit_policy(make(tmp_path), seconds=5.0, runs=300)) >= {"noise size"}
+    assert accused(audit_policy(make(tmp_path), seconds=600.0, runs=300)) >= {"noise size"}
 
 
 def test_one_noise_for_all_steps_is_accused(tmp_path, monkeypatch):
     draw_many = grade.draw_many
     monkeypatch.setattr(grade, "draw_many", lambda calibrations: _same(draw_many(calibrations)))
-    assert accused(audit_policy(make(tmp_path), seconds=5.0, runs=300)) >= {"black box"}
+    assert accused(audit_policy(make(tmp_path), seconds=600.0, runs=300)) >= {"black box"}
 
 
 def _same(noises):
@@ -244,7 +244,7 @@ def test_the_command(tmp_path):
 
 def test_the_command_runs_in_several_processes(tmp_path):
     make(tmp_path)
-    verdict = audit_policy(hl.Policy.load(tmp_path / "policy.yaml"), seconds=0.0, runs=100, processes=2)
+    verdict = audit_policy(hl.Policy.load(tmp_path / "policy.yaml"), seconds=600.0, runs=100, processes=2)
     assert verdict.good
 
 

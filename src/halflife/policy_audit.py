@@ -6,17 +6,18 @@
                   also on one person who is in one of two states now, with a past that is drawn from the reversed process
     silence       everything but the values must be the same for both: steps, times, losses, logs
 
-No reading of the policy's own data is looked at. A promise about secrets has other neighbours: `policy_audit_swellfish`.
+No reading of the policy's own data is looked at. Promises about habits and about secrets have other neighbours:
+`policy_audit_periodic` and `policy_audit_swellfish`.
 """
 
 from __future__ import annotations
 
 import math
+import pathlib
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,30 +26,31 @@ from numpy.typing import NDArray
 from halflife.accountant import Accountant
 from halflife.lab.audit.aged_pair import DRAWN, parts, pasts, person_to_attack, worst_states
 from halflife.lab.audit.attacks import averaging_success, filtered_share
-from halflife.lab.audit.black_box import Floats, Pair
+from halflife.lab.audit.black_box import Floats, Pair, Path
 from halflife.lab.audit.exact import pair_loss
 from halflife.lab.audit.verdict import Finding, Progress, Verdict, audit_history, audit_paths
 from halflife.ledger import SqliteLedger
-from halflife.notions import AgeDependent, Swellfish
+from halflife.notions import AgeDependent, AlmostPeriodic, Swellfish
 from halflife.policy import Channel, Policy, channels, promised
 from halflife.policy.aged import SUMS
+from halflife.policy_audit_neighbours import VARIANTS, neighbour_totals, value_at
 from halflife.policy_audit_path import (
     PublishingPath,
-    Row,
     Totals,
     as_data,
     fast_folder,
+    make_loud,
+    promised_epsilon,
     quiet_policy,
     silence,
-    totals_of,
 )
+from halflife.policy_audit_periodic import check_reuse, habit_cases, habit_observers
 from halflife.policy_audit_swellfish import audit_secrets
 from halflife.processes import Process
 from halflife.publisher.readable import in_output_units
 from halflife.release import Release
 
 MOST_STEPS, MOST_NUMBERS, PLANNED = 48, 480, 2_000
-VARIANTS = ("most", "least", "none", "hostile")
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,8 +72,8 @@ class AgedPath:
         """Return the values that so many runs publish."""
         drawn = self.drawn(which, runs, np.random.default_rng())
         with tempfile.TemporaryDirectory(prefix="halflife-audit-", dir=fast_folder()) as place:
-            policy = quiet_policy(self.path.policy, self.path.folder, Path(place))
-            return np.array([self.path.run(policy, totals, Path(place)) for totals in drawn])
+            policy = quiet_policy(self.path.policy, self.path.folder, pathlib.Path(place))
+            return np.array([self.path.run(policy, totals, pathlib.Path(place)) for totals in drawn])
 
     def drawn(self, which: int, runs: int, rng: np.random.Generator) -> Iterator[Totals]:
         """Yield the exact totals of so many pasts."""
@@ -88,65 +90,6 @@ class AgedPath:
         return least + np.round((most - least) * part[:, None]).astype(np.int64)
 
 
-# Neighbours ---------------------------------------------------------------------------------------------------------
-
-
-def neighbour_totals(channel: Channel, variant: str, steps: int) -> NDArray[np.int64]:
-    """Exact totals (steps × cells) of a small population whose audited person has these readings, by the real engine."""
-    if channel.part.source is None:
-        return _pushed_totals(channel, variant, steps)
-    return totals_of(channel, readings(channel, variant, steps), 1, steps)
-
-
-def _pushed_totals(channel: Channel, variant: str, steps: int) -> NDArray[np.int64]:
-    """A program pushes these: its first number moves by as much as the policy allows."""
-    totals = np.zeros((steps, channel.cells), dtype=np.int64)
-    totals[:, 0] = channel.sensitivity.l1 if variant == "most" else 0
-    return totals
-
-
-def readings(channel: Channel, variant: str, steps: int) -> list[Row]:
-    """Readings of three ordinary people and the audited one."""
-    people = _people(channel)
-    rows: list[Row] = []
-    groups = channel.groups or ("",)
-    for k in range(1, steps + 1):
-        middle = (channel.steps.start(k) + channel.steps.end(k)) // 2
-        rows += [(p, middle, _value(channel, 0.5), groups[0]) for p in people[1:]]
-        rows += [(people[0], at, x, g) for at, x, g in _audited(channel, variant, middle)]
-    return rows
-
-
-def _people(channel: Channel) -> list[str]:
-    """The audited person first: the one of largest weight, where weights are public."""
-    known = list(channel.weights or channel.table or {})
-    if channel.table is not None and channel.weights is not None:
-        known = [p for p in known if p in channel.table]
-    if channel.weights is not None:
-        known.sort(key=lambda p: -abs((channel.weights or {})[p]))
-    return known[:4] if known else ["audited", "one", "two", "three"]
-
-
-def _value(channel: Channel, part: float) -> float:
-    """A reading that lies this part of the way from the least to the largest that counts."""
-    u = channel.units
-    units = u["low"] + part * (u["high"] - u["low"])
-    return float(units) * float(u.get("divide", 1)) / float(u.get("multiply", 1))
-
-
-def _audited(channel: Channel, variant: str, us: int) -> Iterator[tuple[int, Any, str]]:
-    """The audited person's readings in one step; "most" and "least" are in different groups where groups may change."""
-    groups, most = channel.groups or ("",), int(channel.units.get("most_groups", 1))
-    if variant == "most":
-        yield from ((us, _value(channel, 1.0), g) for g in groups[:most])
-    elif variant == "least":
-        yield from ((us, _value(channel, 0.0 if channel.fixed else 1.0), g) for g in groups[::-1][:most])
-    elif variant == "hostile":
-        for x in (math.nan, math.inf, -math.inf, None, 1e300, -1e300, _value(channel, 1.0), _value(channel, 1.0)):
-            yield from ((us, x, g) for g in (*groups[:3], "no such group"))
-        yield from ((at, 1e9, groups[0]) for at in (-(2**60), 2**60, us + 1, us + 1))
-
-
 # The audit ----------------------------------------------------------------------------------------------------------
 
 
@@ -158,9 +101,16 @@ def audit_policy(
     processes: int = 1,
     progress: Progress = lambda what, done, total: None,
 ) -> Verdict:
-    """Audit a policy with neighbours that are made for it; see the module's text for what is tried."""
+    """Audit a policy with neighbours that are made for it; see the module's text for what is tried.
+
+    seconds    a budget for all of it: what runs of the publisher may take is what the rest leaves
+    runs       the most runs on each population of a pair
+    processes  how many run at a time
+    """
+    end = time.monotonic() + seconds
     made = channels(policy)
-    if isinstance(promised(policy, made[0].account), Swellfish):
+    notion = promised(policy, made[0].account)
+    if isinstance(notion, Swellfish):
         return audit_secrets(policy, seconds=seconds, runs=runs, processes=processes, progress=progress)
     steps = _steps(policy, made)
     progress("neighbours", 0, 1)
@@ -170,25 +120,35 @@ def audit_policy(
         pairs = [("none", "most"), ("none", "least"), ("none", "hostile")]
     findings = [_sensitivity(c, a, b, totals) for c in made for a, b in pairs if c.part.source is not None]
     findings += list(_exact(policy, made))
-    findings.append(silence(policy, totals, steps, {}))
+    findings.append(silence(policy, totals, {}))
+    cases: list[tuple[Pair, Path]]
+    if isinstance(notion, AlmostPeriodic):
+        findings += [] if notion.strong else [check_reuse(policy)]
+        cases, observers = list(habit_cases(policy, notion.strong)), habit_observers(made)
+    else:
+        cases, observers = list(_cases(policy, pairs, totals, steps)), _observers(made)
+    left = end - time.monotonic()
+    findings += audit_paths(cases, seconds=left, runs=runs, chunk=1_000, processes=processes, progress=progress)
+    return Verdict(policy.population.id, (*findings, *observers))
+
+
+def _cases(
+    policy: Policy, pairs: Sequence[tuple[str, str]], totals: dict[str, Totals], steps: int
+) -> Iterator[tuple[Pair, PublishingPath | AgedPath]]:
+    """The worst neighbours, those that differ in one step alone, hostile readings, and one step at a large ε."""
+    made, data, folder = channels(policy), as_data(policy), str(policy.path("."))
     worst = max(
         pairs, key=lambda p: sum(_distance(c, totals[p[0]], totals[p[1]]).sum() / c.sensitivity.l1 for c in made)
     )
-    data = as_data(policy)
-    cases: list[tuple[Pair, PublishingPath | AgedPath]] = []
-    folder = str(policy.path("."))
     totals["once"] = {c.name: _only_at_first(totals[worst[0]][c.name], totals[worst[1]][c.name]) for c in made}
     apart = [(worst[0], "once")] if steps > 1 else []
     for a, b in dict.fromkeys((worst, *apart, pairs[-1])):
-        path = PublishingPath(data, folder, (totals[a], totals[b]), steps)
-        cases.append((_pair(policy, a, b, totals, steps), path))
-    loud = _loud(policy)
+        yield _pair(policy, a, b, totals, steps), PublishingPath(data, folder, (totals[a], totals[b]))
+    loud = make_loud(policy)
     one = {v: {name: t[:1] for name, t in totals[v].items()} for v in worst}
     pair = replace(_pair(loud, *worst, one, 1), name=f"one step, with epsilon {promised_epsilon(loud):.4g}")
-    cases.append((pair, PublishingPath(as_data(loud), folder, (one[worst[0]], one[worst[1]]), 1)))
-    cases += _aged_case(policy, totals, steps)
-    findings += audit_paths(cases, seconds=seconds, runs=runs, chunk=100, processes=processes, progress=progress)
-    return Verdict(policy.population.id, (*findings, *_observers(policy, made)))
+    yield pair, PublishingPath(as_data(loud), folder, (one[worst[0]], one[worst[1]]))
+    yield from _aged_case(policy, totals, steps)
 
 
 def _only_at_first(most: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -196,11 +156,6 @@ def _only_at_first(most: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray
     once = most.copy()
     once[0] = other[0]
     return once
-
-
-def promised_epsilon(policy: Policy) -> float:
-    """Return the ε that a policy promises."""
-    return float(promised(policy, channels(policy)[0].account).epsilon)  # type: ignore[attr-defined]
 
 
 def _aged_case(policy: Policy, totals: Mapping[str, Totals], steps: int) -> Iterator[tuple[Pair, AgedPath]]:
@@ -215,8 +170,8 @@ def _aged_case(policy: Policy, totals: Mapping[str, Totals], steps: int) -> Iter
     person = person_to_attack(notion.process, now - newest)
     if person is None:
         return
-    ends = PublishingPath(as_data(policy), str(policy.path(".")), (totals["least"], totals["most"]), steps)
-    bounds = {c.name: (_value(c, 0.0), _value(c, 1.0)) for c in made}
+    ends = PublishingPath(as_data(policy), str(policy.path(".")), (totals["least"], totals["most"]))
+    bounds = {c.name: (value_at(c, 0.0), value_at(c, 1.0)) for c in made}
     adds_up = {c.name: c.part.statistic.kind in SUMS for c in made}
     states = worst_states(person, now - newest, now)
     path = AgedPath(ends, person.to_dict(), states, now, times, bounds, adds_up)
@@ -244,15 +199,7 @@ def _scales(c: Channel, steps: int) -> Floats:
     return in_output_units(scales, c.factor_of_cells)
 
 
-def _loud(policy: Policy) -> Policy:
-    """The same policy with so large an ε that one step of its first stream loses about 1: then a black box sees something."""
-    data = as_data(policy)
-    first = channels(policy)[0].losses(1, 1)[0]
-    data["promise"]["epsilon"] = max(1.0, promised_epsilon(policy) / first)
-    return Policy.from_dict(data, str(policy.path(".")))
-
-
-def _observers(policy: Policy, made: Sequence[Channel]) -> Iterator[Finding]:
+def _observers(made: Sequence[Channel]) -> Iterator[Finding]:
     """What an observer can do that the promise does not forbid: average for a long time, and filter."""
     for c in made:
         for what, seconds in (("a day", 86_400), ("a week", 604_800), ("a year", 31_536_000)):
@@ -271,7 +218,7 @@ def _observers(policy: Policy, made: Sequence[Channel]) -> Iterator[Finding]:
 
 def _steps(policy: Policy, made: Sequence[Channel]) -> int:
     """How many steps to run: a whole window where the promise is about one, and not too many numbers in all."""
-    wanted = getattr(promised(policy, made[0].account), "w", 12)
+    wanted = getattr(promised(policy, made[0].account), "w", None) or 12
     room = MOST_NUMBERS // sum(c.cells for c in made)
     return max(1, min(wanted, MOST_STEPS, room, *(c.last for c in made if c.last is not None), MOST_STEPS))
 
@@ -305,10 +252,11 @@ def _exact(policy: Policy, made: Sequence[Channel]) -> Iterator[Finding]:
     yield audit_history("the plan's first steps", notion, _planned(made, PLANNED), limit)
     if policy.ledger_path.is_file():
         with SqliteLedger(policy.ledger_path, read_only=True) as book:
-            history = [r for e in book.entries() for r in e.releases]
-        yield audit_history(
-            f"what {policy.ledger_path.name} recorded", notion, sorted(history, key=lambda r: r.step), limit
-        )
+            newest = {c.name: max(1, book.last_step(c.name) - PLANNED + 1) for c in made}
+            history = [r for name, first in newest.items() for e in book.entries(name, first) for r in e.releases]
+        some = f" in the newest {PLANNED:,} steps" if max(newest.values()) > 1 else ""
+        name = f"what {policy.ledger_path.name} recorded{some}"
+        yield audit_history(name, notion, sorted(history, key=lambda r: r.step), limit)
 
 
 def _pair(policy: Policy, a: str, b: str, totals: Mapping[str, Totals], steps: int) -> Pair:

@@ -26,6 +26,8 @@ from halflife.publisher.session import Session
 Totals = dict[str, NDArray[np.int64]]
 Row = tuple[str | None, int, Any, str | None]
 """A reading: whose, when in µs, how much, of which group."""
+Stretch = tuple[Mapping[str, int], Totals]
+"""Exact totals of consecutive steps, and which step they begin with, by stream; with step 1 if it is not there."""
 FAR = 9e9
 
 
@@ -39,7 +41,6 @@ class PublishingPath:
     policy: dict[str, Any]
     folder: str
     totals: tuple[Totals, Totals]
-    steps: int
     first: Mapping[str, int] = field(default_factory=dict)
 
     def __call__(self, which: int, runs: int) -> Floats:
@@ -50,21 +51,27 @@ class PublishingPath:
 
     def run(self, policy: Policy, totals: Totals, place: Path) -> Floats:
         """Publish once, and forget it."""
-        publish_totals(policy, totals, self.steps, self.first)
-        numbers = [_read_values(policy.path(s.output)) for s in policy.streams]
-        for file in place.iterdir():
-            file.unlink()
-        return np.concatenate(numbers)
+        return run_once(policy, [(self.first, totals)], place)
 
 
-def publish_totals(policy: Policy, totals: Totals, steps: int, first: Mapping[str, int]) -> None:
-    """Publish so many steps of every stream with these exact totals, as `publish` does after reading."""
+def run_once(policy: Policy, stretches: Sequence[Stretch], place: Path) -> Floats:
+    """Publish stretches of steps once with a new ledger, forget it, and return the values, stream by stream."""
+    publish_totals(policy, stretches)
+    numbers = [_read_values(policy.path(s.output)) for s in policy.streams]
+    for file in place.iterdir():
+        file.unlink()
+    return np.concatenate(numbers)
+
+
+def publish_totals(policy: Policy, stretches: Sequence[Stretch]) -> None:
+    """Publish steps of every stream with these exact totals, as `publish` does after reading."""
     session = Session(policy, clock=lambda: FAR)
     try:
         with session.held(10.0):
-            begins = [(c, first.get(c.name, 1)) for c in session.channels]
-            dues = [session.due(c, k, k + steps - 1) for c, k in begins]
-            session.publish([(d, totals[d.channel.name]) for d in dues])
+            for first, totals in stretches:
+                begins = [(c, first.get(c.name, 1)) for c in session.channels]
+                dues = [session.due(c, k, k + len(totals[c.name]) - 1) for c, k in begins]
+                session.publish([(d, totals[d.channel.name]) for d in dues])
     finally:
         session.close()
 
@@ -98,6 +105,19 @@ def as_data(policy: Policy) -> dict[str, Any]:
     return data
 
 
+def promised_epsilon(policy: Policy) -> float:
+    """Return the ε that a policy promises."""
+    return float(promised(policy, channels(policy)[0].account).epsilon)  # type: ignore[attr-defined]
+
+
+def make_loud(policy: Policy) -> Policy:
+    """Return the policy with so large an ε that one step of its first stream loses about 1: then a black box sees something."""
+    data = as_data(policy)
+    first = channels(policy)[0].losses(1, 1)[0]
+    data["promise"]["epsilon"] = max(1.0, promised_epsilon(policy) / first)
+    return Policy.from_dict(data, str(policy.path(".")))
+
+
 def totals_of(channel: Channel, rows: Sequence[Row], first: int, last: int) -> NDArray[np.int64]:
     """Exact totals (steps × cells) of these readings, by the real engine."""
     engine = open_source(_table(channel, rows))
@@ -128,11 +148,11 @@ def _table(channel: Channel, rows: Sequence[Row]) -> Any:
     return pa.table(columns)
 
 
-def silence(policy: Policy, totals: Mapping[str, Totals], steps: int, first: Mapping[str, int]) -> Finding:
+def silence(policy: Policy, totals: Mapping[str, Totals], first: Mapping[str, int]) -> Finding:
     """Publish each variant once, and compare all that can be seen but the values: it must not depend on the readings."""
     start = time.perf_counter()
     variants = list(totals)
-    seen = {variant: _traces(policy, totals[variant], steps, first) for variant in variants}
+    seen = {variant: _traces(policy, (first, totals[variant])) for variant in variants}
     differ = [v for v in variants if seen[v] != seen[variants[0]]]
     detail = "rows, times, losses, noise scales and log lines are the same whatever the readings are"
     if differ:
@@ -141,7 +161,7 @@ def silence(policy: Policy, totals: Mapping[str, Totals], steps: int, first: Map
     return Finding("refusal, timing and form", "silence", 0.0, float(len(differ)), bool(differ), detail, spent)
 
 
-def _traces(policy: Policy, totals: Totals, steps: int, first: Mapping[str, int]) -> list[Any]:
+def _traces(policy: Policy, stretch: Stretch) -> list[Any]:
     """Everything that a run leaves, without values, hashes and the clock's time."""
     lines: list[str] = []
     handler = logging.Handler()
@@ -151,7 +171,7 @@ def _traces(policy: Policy, totals: Totals, steps: int, first: Mapping[str, int]
     try:
         with tempfile.TemporaryDirectory(prefix="halflife-audit-") as place:
             quiet = quiet_policy(as_data(policy), str(policy.path(".")), Path(place))
-            publish_totals(quiet, totals, steps, first)
+            publish_totals(quiet, [stretch])
             rows = [
                 [{k: v for k, v in json.loads(line).items() if k != "value"} for line in quiet.path(s.output).open()]
                 for s in quiet.streams

@@ -75,6 +75,7 @@ def audit_secrets(
     policy: Policy, *, seconds: float, runs: int, processes: int, progress: Progress = lambda what, done, total: None
 ) -> Verdict:
     """Audit a policy with neighbours that are made from its secrets; see the module's text for what is tried."""
+    end = time.monotonic() + seconds
     made = channels(policy)
     notion = promised(policy, made[0].account)
     assert isinstance(notion, Swellfish)
@@ -93,9 +94,10 @@ def audit_secrets(
         findings.append(_not_run(len(written)))
     elif tried:
         worst = _window(made, max(tried, key=lambda t: t.loss / t.epsilon))
-        findings.append(silence(policy, {"no event": worst.totals[0], "event": worst.totals[1]}, *_size(made, worst)))
+        findings.append(silence(policy, {"no event": worst.totals[0], "event": worst.totals[1]}, _size(made, worst)[1]))
         cases = [_case(policy, worst, "a household with and without its events"), _one_step(policy, worst)]
-    findings += audit_paths(cases, seconds=seconds, runs=runs, chunk=100, processes=processes, progress=progress)
+    left = end - time.monotonic()
+    findings += audit_paths(cases, seconds=left, runs=runs, chunk=100, processes=processes, progress=progress)
     return Verdict(policy.population.id, (*findings, *_open(made)))
 
 
@@ -428,7 +430,7 @@ def _case(policy: Policy, tried: Tried, name: str) -> tuple[Pair, PublishingPath
         made[0].plan.noise,
         _promise(made[0]).delta,
     )
-    return pair, PublishingPath(as_data(policy), str(policy.path(".")), tried.totals, steps, first)
+    return pair, PublishingPath(as_data(policy), str(policy.path(".")), tried.totals, first)
 
 
 def _one_step(policy: Policy, tried: Tried) -> tuple[Pair, PublishingPath]:

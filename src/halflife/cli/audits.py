@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 @main.command()
 @click.argument("policy", required=False, type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--faults", is_flag=True, help="Audit planted faults instead: every one of them must be accused.")
-@click.option("--seconds", type=float, default=60.0, show_default=True, help="Time for the black-box part.")
+@click.option(
+    "--seconds", type=float, default=60.0, show_default=True, help="Time for all of it: what is left is for runs."
+)
 @click.option("--runs", type=int, default=20_000, show_default=True, help="The most runs of each stream of a pair.")
 @click.option("--processes", type=int, metavar="N", help="Run in so many processes.  [default: one for each core]")
 @click.option("--html", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write a report.")

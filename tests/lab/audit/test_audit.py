@@ -157,9 +157,64 @@ def test_the_likelihood_is_that_of_the_claimed_noise():
     assert len(dict(features(outputs, pair))) >= 4
 
 
-def test_runs_stop_when_the_time_is_over():
+class Slow:
+    """A path that takes so many seconds to begin and for each run, by a clock of its own."""
+
+    def __init__(self, clock, begin, each):
+        self.clock, self.begin, self.each = clock, begin, each
+
+    def __call__(self, which, runs):
+        self.clock[0] += self.begin + self.each * runs
+        return AddedNoise(ONE, 1.0)(which, runs)
+
+
+def clock_of(monkeypatch):
+    clock = [1000.0]
+    monkeypatch.setattr("halflife.lab.audit.verdict.time.monotonic", lambda: clock[0])
+    return clock
+
+
+@pytest.mark.parametrize("seconds", [10.0, 60.0, 600.0])
+@pytest.mark.parametrize(
+    "costs", [[(0.0, 0.02)], [(0.1, 0.001)] * 3, [(0.0, 1e-4), (0.3, 0.05), (0.0, 0.01)], [(0.05, 0.4)] * 3], ids=str
+)
+def test_the_time_is_kept_whatever_a_run_takes(monkeypatch, seconds, costs):
+    """Before, 400 runs were made of each pair in any case: 202 s of 60. Now it is the clock, to 15 % and what few runs take."""
+    clock = clock_of(monkeypatch)
+    cases = [(one_step(), Slow(clock, *cost)) for cost in costs]
+    findings = audit_paths(cases, seconds=seconds, runs=10_000, chunk=1_000)
+    fixed = sum(2 * (begin + 4 * each) for begin, each in costs)
+    spent = clock[0] - 1000.0
+    assert spent <= 1.15 * seconds + fixed
+    enough = all(f.runs >= 5_000 for f in findings if f.how == "black box")
+    assert enough or spent >= 0.7 * seconds
+
+
+def test_time_that_one_pair_does_not_need_is_left_to_the_next(monkeypatch):
+    clock = clock_of(monkeypatch)
+    cases = [(one_step(), Slow(clock, 0.0, cost)) for cost in (1e-5, 0.01)]
+    found = audit_paths(cases, seconds=60.0, runs=10_000, chunk=1_000)
+    first, second = (f.runs for f in found if f.how == "black box")
+    assert first == 5_000
+    assert second > 1_200  # half of the time would be enough for 700
+
+
+def test_a_few_runs_are_made_in_any_case():
     (found, _) = audit_paths([(one_step(), AddedNoise(ONE, 1.0))], seconds=0.0, runs=10**9, chunk=100)
-    assert 200 <= found.runs < 1000
+    assert found.runs == 2
+
+
+def test_progress_is_told_after_every_round(monkeypatch):
+    clock, told = clock_of(monkeypatch), []
+    audit_paths(
+        [(one_step(), Slow(clock, 0.0, 0.05))],
+        seconds=60.0,
+        runs=10_000,
+        progress=lambda *a: told.append((clock[0], a)),
+    )
+    assert max(np.diff([at for at, _ in told])) <= 4.0
+    assert {a[0] for _, a in told} == {one_step().name}
+    assert [a[1] for _, a in told] == sorted(a[1] for _, a in told)
 
 
 # Planted faults -----------------------------------------------------------------------------------------------------

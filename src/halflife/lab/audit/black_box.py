@@ -30,7 +30,7 @@ FAMILY_ERROR = 1e-6
 """The probability that anything that one audit finds is false."""
 
 MOST_NUMBERS, THRESHOLDS = 24, 60
-SCALE_AT = 1.6
+SCALE_AT = {"laplace": 1.6, "gaussian": 1.6, "laplace twice": 2.3}
 """Where the size of noise tells most about its scale: near the largest t²/(e^t − 1)."""
 
 
@@ -47,6 +47,8 @@ class Pair:
     delta: float = 0.0
     sized: bool = True
     """Whether the outputs are the exact values plus noise of these scales, so that its size can be looked at."""
+    looked_at: NDArray[np.bool_] | None = None
+    """Of which numbers the noise's size is looked at, as it is independent of all others'; None: of all that have noise."""
 
 
 class Event(NamedTuple):
@@ -86,18 +88,39 @@ def attack_scale(outputs: tuple[Floats, Floats], pair: Pair, alpha: float) -> Fo
     Over a window a black box sees little of a loss that adds up over many steps: its worst outputs are rare. But every number
     tells how large its noise is. |y − f| exceeds t·b with probability e^−t under Laplace noise of scale b. If so few of all
     numbers exceed t·b that the probability is at most q (exact binomial bound), the scale is at most t·b/ln(1/q), and the
-    pair loses at least claimed · ln(1/q)/t. Gaussian noise: 2Φ(−t) in place of e^−t.
+    pair loses at least claimed · ln(1/q)/t. Gaussian noise: 2Φ(−t) in place of e^−t; the sum or difference of two Laplace
+    noises of one scale ("laplace twice"): (1 + t/2) e^−t.
     """
-    from scipy.special import ndtri
-
-    t = SCALE_AT
-    scales = np.where(pair.scales > 0, pair.scales, np.inf)
+    t = SCALE_AT[pair.noise]
+    there = pair.scales > 0 if pair.looked_at is None else pair.looked_at
+    scales = np.where(there, pair.scales, np.inf)
     sizes = [np.abs(o - f) / scales for o, f in zip(outputs, (pair.first, pair.second), strict=True)]
     good = np.concatenate([s[:, np.isfinite(scales)].ravel() for s in sizes])
     hits, runs = int((good > t).sum()), len(good)
     _, q = binomial_bounds(hits, runs, alpha)
-    factor = math.log(1 / q) / t if pair.noise == "laplace" else float(-ndtri(q / 2)) / t
-    return Found(max(0.0, pair.claimed * factor), Event("noise / claimed scale", t, True, 0), hits, hits, runs)
+    return Found(
+        max(0.0, pair.claimed * size_exceeded(q, pair.noise) / t),
+        Event("noise / claimed scale", t, True, 0),
+        hits,
+        hits,
+        runs,
+    )
+
+
+def size_exceeded(q: float, noise: str) -> float:
+    """Return the size that noise of scale 1 exceeds with this probability.
+
+    >>> from math import exp
+    >>> [round(size_exceeded(p, "laplace twice" if k else "laplace"), 6) for k, p in enumerate((exp(-2.0), 2 * exp(-2.0)))]
+    [2.0, 2.0]
+    """
+    from scipy.special import lambertw, ndtri
+
+    if noise == "laplace":
+        return math.log(1 / q)
+    if noise == "gaussian":
+        return float(-ndtri(q / 2))
+    return float(-lambertw(-2 * q * math.exp(-2), -1).real) - 2
 
 
 def choose_event(outputs: tuple[Floats, Floats], pair: Pair) -> Event:
@@ -164,7 +187,7 @@ def log_likelihood_ratio(outputs: Floats, pair: Pair) -> Floats:
     """ln p(y | second) − ln p(y | first) under the claimed noise: the best test there is, if the claim is true."""
     scales = np.where(pair.scales > 0, pair.scales, 1.0)
     a, b = (outputs - pair.first) / scales, (outputs - pair.second) / scales
-    terms = np.abs(a) - np.abs(b) if pair.noise == "laplace" else (a * a - b * b) / 2
+    terms = (a * a - b * b) / 2 if pair.noise == "gaussian" else np.abs(a) - np.abs(b)
     total: Floats = terms.sum(axis=1)
     return np.round(total, 9)
 

@@ -21,7 +21,12 @@ from halflife.numerics import TOLERANCE
 from halflife.release import Release
 
 Progress = Callable[[str, int, int], None]
-FEWEST_RUNS = 400
+FIRST_RUNS = 4
+"""How many runs are made to begin with, whatever they take: after them it is known how long a run takes."""
+RUNNING = 0.93
+"""The part of the time that runs may take; the rest is for looking at them."""
+ROUND = 2.0
+"""Seconds that a round of runs is made to last at the most, so that the time is looked at, and progress shown, often enough."""
 MARGIN = 1e-6
 """By how much, relatively, a second derivation in plain doubles may differ from an exact one."""
 
@@ -87,18 +92,21 @@ def audit_paths(
 ) -> list[Finding]:
     """Attack each path with its pair, sharing the time; every bound together is wrong with probability at most `family_error`.
 
-    Runs are made in chunks until there are enough, or the time is over; how many there are never depends on what they say.
+    `seconds` is for all of it; what one pair does not need is left to those after it. Runs are made in rounds of a few, each
+    process at most `chunk` at a time, until there are enough or the time is over; how many there are never depends on what
+    they say. A few of each are made in any case.
     """
     if not cases:
         return []
-    alpha, findings = family_error / len(cases), []
+    alpha, findings, end = family_error / len(cases), [], time.monotonic() + seconds
     with _workers(processes) as pool:
         for i, (pair, path) in enumerate(cases):
-            start = time.perf_counter()
-            outputs = _outputs(path, runs, chunk, seconds / len(cases), pool, processes, pair.name, progress)
-            spent = time.perf_counter() - start
-            findings += [_finding(pair, how, found, spent) for how, found in _attacks(outputs, pair, alpha / 2)]
-            progress(pair.name, i + 1, len(cases))
+            start = time.monotonic()
+            stop = start + (end - start) / (len(cases) - i) * RUNNING
+            outputs = _outputs(path, runs, chunk, stop, pool, processes, pair.name, progress)
+            found = list(_attacks(outputs, pair, alpha / 2))
+            spent = time.monotonic() - start
+            findings += [_finding(pair, how, one, spent) for how, one in found]
     return findings
 
 
@@ -124,18 +132,17 @@ def _outputs(
     path: Path,
     runs: int,
     chunk: int,
-    seconds: float,
+    stop: float,
     pool: Executor | None,
     processes: int,
     name: str,
     progress: Progress,
 ) -> tuple[Floats, Floats]:
-    """Outputs of both streams, equally many of each: until there are enough, or the time is over."""
-    end = time.monotonic() + seconds
+    """Outputs of both streams, equally many of each: until there are enough, or it is time to stop."""
     found: tuple[list[Floats], list[Floats]] = ([], [])
-    done = 0
-    while done < runs and (done < FEWEST_RUNS or time.monotonic() < end):
-        size = min(chunk, runs - done)
+    done, size = 0, min(FIRST_RUNS, runs)
+    while done < runs and size > 0:
+        start = time.monotonic()
         tasks = [(which, size) for _ in range(processes) for which in (0, 1)]
         made = list(pool.map(path, *zip(*tasks, strict=True))) if pool else [path(which, n) for which, n in tasks]
         for (which, n), outputs in zip(tasks, made, strict=True):
@@ -144,6 +151,9 @@ def _outputs(
             found[which].append(outputs)
         done += size * processes
         progress(name, min(done, runs), runs)
+        now = time.monotonic()
+        each = max(now - start, 1e-6) / size
+        size = min(2 * size, chunk, max(1, int(ROUND / each)), int((stop - now) / each), -(-(runs - done) // processes))
     return np.concatenate(found[0]), np.concatenate(found[1])
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import codecs
 import datetime
 import json
-import time
 from itertools import product
 
 import pytest
 
 from halflife import registry
 from halflife.documents import parse_document
-from halflife.policy import Policy, PolicyError, channels, ledger_facts, promised
+from halflife.policy import Policy, PolicyError, channel, channels, ledger_facts, promised
 from policy.towns import GOOD, HOMES, change, moving, write_tables
+from work import work
 
 
 @pytest.fixture
@@ -166,14 +166,26 @@ def test_every_notion_and_plan_loads_or_is_refused_with_its_line(folder, example
         Policy.parse(text, folder)
 
 
-def test_loading_is_quick_and_done_once(folder):
-    Policy.parse(GOOD, folder)
-    begun = time.perf_counter()
+def test_streams_are_worked_out_once(folder, monkeypatch):
+    """However often they are asked for, tables are read and plans made when a policy is loaded, and never again."""
+    counted, real = [], channel._work_out
+    monkeypatch.setattr(channel, "_work_out", lambda policy: (counted.append(1), real(policy))[1])
     policy = Policy.parse(GOOD, folder)
-    assert time.perf_counter() - begun < 0.3
     assert channels(policy) is channels(policy)
+    assert len(counted) == 1
     (folder / "homes.csv").write_text("who,where\na,elsewhere\n")
     assert channels(policy)[0].groups == ("north", "south")  # as it was when it was checked
+
+
+def test_loading_takes_as_long_as_its_tables_are(folder):
+    """Ten times as many homes take at most ten times the work, and the rest of a policy does not grow with them."""
+    population = change("size: 4", "size: 5000")
+    taken = []
+    for homes in (50, 400, 4_000):  # the first for what is imported and remembered
+        rows = "".join(f"h{i},{'north' if i % 2 else 'south'}\n" for i in range(homes))
+        (folder / "homes.csv").write_text("who,where\n" + rows)
+        taken.append(work(lambda: Policy.parse(population, folder)))
+    assert taken[2] <= 12 * taken[1]
 
 
 def test_a_changed_copy_is_worked_out_afresh(folder):

@@ -46,7 +46,14 @@ def run(job: str, data: Path, folder: Path, python: str | Path = sys.executable)
     """Run a job once in a fresh folder; None if it failed."""
     with tempfile.TemporaryDirectory(dir=folder) as place:
         shutil.copy(folder / "about.json", place)
-        command = [str(python), str(JOBS), job, str(data), place]
+        command = [
+            str(python),
+            "-P",
+            str(JOBS),
+            job,
+            str(data),
+            place,
+        ]  # -P: else `import secrets` would find bench/secrets.py
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         CONSOLE.print(f"{job} failed: {done.stderr.strip().splitlines()[-1][:200]}", markup=False)

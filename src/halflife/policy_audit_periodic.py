@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +25,7 @@ from halflife.lab.audit.black_box import Floats, Pair
 from halflife.lab.audit.verdict import Finding
 from halflife.plans.periodic import PeriodicPlan
 from halflife.policy import Channel, Policy, channels
+from halflife.policy.promises.almost_periodic import phases
 from halflife.policy_audit_neighbours import people_of
 from halflife.policy_audit_path import (
     Row,
@@ -37,7 +38,6 @@ from halflife.policy_audit_path import (
     run_once,
     totals_of,
 )
-from halflife.publisher.draws import phases
 from halflife.publisher.readable import in_output_units
 
 PERIODS, MOST_STEPS, MOST_NUMBERS = 3, 48, 480
@@ -188,7 +188,7 @@ def _used(span: int, halves: int, neighbours: Neighbours) -> int:
 
 def _names(c: Channel, firsts: Sequence[Mapping[str, int]], width: int) -> list[str]:
     """The name of the reused noise of each step that is run."""
-    phase: Callable[[int], int] = phases(c) or _plan(c).phase
+    phase = phases(c.steps, _plan(c))
     steps = [first[c.name] + j for first in firsts for j in range(width)]
     return [_plan(c).draw_name(k, phase(k)) for k in steps]
 

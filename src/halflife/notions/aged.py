@@ -103,6 +103,11 @@ class AgeDependent(Notion[Any]):
                 f"process is known for lags up to {last}, so it can carry a promise up to a horizon of at most {last} steps: "
                 f"give horizon={last} or less, or a process that is known for ever"
             )
+        if last is not None and process.composes != "once":
+            raise InvalidInput(
+                f"{process.name} is known for lags up to {last}, and adds up from lag to lag: it must answer for every lag, as "
+                "what is left of a loss only falls"
+            )
         if self.bound != "tight" and process.composes != "markov":
             raise InvalidInput(
                 f"bound {self.bound!r} needs the Markov property, which {process.name} on a stream has not: use 'tight'"
@@ -149,7 +154,7 @@ class AgeDependent(Notion[Any]):
         if isinstance(process, AutoRegressive):
             return OnASpan(process)
         if process.composes == "once":
-            return Once(Frontiers(process, "tight"))
+            return Once(Frontiers(process, "tight"), process.last_lag)
         if self.adversary == "any-prior":
             return Skip(AnyPrior(process), AnyPrior(process))
         kind = "paper" if self.bound == "paper" else "tight"
@@ -200,12 +205,14 @@ class AgeDependent(Notion[Any]):
             )
 
     def exposure(self, state: Any, step: int) -> Exposure:
-        """Risk falls until the next release, as kernels only lose: it is its own peak."""
+        """Risk falls until the next release, as kernels only lose, and is its own peak; unless the process is known up to a last
+        lag, beyond which data of that age counts in full again: then the peak is the worst up to the horizon."""
         self._check_horizon(step)
         risk = self._rule.risk(state[0], step)
         if self._pairs is not None:
             risk = min(risk, self._pairs.risk(state[1], step))
-        return Exposure(risk, risk, self.epsilon)
+        peak = self._rule.peak(state[0], step, self.horizon) if isinstance(self._rule, Once) else risk
+        return Exposure(risk, peak, self.epsilon)
 
     def headroom(self, state: Any, step: int, age: int) -> float:
         """Found by trying: the risk after a release grows with its loss."""

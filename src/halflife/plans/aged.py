@@ -84,8 +84,13 @@ def steady(notion: AgeDependent, request: PlanRequest) -> Plan:
     ends = _horizon(notion, request)
     if ends is None:
         how = f"the risk rises to a limit within {notion.epsilon:g} that the recursion maps below itself, and never passes it."
-    else:
+    elif notion.process.last_lag is None:
         how = f"each of its {-(-ends // request.every)} releases has a risk within {notion.epsilon:g}, and later it only falls."
+    else:
+        how = (
+            f"the risk of its {-(-ends // request.every)} releases stays within {notion.epsilon:g} up to step {notion.horizon}, "
+            f"data older than the last known lag of {notion.process.last_lag} counted in full; after it nothing is promised."
+        )
     tail = f"With a loss of {loss:.6g} ({noise}) every {request.every} steps on data {request.age} steps old, {how}"
     return _plan(notion, request, noise, loss, "age-dependent, steady losses by data time (ours)", tail)
 
@@ -117,8 +122,11 @@ def _loss(notion: AgeDependent, request: PlanRequest, noise: Noise) -> float:
         return _peak(notion, loss, age, every, releases) <= notion.epsilon
 
     low = max(for_ever, notion.epsilon / releases * (1 - 1e-12))
-    high = max(largest_loss(notion.process, notion.epsilon, age, 10**6, bound, notion.adversary), low * (1 + 1e-9))
-    return min(largest(holds, low, high * 1.01, 1e-5), cap) if holds(low) else 0.0
+    if notion.process.composes == "once":
+        high = cap  # for ever nothing is known, so that says nothing of how large a loss a few releases may have
+    else:
+        high = 1.01 * largest_loss(notion.process, notion.epsilon, age, 10**6, bound, notion.adversary)
+    return min(largest(holds, low, max(high, low * (1 + 1e-9)), 1e-5), cap) if holds(low) else 0.0
 
 
 def _cap(notion: AgeDependent, request: PlanRequest) -> float:
@@ -128,9 +136,16 @@ def _cap(notion: AgeDependent, request: PlanRequest) -> float:
 
 
 def _peak(notion: AgeDependent, loss: float, age: int, every: int, releases: int) -> float:
-    """The largest risk of so many equal releases, release by release until everything that is remembered repeats."""
+    """The largest risk of so many equal releases, release by release until everything that is remembered repeats.
+
+    Where at most one release is amplified, n of them have a risk of at least (n − 1) losses, and fewer of at most that: the
+    worst comes after the last.
+    """
     notion = replace(notion, bound="tight") if notion.bound == "pairwise" else notion
     state, worst, same = notion.start(), 0.0, 0
+    if notion.process.composes == "once":
+        state = notion.record(state, [Release(1 + k * every, loss, age) for k in range(releases)])
+        return notion.exposure(state, 1 + (releases - 1) * every).peak
     for k in range(releases):
         step = 1 + k * every
         state = notion.record(state, [Release(step, loss, age)])
@@ -164,6 +179,7 @@ def _plan(notion: AgeDependent, request: PlanRequest, noise: Noise, loss: float,
     facts: dict[str, Any] = {"loss": loss}
     warnings = (
         first_line(notion, loss if noise == "laplace" else None, request),
+        *_after_the_horizon(notion, request, loss),
         *_what_can_be_certified(notion, loss),
     )
     return Plan(notion, request, noise, always(loss), source, tail, facts, warnings)
@@ -188,6 +204,16 @@ def first_line(notion: AgeDependent, loss: float | None, request: PlanRequest) -
 
 def _sentence(checked: Mapping[str, Any]) -> str:
     return str(checked.get("verdict", "it does not say how")).rstrip(".")
+
+
+def _after_the_horizon(notion: AgeDependent, request: PlanRequest, loss: float) -> tuple[str, ...]:
+    """Say what is known once a process that is known up to a last lag has nothing more to say."""
+    if notion.process.last_lag is None or (ends := _horizon(notion, request)) is None:
+        return ()
+    return (
+        f"Nothing is promised after step {notion.horizon}: the process is known for lags up to {notion.process.last_lag}, and "
+        f"of older data nothing is known to fade, so that the risk may come to {loss * -(-ends // request.every):.3g}.",
+    )
 
 
 def _what_can_be_certified(notion: AgeDependent, loss: float) -> tuple[str, ...]:

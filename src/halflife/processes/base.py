@@ -50,11 +50,14 @@ class Process(ABC):
 
     @abstractmethod
     def frontier(self, t: int, direction: Direction = "back") -> Frontier:
-        """Return the frontier of the kernel from X_now to X_{now−t} ("back"), or to X_{now+t} ("ahead")."""
+        """Return the frontier of the kernel from X_now to X_{now−t} ("back"), or to X_{now+t} ("ahead").
+
+        What is left must not rise with t up to `last_lag`: where data revives, it is the worst from lag t on.
+        """
 
     @property
     def last_lag(self) -> int | None:
-        """The largest t that anything is known about; None if there is none."""
+        """The largest t that anything is known about; None if there is none. For processes that compose "once" alone."""
         return None
 
     def spread(self, t: int) -> float:

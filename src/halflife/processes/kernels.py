@@ -83,6 +83,17 @@ def rounding_of(states: int, t: int, cycle: int = 1) -> float:
     return UNIT_ROUNDOFF * (4 * states**3 + t * of_a_product + 4 * states * (cycle - 1) * of_a_product)
 
 
+def shorter(t: int) -> int:
+    """Return the largest power of two below t, 0 if there is none: a lag to compare t with, as what is left only falls.
+
+    Rounding errors grow with t, and outweigh what is left sooner or later. Then what is known of the shorter lag serves.
+
+    >>> [shorter(t) for t in (1, 2, 3, 4, 5, 1000)]
+    [0, 1, 2, 2, 4, 512]
+    """
+    return 1 << ((t - 1).bit_length() - 1) if t > 1 else 0
+
+
 def spread_of(ahead: Floats, slack: float) -> float:
     """Return D = max ln [P(z, x) P(z′, x′) / (P(z′, x) P(z, x′))], rounded up; infinite where P has a zero.
 

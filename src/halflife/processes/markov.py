@@ -14,7 +14,17 @@ from halflife.numerics import whole
 from halflife.processes.base import Direction, Process, nothing_yet, register_process
 from halflife.processes.contraction import NOTHING, ROUND_UP, Floats, Frontier, frontier_of
 from halflife.processes.fitting import NO_SMOOTHING, fit_chain, how_fitted
-from halflife.processes.kernels import LARGEST_LAG, lag, power, reverse, rounding_of, spread_of, stationary, stochastic
+from halflife.processes.kernels import (
+    LARGEST_LAG,
+    lag,
+    power,
+    reverse,
+    rounding_of,
+    shorter,
+    spread_of,
+    stationary,
+    stochastic,
+)
 from halflife.processes.sequences import read_sequences
 
 REVERSIBLE = 1e-11
@@ -96,19 +106,15 @@ class MarkovChain(Process):
         return ahead if direction == "ahead" else reverse(ahead, self.stationary, self.stationary)
 
     def frontier(self, t: int, direction: Direction = "back") -> Frontier:
-        """Return the frontier of the kernel; beyond 10⁶ steps that of 10⁶ steps, as K only falls.
-
-        Rounding errors grow with t, so where a shorter gap is known to leave less its frontier serves.
-        """
+        """Return the frontier of the kernel; beyond 10⁶ steps that of 10⁶ steps, as K only falls, and see `shorter`."""
         t = min(t, LARGEST_LAG)
         if self.states == 1:
             return NOTHING
         known = self._frontiers.get((t, direction)) or nothing_yet(t)
         if known is None:
             known = frontier_of(self.kernel(t, direction), self.slack(t))
-            shorter = 1 << ((t - 1).bit_length() - 1) if t > 1 else 0
-            if shorter and (less := self.frontier(shorter, direction)).variation <= known.variation:
-                known = less
+            if (less := shorter(t)) and (left := self.frontier(less, direction)).variation <= known.variation:
+                known = left
             if len(self._frontiers) >= MOST_REMEMBERED:
                 self._frontiers.clear()
             self._frontiers[t, direction] = known
@@ -116,7 +122,9 @@ class MarkovChain(Process):
 
     def spread(self, t: int) -> float:
         """D_t = max ln [P_t(z,x) P_t(z′,x′) / (P_t(z′,x) P_t(z,x′))], infinite if a state cannot be reached in t steps."""
-        return spread_of(self.kernel(min(t, LARGEST_LAG), "ahead"), self.slack(min(t, LARGEST_LAG)))
+        t = min(t, LARGEST_LAG)
+        own = spread_of(self.kernel(t, "ahead"), self.slack(t))
+        return min(own, self.spread(less)) if (less := shorter(t)) else own
 
     def _other_variations(self) -> Mapping[str, Callable[[int], float]]:
         return {"spectral": self._spectral}

@@ -21,6 +21,7 @@ from halflife.processes.kernels import (
     normalised,
     reverse,
     rounding_of,
+    shorter,
     spread_of,
     stochastic,
 )
@@ -126,14 +127,18 @@ class PeriodicMarkovChain(Process):
         return result
 
     def frontier(self, t: int, direction: Direction = "back") -> Frontier:
-        """Return the frontier of the kernels from all slots together; beyond 10⁶ steps that of 10⁶ steps, as K only falls."""
+        """Return the frontier of the kernels from all slots together; beyond 10⁶ steps that of 10⁶ steps, as K only falls, and
+        see `shorter`."""
         t = min(t, LARGEST_LAG)
         known = self._frontiers.get((t, direction)) or (NOTHING if self.states == 1 else nothing_yet(t))
         if known is None:
             kernels = self._all(t, direction)
             likeliest = np.take_along_axis(kernels, self.laws.argmax(axis=1)[:, None, None], axis=1)
             kernels = np.where(self.laws[:, :, None] > 0, kernels, likeliest)  # no new pair of rows
-            known = self._frontiers[t, direction] = frontier_of_all(kernels, self.slack(t))
+            known = frontier_of_all(kernels, self.slack(t))
+            if (less := shorter(t)) and (left := self.frontier(less, direction)).variation <= known.variation:
+                known = left
+            self._frontiers[t, direction] = known
         return known
 
     def spread(self, t: int) -> float:
@@ -141,7 +146,8 @@ class PeriodicMarkovChain(Process):
         t = lag("t", min(t, LARGEST_LAG))
         possible, later = self.laws > 0, np.roll(self.laws, -t, axis=0) > 0
         ahead = self._ahead(t)
-        return max(spread_of(ahead[s][np.ix_(possible[s], later[s])], self.slack(t)) for s in range(self.slots))
+        own = max(spread_of(ahead[s][np.ix_(possible[s], later[s])], self.slack(t)) for s in range(self.slots))
+        return min(own, self.spread(less)) if (less := shorter(t)) else own
 
     def age(self, states: Any, t: int, rng: np.random.Generator, slot: int = 0) -> NDArray[np.int64]:
         """Return states t steps older than now, which is in this slot, each drawn from its row of the kernel back."""

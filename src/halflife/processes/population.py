@@ -12,7 +12,7 @@ from halflife.errors import InvalidInput
 from halflife.processes.base import Direction, Process, nothing_yet, register_process
 from halflife.processes.contraction import ENTRIES_AT_ONCE, NOTHING, Floats, Frontier, frontier_of_all, merge
 from halflife.processes.fitting import NO_SMOOTHING, how_fitted
-from halflife.processes.kernels import LARGEST_LAG, power, reverse, rounding_of
+from halflife.processes.kernels import LARGEST_LAG, power, reverse, rounding_of, shorter
 from halflife.processes.markov import MarkovChain
 from halflife.processes.sequences import read_sequences
 
@@ -81,10 +81,13 @@ class Population(Process):
         return min((one.last_lag for one in self.processes if one.last_lag is not None), default=None)
 
     def frontier(self, t: int, direction: Direction = "back") -> Frontier:
-        """Return the frontier of all kernels together."""
+        """Return the frontier of all kernels together; see `shorter`, unless somebody is known up to a last lag only."""
         known = self._frontiers.get((t, direction))
         if known is None:
             known = nothing_yet(t) or self._frontier(t, direction)
+            less = shorter(t) if self.last_lag is None else 0
+            if less and (left := self.frontier(less, direction)).variation <= known.variation:
+                known = left
             self._frontiers[t, direction] = known
         return known
 

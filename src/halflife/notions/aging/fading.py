@@ -11,7 +11,8 @@ from halflife.processes.base import Direction, Process
 from halflife.processes.contraction import Floats, any_prior_rows, contract_rows
 
 Whole = NDArray[np.int64]
-REMEMBERED = 256
+REMEMBERED, LONGEST = 256, 256
+"""How many tables are kept, and of how many gaps: longer ones would fill the memory."""
 LARGEST_LAG = 10**6
 """D_t only falls, so that of a longer gap is at most that of this one."""
 
@@ -39,6 +40,8 @@ class Frontiers:
 
     def __call__(self, gaps: Whole, losses: Floats) -> Floats:
         """Return K of each gap at its loss."""
+        if len(gaps) > LONGEST:
+            return contract_rows(*self._table(gaps), losses)
         key = gaps.tobytes()
         table = self._tables.get(key)
         if table is None:
@@ -48,14 +51,15 @@ class Frontiers:
         return contract_rows(*table, losses)
 
     def _table(self, gaps: Whole) -> tuple[Floats, Floats]:
-        frontiers = [self._process.frontier(gap, self._direction) for gap in gaps.tolist()]
+        distinct, places = np.unique(gaps, return_inverse=True)
+        frontiers = [self._process.frontier(gap, self._direction) for gap in distinct.tolist()]
         if self._bound == "paper":
-            return np.zeros((len(gaps), 1)), np.array([[f.variation] for f in frontiers])
-        q = np.zeros((len(gaps), max(len(f.q) for f in frontiers)))
+            return np.zeros((len(gaps), 1)), np.array([[f.variation] for f in frontiers])[places]
+        q = np.zeros((len(distinct), max(len(f.q) for f in frontiers)))
         d = np.zeros_like(q)
         for i, f in enumerate(frontiers):
             q[i, : len(f.q)], d[i, : len(f.d)] = f
-        return q, d
+        return q[places], d[places]
 
 
 class AnyPrior:

@@ -8,11 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from halflife.errors import InvalidInput
-from halflife.notions.aging.fading import Fade, add_up
+from halflife.notions.aging.fading import Fade, Whole, add_up
 from halflife.numerics import real, whole
 from halflife.processes.contraction import ROUND_UP
 
 MOST = 20_000
+AT_ONCE = 20_000
+"""Pairs of a step and a data time that are looked at together, so that memory stays small."""
 
 
 class Told(NamedTuple):
@@ -28,10 +30,12 @@ class Once:
     Stationarity is enough for one release; for more the Markov property is what makes amplified losses compose. Adding them up
     is unsound: X_t = X_{t−1} ⊕ X_{t−2} with fair coins has K_1 = K_2 = 0, and two randomised responses at ε = 1 tell 0.434.
     About the past nothing is amplified.
+
+    fade  K, which must not rise with the lag up to `last_lag`; beyond it nothing is known, and a release counts in full again
     """
 
-    def __init__(self, fade: Fade) -> None:
-        self._fade = fade
+    def __init__(self, fade: Fade, last_lag: int | None = None) -> None:
+        self._fade, self._last_lag = fade, last_lag
 
     def start(self) -> Told:
         """Nothing published."""
@@ -49,11 +53,28 @@ class Once:
 
     def risk(self, state: Told, step: int) -> float:
         """What all releases tell about X_step."""
+        return self._worst(state, np.array([step]))
+
+    def peak(self, state: Told, step: int, horizon: int | None) -> float:
+        """The largest risk at any step from this one to the horizon if nothing more is published.
+
+        K falls with the lag up to the last one, so the risk rises only at steps where a release passes that lag.
+        """
+        if self._last_lag is None or horizon is None:
+            return self.risk(state, step)
+        passing = np.array(state.times, dtype=np.int64) + self._last_lag + 1
+        return self._worst(state, np.array([step, *passing[(passing > step) & (passing <= horizon)].tolist()]))
+
+    def _worst(self, state: Told, steps: Whole) -> float:
+        """The largest risk at any of these steps."""
         if not state.times:
             return 0.0
-        losses = np.array(state.losses)
-        saved = losses - self._fade(step - np.array(state.times), losses)
-        return float(losses.sum() - max(0.0, float(saved.max())) / ROUND_UP) * ROUND_UP
+        times, losses, least = np.array(state.times), np.array(state.losses), np.inf
+        for some in np.array_split(steps, -(-len(steps) * len(times) // AT_ONCE)):
+            gaps = some[:, None] - times
+            saved = losses - self._fade(gaps.ravel(), np.tile(losses, len(some))).reshape(gaps.shape)
+            least = min(least, float(saved.max(axis=1).min()))
+        return float(losses.sum() - max(0.0, least) / ROUND_UP) * ROUND_UP
 
     def about(self, state: Told, moment: int) -> float:
         """All losses in full."""

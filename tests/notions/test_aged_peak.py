@@ -68,7 +68,7 @@ PROCESSES = {
     "periodic": lambda rng: PeriodicMarkovChain([chain(rng, 2) for _ in range(3)]),
     "population": lambda rng: Population([MarkovChain(chain(rng, n)) for n in (2, 3, 3)]),
     "geometric": lambda rng: GeometricMixing(1 + rng.random(), float(rng.uniform(0.1, 0.999))),
-    "autoregressive": lambda rng: AutoRegressive(float(rng.uniform(-0.999, 0.999)), 1.0, float(rng.uniform(0.1, 5))),
+    "autoregressive": lambda rng: AutoRegressive(float(rng.uniform(-0.999, 0.999)), 1.0, float(rng.uniform(0.1, 1))),
     "mixed": lambda rng: Population([MarkovChain(chain(rng, 2)), AutoRegressive(0.9, 1.0, 1.0)]),
 }
 OPTIONS = ({}, {"bound": "paper"}, {"bound": "pairwise"}, {"adversary": "any-prior"}, {"delta": 1e-3})

@@ -271,6 +271,49 @@ def test_an_autoregressive_process_takes_sums_of_clipped_values_alone(folder):
         Policy.parse(aged(AR.replace("span: 1", "span: 6")), folder)
 
 
+@pytest.mark.parametrize(
+    ("sigma", "statistic", "said"),
+    [
+        (
+            "0.1",
+            "resolution: 1, clip: [20, 21]",
+            r"resolution of 1 is too coarse .* half of σ/√\(1 \+ ρ²\): choose .* at most 0.037, ",
+        ),
+        ("0.1", "resolution: 0.04, clip: [20, 21]", "resolution of 0.04 is too coarse"),
+        (
+            "1000",
+            "resolution: 100, clip: [0, 5000]",
+            r"a person moves 50, fewer than the span of 1000: .* at most 4.97, ",
+        ),
+        ("1", "resolution: 0.1, clip: [0.1, 0.9]", "span of 1 is wider than the clip, 0.8"),
+    ],
+)
+def test_an_autoregressive_process_asks_for_a_fine_resolution(sigma, statistic, said):
+    """ρ = .9, σ = .1, clip [20, 21], resolution 1 attained 0.195 where 0.13 was promised: see test_aged_autoregressive."""
+    process = f"{{name: autoregressive, rho: 0.9, sigma: {sigma}, span: {1000 if sigma == '1000' else 1}}}"
+    text = (
+        GOOD[: GOOD.index("    source:")]
+        + f"    statistic: {{kind: sum, fold: last, {statistic}}}\n    output: load.csv\n"
+    )
+    with pytest.raises(PolicyError, match=rf"streams.0.statistic: .*{said}"):
+        Policy.parse(aged(process, text=text))
+    fine = change(statistic.split(",")[0], "resolution: 0.02", text).replace("[0.1, 0.9]", "[0, 1]")
+    assert channels(Policy.parse(aged(process, text=fine)))[0].losses(1, 1)[0] > 0
+
+
+def test_streams_on_an_autoregressive_process_round_alike():
+    process = AutoRegressive(0.9, 1.0, 1.0)
+    assert len(channels(many(process, [0.5, 0.5], [0, 1]))) == 2
+    for key, other in (("resolution", "2 Wh"), ("unit", "Wh")):
+        data = many(MarkovChain([[0.9, 0.1], [0.1, 0.9]]), [0.5, 0.5], [0, 1]).model_dump(exclude_none=True)
+        data["promise"]["process"] = process.to_dict()
+        data["streams"][1]["statistic"][key] = other
+        with pytest.raises(
+            PolicyError, match=r"streams.1.statistic.resolution: .* same unit and resolution .* 0.001 kWh"
+        ):
+            Policy.from_dict(data)
+
+
 def test_a_stream_ends_within_the_horizon(folder):
     text = change("2026-02-01", "2026-01-02", aged(MATRIX, "\n  horizon: 50"))  # 48 steps, published two steps later
     assert channels(Policy.parse(text, folder))[0].release_steps(48, 48).tolist() == [50]

@@ -78,8 +78,9 @@ class AgeDependent(Notion[Any]):
         "The adversary knows the process and what was published and, unless any prior is allowed, nothing else of the person.",
         "Each release's sensitivity bounds what one person's data of one step can move it by; it is public knowledge.",
         "A release depends on the data of its own data time alone; the noise of different releases is independent.",
-        "With an autoregressive process: what a release loses is in proportion to how far a value moves, as with Laplace noise "
-        "on a clipped value.",
+        "With an autoregressive process: each person has one reading a step, which is the process's state; it is rounded to a "
+        "resolution of at most half of σ/√(1 + ρ²) and clipped no narrower than the span, and what is lost is in proportion to "
+        "how far the value moves, as with Laplace noise.",
     )
 
     def __post_init__(self) -> None:
@@ -186,6 +187,14 @@ class AgeDependent(Notion[Any]):
                 pairs = self._pairs.add(pairs, release.data_time, release.loss)
         return (kept, pairs)
 
+    @property
+    def least_sensitivity(self) -> float:
+        """What a release's sensitivity must come to at least, in the unit of the process: the span of an AR(1) process.
+
+        Two people who differ by the span D now differed by ρ^t D before: by ρ^t of the sensitivity, if that is no less than D.
+        """
+        return self.process.span if isinstance(self.process, AutoRegressive) else 0.0
+
     def _check_release(self, release: Release) -> None:
         if release.noise == "gaussian" and release.loss and not self.delta:
             raise UnboundedLoss(
@@ -196,7 +205,18 @@ class AgeDependent(Notion[Any]):
             raise UnboundedLoss(
                 f"step {release.step}: the exact value was published, and its loss has no bound", step=release.step
             )
+        if release.loss:
+            self.check_sensitivity(release.sensitivity, f"step {release.step}: ")
         self._check_horizon(release.step)
+
+    def check_sensitivity(self, sensitivity: float, where: str = "") -> None:
+        """Refuse a sensitivity that does not cover the process's span."""
+        if sensitivity < self.least_sensitivity:
+            raise InvalidInput(
+                f"{where}a sensitivity of {sensitivity:g} is less than the process's span of {self.least_sensitivity:g}, and a "
+                "value that moves by more than the noise covers does not lose in proportion: clip no narrower than the span, "
+                "give a narrower span, or, for a mean over n people, a process with sigma and span over n"
+            )
 
     def _check_horizon(self, step: int) -> None:
         if self.horizon is not None and step > self.horizon:
@@ -219,13 +239,22 @@ class AgeDependent(Notion[Any]):
         self._check_horizon(step)
 
         def holds(loss: float) -> bool:
-            return self.keeps(self.record(state, [Release(step, loss, age)]), step)
+            return self.keeps(self.record(state, [self.like(step, loss, age)]), step)
 
         return (
             largest(holds, 0.0, LARGEST_LOSS, 1e-9)
             if holds(0.0) and self.exposure(state, step).risk < self.epsilon
             else 0.0
         )
+
+    def least_scale(self, state: Any, step: int, sensitivity: float, age: int) -> float:
+        """As for every notion, of a sensitivity that covers the process's span."""
+        self.check_sensitivity(sensitivity)
+        return super().least_scale(state, step, sensitivity, age)
+
+    def like(self, step: int, loss: float, age: int, noise: Noise = "laplace") -> Release:
+        """A release of this loss whose sensitivity is large enough."""
+        return Release(step, loss, age, sensitivity=self.least_sensitivity or 1.0, noise=noise)
 
     def retrospective(self, state: Any, step: int, about: int) -> float:
         """The risk at `step` about where a person was at the earlier step `about`, rounded up (ours): ε + r← + r→.
@@ -271,7 +300,7 @@ class AgeDependent(Notion[Any]):
         settled = 0
         for k, loss in enumerate(losses.tolist(), start=1):
             if loss:
-                state = self.record(state, [Release(k, loss, age, noise=noise)])
+                state = self.record(state, [self.like(k, loss, age, noise)])
             result[k - 1] = self.exposure(state, k).risk
             same = even and k > every and result[k - 1] == result[k - 1 - every]
             settled = settled + 1 if same else 0

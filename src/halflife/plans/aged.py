@@ -17,7 +17,7 @@ from halflife.plans.periodic_risk import contraction, largest_loss, limit_before
 from halflife.processes.base import Direction
 from halflife.processes.certifiable import known_to, least_certifiable
 from halflife.registry import register_plan
-from halflife.release import Noise, Release
+from halflife.release import Noise
 
 MOST_TIMES_EPSILON = 4.0
 """No release costs more than so many times ε unless `cap` allows it. Age alone protects the present, however little noise there
@@ -144,11 +144,11 @@ def _peak(notion: AgeDependent, loss: float, age: int, every: int, releases: int
     notion = replace(notion, bound="tight") if notion.bound == "pairwise" else notion
     state, worst, same = notion.start(), 0.0, 0
     if notion.process.composes == "once":
-        state = notion.record(state, [Release(1 + k * every, loss, age) for k in range(releases)])
+        state = notion.record(state, [notion.like(1 + k * every, loss, age) for k in range(releases)])
         return notion.exposure(state, 1 + (releases - 1) * every).peak
     for k in range(releases):
         step = 1 + k * every
-        state = notion.record(state, [Release(step, loss, age)])
+        state = notion.record(state, [notion.like(step, loss, age)])
         risk = notion.exposure(state, step).risk
         same, worst = (same + 1, worst) if risk == worst else (0, max(worst, risk))
         if same > WINDOW + 2 or worst > notion.epsilon:
@@ -176,6 +176,7 @@ def _refuse_nothing(notion: AgeDependent, request: PlanRequest, loss: float) -> 
 
 
 def _plan(notion: AgeDependent, request: PlanRequest, noise: Noise, loss: float, source: str, tail: str) -> Plan:
+    notion.check_sensitivity(min(request.varying or (request.sensitivity,)))
     facts: dict[str, Any] = {"loss": loss}
     warnings = (
         first_line(notion, loss if noise == "laplace" else None, request),

@@ -49,8 +49,9 @@ def shared_plan(policy: Policy, notion: AgeDependent, spans: Sequence[Span]) -> 
     horizon = max(ends) - min(span.first for span in spans) + 1 if len(ends) == len(spans) else None
     with policy.about("promise", "plan"):
         made: Plan = notion.plan(
-            method=promise.plan, noise=promise.noise, age=min(span.age for span in spans), horizon=horizon, **extra
-        )
+            sensitivity=notion.least_sensitivity or 1.0, method=promise.plan, noise=promise.noise,
+            age=min(span.age for span in spans), horizon=horizon, **extra,
+        )  # fmt: skip
     return made
 
 
@@ -77,7 +78,8 @@ def check_statistic(notion: Notion[Any], measure: Measure, groups: GroupList) ->
     """Refuse a statistic whose loss is not in proportion to how far a value moved, where the process needs that.
 
     On an AR(1) process two people who differ by the span now differed by ρ^t of it t steps ago, and Laplace noise on a clipped
-    value then loses ρ^t of ε. That holds if the value itself is added up, and if the span is no wider than the clip.
+    value then loses ρ^t of ε. That holds if the value itself is added up, if the span is no wider than the clip, and if
+    the resolution is fine beside how far a value moves by itself (`notions.aging.autoregressive`).
     """
     if not isinstance(notion, AgeDependent) or not isinstance(notion.process, AutoRegressive):
         return
@@ -88,11 +90,22 @@ def check_statistic(notion: Notion[Any], measure: Measure, groups: GroupList) ->
         raise InvalidInput(
             f"{why}, and says nothing about their group: fix it with a public table, or use another process"
         )
-    width = float(measure.resolution * (measure.high - measure.low))
-    if notion.process.span > width * (1 + 1e-12):
+    process, units, fine = notion.process, measure.heaviest * (measure.high - measure.low), "which costs nothing"
+    resolution, width = float(measure.resolution), float(measure.resolution * (measure.high - measure.low))
+    if process.span > width:
         raise InvalidInput(
-            f"{why}, but its span of {notion.process.span:g} is wider than the clip, {width:g}: the noise covers the clip "
+            f"{why}, but its span of {process.span:g} is wider than the clip, {width:g}: the noise covers the clip "
             "alone; widen the clip, or give a narrower span"
+        )
+    if resolution > process.coarsest:
+        raise InvalidInput(
+            f"{why}, and a resolution of {resolution:g} is too coarse for that beside how far a value moves by itself: it is "
+            f"proved up to half of σ/√(1 + ρ²): choose a resolution of at most {0.995 * process.coarsest:.3g}, {fine}"
+        )
+    if process.span > units:
+        raise InvalidInput(
+            f"{why}, and the account counts in resolutions, of which a person moves {units:,}, fewer than the span of "
+            f"{process.span:g}: choose a resolution of at most {0.995 * resolution * units / process.span:.3g}, {fine}"
         )
 
 

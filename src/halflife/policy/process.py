@@ -21,7 +21,15 @@ from halflife.documents import Where
 from halflife.errors import HalflifeError, InvalidInput, unknown
 from halflife.policy.model import Part, Positive, Text, Texts, _in_words, _number
 from halflife.policy.samples import Sample, read_sample
-from halflife.processes import PROCESSES, EmpiricalProcess, MarkovChain, PeriodicMarkovChain, Population, Process
+from halflife.processes import (
+    PROCESSES,
+    AutoRegressive,
+    EmpiricalProcess,
+    MarkovChain,
+    PeriodicMarkovChain,
+    Population,
+    Process,
+)
 from halflife.quantities import parse_quantity
 from halflife.steps import Steps, microseconds, parse_width
 
@@ -79,6 +87,31 @@ class Fit(Part):
 
 def read_process(policy: Policy, given: Any, account: Steps) -> Process:
     """Return the process that a policy names."""
+    made = _read(policy, given, account)
+    if isinstance(made, AutoRegressive):
+        _refuse_different_resolutions(policy)
+    return made
+
+
+def _refuse_different_resolutions(policy: Policy) -> None:
+    """Refuse streams that round one number differently: an AR(1) process is about one number, in one unit, and what several
+    streams tell about one time is proved to be in proportion to its move if they round it alike."""
+    first: tuple[Any, Any] | None = None
+    for i, stream in enumerate(policy.streams):
+        unit, resolution = stream.statistic.unit, stream.statistic.resolution
+        if resolution is None:
+            continue
+        with policy.about("streams", i, "statistic", "resolution"):
+            exact = (parse_quantity(resolution, unit), unit)
+            first = first or exact
+            if exact != first:
+                raise InvalidInput(
+                    "an autoregressive process is about one number: all streams must have the same unit and resolution as the "
+                    f"first, {float(first[0]):g} {first[1] or ''}".rstrip()
+                )
+
+
+def _read(policy: Policy, given: Any, account: Steps) -> Process:
     if isinstance(given, Process):
         return _declared(policy, given, None, account)
     if not isinstance(given, Mapping):

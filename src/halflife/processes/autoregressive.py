@@ -65,6 +65,14 @@ class AutoRegressive(Process):
 
     # What is known of it --------------------------------------------------------------------------------------------
 
+    @property
+    def coarsest(self) -> float:
+        """The coarsest resolution of readings with which a loss stays in proportion to how far the state moves, rounded down.
+
+        It is half the spread of a state whose neighbours in time are known, σ/√(1 + ρ²): see `OnASpan`.
+        """
+        return self.sigma / math.sqrt(1 + self.rho**2) / 2 * (1 - 1e-15)
+
     def shift(self, t: int) -> float:
         """Return δ: how many standard deviations the laws t steps back are apart, for states that differ by the span."""
         if self.rho == 0:

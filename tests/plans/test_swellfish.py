@@ -24,6 +24,7 @@ from halflife import (
     Swellfish,
     publish_series,
 )
+from halflife.notions.calibration import composed_epsilon
 from halflife.notions.hiding.losses import stretches
 from halflife.plans.swellfish import by_block
 from halflife.specifications.sweep import StepFunction
@@ -238,6 +239,43 @@ def test_s3_theorem_10_fails_for_a_large_epsilon_and_is_refused():
         notion.plan(method="paper")
     tight = notion.plan()
     assert delta_at([1 / tight.scale(1)] * 2000, 60.0, 0.005) == pytest.approx(0.1, rel=0.02)
+
+
+def one_event(epsilon, T=2000):
+    return Secret(1.0, T, 1, T, epsilon)
+
+
+@pytest.mark.parametrize("epsilon", [38.9, 39.0, 39.6, 40.121, 41.0])
+def test_theorem_11_is_let_through_only_where_it_holds(epsilon):
+    """T = 2000, δ = 0.1: at ε = 40.121 it was let through by 2 %, and loses 40.82. It fails from 38.97 on."""
+    notion = Swellfish(Specification([one_event(epsilon)], "a"), 0.1, noise="laplace")
+    scale = 2 / epsilon * math.sqrt(2000 * math.log(math.e + epsilon / 0.1))
+    holds = delta_at([1 / scale] * 2000, epsilon, 0.005) <= 0.1
+    assert holds == (epsilon < 38.95)
+    if epsilon == 40.121:
+        assert composed_epsilon(2000, 1 / scale, 0.1, "laplace") == pytest.approx(40.82, abs=0.005)
+    if holds:
+        plan = notion.plan(method="paper")
+        assert plan.scale(1) == pytest.approx(scale)
+        assert plan.verdict()["kept"]
+        Accountant(notion).admit(*plan.releases_at(1))
+    else:
+        with pytest.raises(InvalidInput, match="S3"):
+            notion.plan(method="paper")
+
+
+def test_theorem_11_is_refused_for_one_of_many_kinds_of_secrets():
+    """More than 200 kinds are calibrated together, up to 1 % too large: those that seem short are worked out one by one."""
+    fine = [one_event(e) for e in np.linspace(20.0, 38.9, 210).tolist()]
+    Swellfish(Specification(fine, "a"), 0.1, noise="laplace").plan(method="paper")
+    with pytest.raises(InvalidInput, match=r"S3.*lose 39\.0968 at"):
+        Swellfish(Specification([*fine, one_event(39.05)], "a"), 0.1, noise="laplace").plan(method="paper")
+
+
+def test_too_many_kinds_beyond_the_edge_of_theorem_11_are_not_worked_out(monkeypatch):
+    monkeypatch.setattr("halflife.plans.swellfish.MOST_COMPOSED", 0)
+    with pytest.raises(InvalidInput, match=r"1 kinds of secrets lie where Theorem 11 .* 0 are worked out at most"):
+        Swellfish(Specification([one_event(40.0)], "a"), 0.1, noise="laplace").plan(method="paper")
 
 
 @given(families(most=2, households=1, last=8, longest=3), st.sampled_from(READINGS))

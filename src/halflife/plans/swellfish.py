@@ -12,9 +12,11 @@ import numpy as np
 
 from halflife.errors import InvalidInput
 from halflife.notions.base import Floats, PlanRequest
+from halflife.notions.calibration import composed_epsilon, unit_scales
+from halflife.notions.hiding.certified import MOST_COMPOSED
 from halflife.notions.hiding.losses import READINGS, Reading
 from halflife.notions.swellfish import Swellfish
-from halflife.numerics import TOLERANCE, real, whole
+from halflife.numerics import TOLERANCE, divide_up, real, whole
 from halflife.plans.base import (
     MEAN_ABSOLUTE_OF_UNIT_SCALE,
     STD_OF_UNIT_SCALE,
@@ -261,22 +263,27 @@ def paper(notion: Swellfish, request: PlanRequest) -> SwellfishPlan:
 
 
 def _check_theorem_10(notion: Swellfish, asked: Floats) -> None:
-    from halflife.notions.calibration import unit_scales
+    """Refuse scales with which T releases lose more than ε, by exact accounting rounded up (T6).
 
+    Calibrated scales are never too small, so they clear what is no less than they are; whatever is less is composed by itself.
+    """
     s = notion.specifications
     least = unit_scales(s.duration, s.epsilon, notion.delta, "laplace")
-    short = least > asked * (1 + 0.02)
-    if short.any():
-        from halflife.notions.calibration import composed_epsilon
-
-        i = int(np.argmax(least / asked))
-        found = composed_epsilon(int(s.duration[i]), float(1 / asked[i]), notion.delta, "laplace")
+    short = np.flatnonzero(least > asked)
+    _, first = np.unique(np.stack([s.duration[short].astype(np.float64), s.epsilon[short]]), axis=1, return_index=True)
+    worst_first = sorted(short[first].tolist(), key=lambda i: -least[i] / asked[i])
+    for i in worst_first[:MOST_COMPOSED]:
+        found = composed_epsilon(int(s.duration[i]), divide_up(1.0, float(asked[i])), notion.delta, "laplace")
         if found > s.epsilon[i]:
             raise InvalidInput(
                 f"Theorem 11 of the Swellfish paper does not hold here (erratum S3): {s.secret(i)} of {s.name_of(i)!r} would "
-                "lose "
-                f"{found:.6g} at δ = {notion.delta:g}: use method='tight'"
+                f"lose {found:.6g} at δ = {notion.delta:g}: use method='tight'"
             )
+    if len(worst_first) > MOST_COMPOSED:
+        raise InvalidInput(
+            f"{len(worst_first):,} kinds of secrets lie where Theorem 11 of the Swellfish paper may fail (erratum S3), and "
+            f"{MOST_COMPOSED} are worked out at most: use method='tight'"
+        )
 
 
 def build(

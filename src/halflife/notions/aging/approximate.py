@@ -13,7 +13,7 @@ from halflife.errors import InvalidInput
 from halflife.notions.aging.fading import Fade, add_up
 from halflife.notions.aging.skip import WINDOW
 from halflife.notions.gaussian_dp import gaussian_epsilon
-from halflife.numerics import real, whole
+from halflife.numerics import TOLERANCE, real, whole
 from halflife.processes.base import Process
 from halflife.processes.contraction import ROUND_UP, theorem_1
 from halflife.release import Noise
@@ -139,7 +139,7 @@ class Approximate:
         )
         if any(b.time < a.time for a, b in pairwise(recent)) or (data["forgot"] and not recent):
             raise InvalidInput("the data times of an account must not go back, nor all be forgotten")
-        if any(c.delta + c.delta_before > self._delta * (1 + 1e-9) for c in recent):
+        if any(c.delta + c.delta_before > self._delta * (1 + TOLERANCE) for c in recent):
             raise InvalidInput(f"an account cannot have more δ in use than the promised {self._delta:g}")
         return Charges(
             recent, data["forgot"], real("pure losses", data.get("pure")), real("squares", data.get("squares"))

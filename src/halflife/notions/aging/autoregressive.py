@@ -111,6 +111,6 @@ class OnASpan:
             raise InvalidInput(
                 "an account of an autoregressive process must say whether it has forgotten releases, and which follow"
             )
-        if total < math.fsum(x for _, x in recent) * (1 - 1e-9):
+        if total < math.fsum(x for _, x in recent):
             raise InvalidInput(f"the losses of an account add up to more than the total of {total:g} that it holds")
         return Faded(recent, older, total, forgot)

@@ -16,7 +16,7 @@ from halflife.notions.calibration import composed_epsilon, unit_scales
 from halflife.notions.gaussian_dp import gaussian_epsilon, gaussian_epsilons, gaussian_mu
 from halflife.notions.hiding.losses import Reading, stretches, weighted, windows, worst_costs
 from halflife.notions.hiding.required import cover_all_events
-from halflife.numerics import up
+from halflife.numerics import TOLERANCE, up
 from halflife.release import Noise
 from halflife.specifications.base import Floats, Integers, Specifications
 
@@ -54,10 +54,10 @@ def _square(unit: Floats) -> Floats:
 
 
 def _times(asked: Floats, most: Floats) -> Floats:
-    """The product, rounded up to what counts as the whole: a scale that is the calibrated one has share 1."""
+    """The product; what counts as the whole is the whole: rounded twice, a scale that is the calibrated one may have more."""
     with np.errstate(invalid="ignore"):
         shares = asked * most
-    result: Floats = np.where((shares > 1) & (shares <= 1 + 1e-11), 1.0, shares)
+    result: Floats = np.where((shares > 1) & (shares <= 1 + TOLERANCE), 1.0, shares)
     return result
 
 

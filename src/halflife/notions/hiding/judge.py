@@ -19,6 +19,9 @@ from halflife.numerics import TOLERANCE, up
 from halflife.release import Noise, Release
 from halflife.specifications.base import Floats, Specifications
 
+TOO_LARGE = 1.02
+"""Scales that are calibrated together are too large, by less than this; a secret that seems short by less is looked at alone."""
+
 
 class Judge:
     """Costs are held to limits; Laplace noise with δ > 0 to calibrated scales, so that no loss distribution is computed (T6)."""
@@ -75,7 +78,7 @@ class Judge:
         rows, asked, moved = self.live.asked(time, self.asked)
         shares, losses = asked * x, np.nextafter(moved * x, np.inf)
         if self._in_batch:
-            for k in np.flatnonzero((shares > 1 + TOLERANCE) & (shares <= 1.02)):
+            for k in np.flatnonzero((shares > 1 + TOLERANCE) & (shares <= TOO_LARGE)):
                 shares[k] *= self._asked_alone(int(rows[k])) / self.asked[rows[k]]
         i = int(np.argmax(shares)) if len(rows) else 0
         if not len(rows) or shares[i] <= worst.share:

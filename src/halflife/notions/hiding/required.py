@@ -96,7 +96,7 @@ def cover_all_events(s: Specifications, delta: float, noise: Noise) -> Floats:
     if delta == 0:
         return pure
     steps = np.minimum(s.end - s.start + 1, _together(s._with({"power": np.ones(len(s))}), lambda n: n))
-    return np.minimum(pure, most * unit_scales(np.ceil(steps * (1 - 1e-9)).astype(np.int64), s.epsilon, delta, noise))
+    return np.minimum(pure, most * unit_scales(np.rint(steps).astype(np.int64), s.epsilon, delta, noise))
 
 
 def _largest_within(s: Specifications) -> Floats:

@@ -44,9 +44,6 @@ NEAR_DURATIONS = 0.004
 TABULATED = (2.0**-20, 2.0**10)
 """With more pairs: the ε for which points are computed; any other is answered by the nearest of them, with more noise."""
 
-ACCOUNTABLE = (1e-100, 300.0)
-"""The Laplace losses that have a loss distribution in doubles; any other counts as its pure sum."""
-
 LARGEST_EPSILON = 1e6
 
 
@@ -67,7 +64,7 @@ def composed_epsilon(duration: int, loss: float, delta: float, noise: Noise) -> 
         return 0.0
     if noise == "gaussian":
         return Exact(d).epsilon(gaussian_losses(size, n))
-    if d == 0 or not ACCOUNTABLE[0] <= size <= ACCOUNTABLE[1]:
+    if d == 0:
         return float_up(n * to_units(size))
     return Exact(d).epsilon(laplace_losses(size, n))
 

@@ -38,6 +38,13 @@ SMALLEST_DELTA = 1e-10
 CHECKPOINTS = 32
 """How many points of a series of risks are computed; between them it is rounded up to the next."""
 
+ACCOUNTABLE = (1e-100, 300.0)
+"""The Laplace losses that have a loss distribution in doubles; any other counts as its pure sum, which at such losses is all
+but exact."""
+
+MOST_POINTS = 1e6
+"""How many points of its grid a Gaussian's loss distribution, which reaches to μ²/2 + 10μ, may take."""
+
 MOST_GROUPS = 24
 """Distinct Laplace losses kept apart; beyond these the smallest count as Gaussian, which only adds to the risk."""
 
@@ -376,17 +383,22 @@ def _remember(memory: list[Losses], charge: Losses, most: int = 16) -> None:
 
 @lru_cache(maxsize=4096)
 def _epsilon(charge: Losses, delta: float) -> float:
-    if not charge.laplace and (charge.gaussians or not charge.pure):
-        return gaussian_epsilon(up(math.sqrt(float_up(charge.gaussian))), delta)
+    if not charge.laplace:
+        return min(gaussian_epsilon(up(math.sqrt(float_up(charge.gaussian))), delta), charge.pure_risk())
+    beyond = [(loss, n) for loss, n in charge.laplace if not ACCOUNTABLE[0] <= loss <= ACCOUNTABLE[1]]
+    if beyond:
+        pure = sum(n * to_units(loss) for loss, n in beyond)
+        return min(up(float_up(pure) + _epsilon(charge - Losses(tuple(beyond), pure=pure), delta)), charge.pure_risk())
     spared = delta - min(1e-13, delta / 100)  # what FFT rounding may have hidden
-    return min(float(_distribution(charge).get_epsilon_for_delta(spared)) * (1 + 1e-9), charge.pure_risk())
+    with np.errstate(over="ignore"):  # of e^ε, which then counts as infinite
+        return min(float(_distribution(charge).get_epsilon_for_delta(spared)) * (1 + 1e-9), charge.pure_risk())
 
 
 def _distribution(charge: Losses) -> Any:
     """Return dp-accounting's loss distribution of the charge, all parts on one grid.
 
     The grid is a thousandth of the spread √(Σnρ² + μ²) of the total loss, and a sixteenth of the smallest loss
-    unless that is far below the spread.
+    unless that is far below the spread; and no finer than MOST_POINTS allow.
     """
     finest = 2e-5 if len(charge.laplace) == 1 else 2e-4
     try:
@@ -395,7 +407,7 @@ def _distribution(charge: Losses) -> Any:
         raise missing_extra("dp-accounting", "exact", "a promise with delta above 0") from None
     mu = math.sqrt(float_up(charge.gaussian))
     spread = math.sqrt(mu * mu + math.fsum(n * loss * loss for loss, n in charge.laplace))
-    grid = max(min(1e-3 * spread, charge.laplace[0][0] / 16), finest * spread)
+    grid = max(min(1e-3 * spread, charge.laplace[0][0] / 16), finest * spread, (mu * mu / 2 + 10 * mu) / MOST_POINTS)
     total = None
     for loss, n in charge.laplace:
         part = pld.from_laplace_mechanism(down(1 / loss), value_discretization_interval=grid)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from halflife.cli.group import main
-from halflife.cli.processes import load_process_file
 from halflife.cli.terminal import progress_bar, say, screen
 
 if TYPE_CHECKING:
@@ -96,6 +95,7 @@ def plan(notion: str, step: str, start: str | None, error: float | None, html: P
     """
     from halflife.errors import InvalidInput
     from halflife.lab import plan_view as lab
+    from halflife.policy.process import read_process_file
 
     if notion == "swellfish":
         raise InvalidInput(
@@ -104,7 +104,7 @@ def plan(notion: str, step: str, start: str | None, error: float | None, html: P
     promise = ("epsilon", "delta", "alpha", "half_life", "beta", "w", "process", "period", "strong")
     given = {k: v for k, v in options.items() if v is not None}
     if "process" in given:
-        given["process"] = load_process_file(given["process"])
+        given["process"] = read_process_file(given["process"])
     request = {k: v for k, v in given.items() if k not in promise}
     with screen(stderr=True).status("planning"):
         chosen = lab.make_notion(notion, {k: v for k, v in given.items() if k in promise})

@@ -72,23 +72,6 @@ def read_readings(
         )
 
 
-def load_process_file(path: Path) -> Process:
-    """Read a process from a file; nothing but a regular file is opened."""
-    from halflife.documents import read_regular
-    from halflife.errors import InvalidInput
-    from halflife.policy.process import LARGEST_FILE, load_process
-
-    try:
-        content = read_regular(path, LARGEST_FILE + 1)
-    except OSError as error:
-        raise InvalidInput(
-            f"{path} cannot be read: {error.strerror or error}: `halflife process fit` writes one"
-        ) from None
-    if len(content) > LARGEST_FILE:
-        raise InvalidInput(f"{path} is larger than {LARGEST_FILE:,} bytes: `halflife process fit` writes smaller ones")
-    return load_process(content, path.name)
-
-
 def _save(made: Process, path: Path) -> None:
     write_whole(path, json.dumps(made.to_dict(), ensure_ascii=False) + "\n")
 
@@ -179,9 +162,9 @@ def check(file: Path, step: str | None, report: Path | None, save: bool, **where
       halflife process check home.json design.parquet --person id --time ts --value kwh --report check.html --save
     """
     from halflife.errors import InvalidInput
-    from halflife.policy.process import named
+    from halflife.policy.process import named, read_process_file
 
-    made = load_process_file(file)
+    made = read_process_file(file)
     sample = read_readings(where.pop("readings"), _step(made, step), **where)
     with screen(stderr=True).status("checking"):
         try:
@@ -211,9 +194,10 @@ def show(file: Path, step: str | None) -> None:
     Example:
       halflife process show home.json
     """
+    from halflife.policy.process import read_process_file
     from halflife.processes.certifiable import known_to
 
-    made = load_process_file(file)
+    made = read_process_file(file)
     width = _step(made, step)
     say(f"{made.name}, steps of {width}")
     fitted = getattr(made, "fitted", None)

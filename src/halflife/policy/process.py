@@ -13,11 +13,12 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError
 
-from halflife.documents import Where
+from halflife.documents import Where, read_regular
 from halflife.errors import HalflifeError, InvalidInput, unknown
 from halflife.policy.model import Part, Positive, Text, Texts, _in_words, _number
 from halflife.policy.samples import Sample, read_sample
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from halflife.policy.model import Policy
 
 LARGEST_FILE = 100_000_000
+LONGEST = 500
+"""How much of what is wrong with a file is said."""
 KINDS: Mapping[str, Any] = {
     "markov-chain": MarkovChain,
     "population": Population,
@@ -202,32 +205,47 @@ def _from_file(policy: Policy, name: Any) -> Process:
     with policy.about(*AT, "file"):
         if not isinstance(name, str):
             raise InvalidInput(f"must be the path of a process, not {name!r}")
-        path = policy.path(name)
-        return load_process(path.read_bytes() if _readable(path) else b"", name)
+        return read_process_file(policy.path(name), name)
 
 
-def _readable(path: Any) -> bool:
+def read_process_file(path: Path, name: str | None = None) -> Process:
+    """Read a process that `halflife process fit` wrote; errors name the file as it was given."""
     try:
-        size = path.stat().st_size
-    except OSError as error:
-        raise InvalidInput(
-            f"{path} cannot be read: {error.strerror or error}: `halflife process fit` writes one"
-        ) from None
-    if not path.is_file() or size > LARGEST_FILE:
-        raise InvalidInput(f"{path} is no file of a process, or larger than {LARGEST_FILE:,} bytes")
-    return True
+        content = read_regular(path, LARGEST_FILE + 1)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise InvalidInput(f"{path} cannot be read: {why}: `halflife process fit` writes one") from None
+    if len(content) > LARGEST_FILE:
+        raise InvalidInput(f"{path} is larger than {LARGEST_FILE:,} bytes: `halflife process fit` writes smaller ones")
+    return load_process(content, str(path) if name is None else name)
 
 
 def load_process(content: bytes, name: str) -> Process:
-    """Read a process from the JSON of `Process.to_dict`; errors name the file."""
+    """Read a process from the JSON of `Process.to_dict`; errors name the file, and quote only so much of it."""
     try:
-        data = json.loads(content)
+        data = json.loads(content, object_pairs_hook=_once, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"{name} is not JSON: {str(error) or 'nested too deeply'}") from None
+        said = str(error) if isinstance(error, ValueError) else "nested too deeply"
+        raise InvalidInput(f"{name} is not JSON: {said[:LONGEST]}") from None
     try:
         return Process.from_dict(data)
     except InvalidInput as error:
-        raise InvalidInput(f"{name}: {error}") from None
+        said = str(error)
+        raise InvalidInput(f"{name}: {said if len(said) <= LONGEST else said[:LONGEST] + ' …'}") from None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object, of which no key stands twice."""
+    result: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in result:
+            raise ValueError(f"{key!r} stands twice: keep one")
+        result[key] = value
+    return result
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no number: leave it out")
 
 
 # Fitted -------------------------------------------------------------------------------------------------------------

@@ -7,6 +7,8 @@ has a form on disk, and carries the outcome of its last check against data, if t
 from __future__ import annotations
 
 import copy
+import inspect
+import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -166,22 +168,36 @@ class Process(ABC):
         if not isinstance(data.get("name"), str) or data["name"] not in PROCESSES:
             raise unknown("process", data.get("name"), PROCESSES)
         cls = PROCESSES[str(data["name"])]
+        given, wanted = (
+            {k: v for k, v in data.items() if k not in ("name", "checked")},
+            inspect.signature(cls).parameters,
+        )
+        for key in given:
+            if key not in wanted:
+                raise unknown(f"parameter of {cls.name}", key, wanted)
+        for key, parameter in wanted.items():
+            if key not in given and parameter.default is inspect.Parameter.empty:
+                raise InvalidInput(f"a {cls.name} process lacks its {key}")
+        made: Process = cls(**given)
         checked = data.get("checked")
-        if checked is not None and not (isinstance(checked, Mapping) and isinstance(checked.get("good"), bool)):
-            raise InvalidInput(
-                f"'checked' of a process must be the outcome of a check, which says whether it is good, not {checked!r}"
-            )
-        try:
-            made: Process = cls(**{k: v for k, v in data.items() if k not in ("name", "checked")})
-        except TypeError as error:
-            raise InvalidInput(f"process {cls.name}: {error}") from None
-        return made if checked is None else made.with_check(dict(checked))
+        return made if checked is None else made.with_check(json_object("checked", checked))
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Process) and self.to_dict() == other.to_dict())
 
     def __hash__(self) -> int:
         return hash(self.name)
+
+
+def json_object(name: str, value: Any) -> dict[str, Any]:
+    """Read a part of a process that JSON can hold."""
+    if not isinstance(value, Mapping):
+        raise InvalidInput(f"'{name}' of a process must be a JSON object, not {value!r}")
+    try:
+        result: dict[str, Any] = json.loads(json.dumps(dict(value), allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"'{name}' of a process must be a JSON object: {error}") from None
+    return result
 
 
 def nothing_yet(t: int) -> Frontier | None:

@@ -12,6 +12,7 @@ from halflife.errors import InvalidInput
 from halflife.numerics import real, whole
 from halflife.processes.base import Direction, Process, nothing_yet, register_process
 from halflife.processes.contraction import EVERYTHING, NOTHING, ROUND_UP, Floats, Frontier, hull, merge
+from halflife.processes.fitting import how_fitted
 from halflife.processes.sequences import Quantised, pair_counts, quantise, read_sequences
 
 A_WEEK = 336
@@ -63,13 +64,11 @@ class EmpiricalProcess(Process):
     ) -> None:
         self._bounds = _read_frontiers("bounds", bounds)
         self._estimates = None if estimates is None else _read_frontiers("estimates", estimates)
-        self._medians = None if medians is None else [_share("medians", i + 1, m) for i, m in enumerate(medians)]
+        self._medians = None if medians is None else _read_medians(medians)
         for name, values in (("estimates", self._estimates), ("medians", self._medians)):
             if values is not None and len(values) != len(self._bounds):
                 raise InvalidInput(f"an empirical process has {len(self._bounds)} lags, but {len(values)} {name}")
-        if fitted is not None and not isinstance(fitted, Mapping):
-            raise InvalidInput(f"'fitted' of an empirical process must be a JSON object, not {fitted!r}")
-        self.fitted = None if fitted is None else dict(fitted)
+        self.fitted = how_fitted(fitted)
         self._envelope = _worst_from_here(self._bounds)
 
     @classmethod
@@ -287,13 +286,22 @@ def _read_frontiers(name: str, frontiers: Any) -> list[Frontier]:
         raise InvalidInput(f"{name} of an empirical process must be a list of [q, d] per lag, not {frontiers!r}")
     result = []
     for lag, corners in enumerate(frontiers, start=1):
-        if not isinstance(corners, Sequence) or len(corners) != 2 or len(corners[0]) != len(corners[1]):
+        sides = corners if isinstance(corners, Sequence) and len(corners) == 2 else ("", "")
+        if any(isinstance(side, str) or not isinstance(side, Sequence | np.ndarray) for side in sides) or len(
+            sides[0]
+        ) != len(sides[1]):
             raise InvalidInput(f"{name} of lag {lag} must be two lists [q, d] of equal length, not {corners!r}")
         if not len(corners[0]):
             raise InvalidInput(f"{name} of lag {lag} hold no corner")
         q, d = (np.array([_share(name, lag, x) for x in side]) for side in corners)
         result.append(Frontier(q, d))
     return result
+
+
+def _read_medians(medians: Any) -> list[float]:
+    if not isinstance(medians, Sequence) or isinstance(medians, str):
+        raise InvalidInput(f"medians of an empirical process must be a list of numbers, not {medians!r}")
+    return [_share("medians", lag, m) for lag, m in enumerate(medians, start=1)]
 
 
 def _share(name: str, lag: int, value: Any) -> float:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from halflife.errors import InvalidInput
-from halflife.numerics import real
+from halflife.numerics import real, whole
+from halflife.processes.base import json_object
 from halflife.processes.contraction import Floats
 from halflife.processes.sequences import Quantised, pair_counts, quantise
 
+COUNTS = ("sequences", "people", "readings", "transitions", "slots")
+MOST_COUNTED = 10**15
 NO_SMOOTHING = 0.0
 """The default: plain relative frequencies."""
 
@@ -21,12 +22,12 @@ def how_fitted(fitted: Any) -> dict[str, Any] | None:
     """Read what a fit wrote about itself."""
     if fitted is None:
         return None
-    if not isinstance(fitted, Mapping):
-        raise InvalidInput(f"'fitted' of a process must be a JSON object, not {fitted!r}")
-    try:
-        result: dict[str, Any] = json.loads(json.dumps(dict(fitted), allow_nan=False))
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(f"'fitted' of a process must be a JSON object: {error}") from None
+    result = json_object("fitted", fitted)
+    for name in COUNTS:
+        if whole(f"{name} of 'fitted'", result.get(name, 1), least=int(name == "slots")) > MOST_COUNTED:
+            raise InvalidInput(f"{name} of 'fitted' must be at most {MOST_COUNTED:,}, not {result[name]}")
+    if not isinstance(result.get("edges", []), list):
+        raise InvalidInput(f"edges of 'fitted' must be a list of numbers, not {result['edges']!r}")
     return result
 
 

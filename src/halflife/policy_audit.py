@@ -32,7 +32,7 @@ from halflife.lab.audit.verdict import Finding, Progress, Verdict, audit_history
 from halflife.ledger import SqliteLedger
 from halflife.notions import AgeDependent, AlmostPeriodic, Swellfish
 from halflife.policy import Channel, Policy, channels, promised
-from halflife.policy.aged import SUMS
+from halflife.policy.promises.table import SUMS
 from halflife.policy_audit_neighbours import VARIANTS, neighbour_totals, value_at
 from halflife.policy_audit_path import (
     PublishingPath,

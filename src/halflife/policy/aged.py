@@ -10,7 +10,6 @@ from halflife.errors import InvalidInput
 from halflife.notions import AgeDependent
 from halflife.notions.base import Floats, Notion
 from halflife.plans import Plan
-from halflife.policy.groups import GroupList
 from halflife.policy.measure import Measure
 from halflife.processes import AutoRegressive
 from halflife.sensitivity import Sensitivity
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from halflife.policy.channel import Channel
     from halflife.policy.model import Policy
 
-SUMS = ("sum", "mean", "weighted sum")
 BELOW_ONE = 1 - 1e-12
 """So that the shares of a loss, rounded and added up again, never come to more than the loss."""
 
@@ -74,22 +72,16 @@ def plan_of_stream(whole: Plan, share: float, s: Sensitivity, span: Span) -> Pla
     return replace(whole, request=request, series=series, facts=facts, tail=tail, _newest={})
 
 
-def check_statistic(notion: Notion[Any], measure: Measure, groups: GroupList) -> None:
+def check_statistic(notion: Notion[Any], measure: Measure) -> None:
     """Refuse a statistic whose loss is not in proportion to how far a value moved, where the process needs that.
 
     On an AR(1) process two people who differ by the span now differed by ρ^t of it t steps ago, and Laplace noise on a clipped
-    value then loses ρ^t of ε. That holds if the value itself is added up, if the span is no wider than the clip, and if
-    the resolution is fine beside how far a value moves by itself (`notions.aging.autoregressive`).
+    value then loses ρ^t of ε. That holds if the value itself is added up (`promises/`), if the span is no wider than the clip,
+    and if the resolution is fine beside how far a value moves by itself (`notions.aging.autoregressive`).
     """
     if not isinstance(notion, AgeDependent) or not isinstance(notion.process, AutoRegressive):
         return
     why = "an autoregressive process promises a loss in proportion to how far a person's value moved"
-    if measure.kind not in SUMS:
-        raise InvalidInput(f"{why}, and a {measure.kind} does not have it: use {', '.join(SUMS)}, or another process")
-    if not groups.fixed:
-        raise InvalidInput(
-            f"{why}, and says nothing about their group: fix it with a public table, or use another process"
-        )
     process, units, fine = notion.process, measure.heaviest * (measure.high - measure.low), "which costs nothing"
     resolution, width = float(measure.resolution), float(measure.resolution * (measure.high - measure.low))
     if process.span > width:

@@ -245,7 +245,7 @@ def _channel(
             find_zone(part.source.zone)
     groups, measure = read_groups(policy, i), read_measure(policy, i)
     with policy.about(*at, "statistic"):
-        check_statistic(notion, measure, groups)
+        check_statistic(notion, measure)
     with policy.about(*at, "groups"):
         sensitivity = measure.sensitivity(policy, groups)
         factors = measure.factors(groups, size)

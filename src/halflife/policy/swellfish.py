@@ -29,6 +29,7 @@ from halflife.plans.swellfish import SwellfishPlan
 from halflife.policy.groups import read_groups
 from halflife.policy.measure import read_measure
 from halflife.policy.model import Part, Positive, Text, Texts, _in_words
+from halflife.policy.promises.table import SUMS
 from halflife.quantities import parse_quantity
 from halflife.specifications import Specifications
 from halflife.specifications.files import read_specifications
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from halflife.policy.model import Policy
 
 AT: Where = ("promise", "specifications")
-SUMS = ("sum", "mean", "weighted sum")
 SAID = ("outside", "floor", "block")
 """What is said of these promises alone."""
 HOUR = Fraction(3_600_000_000)

@@ -1,0 +1,43 @@
+"""Every row of the table that is accepted, through the audit's real path on the worst neighbours that its notion has."""
+
+from __future__ import annotations
+
+import pytest
+
+from halflife.policy import Policy
+from halflife.policy.promises import RULES
+from halflife.policy.promises.table import Case, every_case, judge
+from halflife.policy_audit import audit_policy
+from policy.promises.test_table import folder, write_policy
+
+__all__ = ["folder"]
+
+ROWS = {
+    (name, case.statistic, case.neighbours, case.groups, case.clip): case
+    for name, rules in RULES.items()
+    for case in every_case()
+    if judge(rules, case).accepted and case.fold in ("none", "sum")
+}
+"""A combination for each accepted row: folds and post-processing do not change what an audit sees."""
+
+
+def audit(name: str, case: Case, place, seconds: float, runs: int) -> list[str]:
+    """What the audit accuses this row of."""
+    verdict = audit_policy(Policy.from_dict(write_policy(name, case), place), seconds=seconds, runs=runs)
+    return [f"{name}, {case}: {f.name}: {f.found} where {f.claimed} is claimed" for f in verdict.findings if f.accused]
+
+
+def test_rows_of_every_notion_are_audited():
+    assert {name for name, *_ in ROWS} == set(RULES)
+    assert len(ROWS) > 150
+
+
+@pytest.mark.soak
+def test_no_accepted_row_is_accused(folder, time_left):
+    runs = 20
+    while time_left() or runs == 20:
+        for (name, *_), case in ROWS.items():
+            if runs > 20 and not time_left():
+                break
+            assert audit(name, case, folder, 0.1 if runs == 20 else 2.0, runs) == []
+        runs = 500

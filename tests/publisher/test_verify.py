@@ -28,7 +28,8 @@ def town(tmp_path_factory):
 
 @pytest.fixture
 def copy(town, tmp_path):
-    shutil.copy(town.ledger_path, tmp_path / "copy.ledger")
+    for ending in ("", ".shown"):
+        shutil.copy(f"{town.ledger_path}{ending}", tmp_path / f"copy.ledger{ending}")
     return tmp_path / "copy.ledger"
 
 
@@ -94,8 +95,9 @@ def test_an_account_that_forgets_a_release_is_found(copy):
         (last,) = db.execute("SELECT chain FROM entry ORDER BY id DESC LIMIT 1").fetchone()
         (when,) = db.execute("SELECT at_us FROM batch").fetchone()
         db.execute("UPDATE batch SET states = ?, chain = ?", (states, batch_link(last, when, states)))
-    (problem,) = hl.verify(copy).problems
+    guard, problem = hl.verify(copy).problems
     assert "not what its releases come to" in problem
+    assert "their hash is another one" in guard  # which whoever knows the chain may write anew, too
 
 
 def contents(path):
@@ -153,10 +155,10 @@ def test_an_emptied_ledger_is_found(copy):
     with sqlite3.connect(copy) as db:
         db.execute("DELETE FROM release")
         db.execute("DELETE FROM entry")
-    assert "entries are missing" in hl.verify(copy).problems[0]
+    assert any("entries are missing" in problem for problem in hl.verify(copy).problems)
     with sqlite3.connect(copy) as db:
         db.execute("DELETE FROM batch")
-    assert "batches are missing" in hl.verify(copy).problems[0]
+    assert any("batches are missing" in problem for problem in hl.verify(copy).problems)
 
 
 def test_entries_out_of_order_or_of_an_unknown_stream_are_found(tmp_path):

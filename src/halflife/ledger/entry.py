@@ -11,17 +11,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from halflife.release import Release
+from halflife.release import NOISES, Release
 
 Floats = NDArray[np.float64]
 ALL_GROUPS = "*"
+DOUBLE = np.dtype("<f8")
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,29 +52,79 @@ class Entry:
         """Return a name for each draw that is unique within the entry: shared noise by its name, fresh noise by number."""
         return [f"#{i}" if r.draw is None else f"={r.draw}" for i, r in enumerate(self.releases)]
 
+    @cached_property
+    def said(self) -> tuple[bytes, bytes, bytes | None]:
+        """What the entry says: its facts as JSON, and the bytes of its numbers. Of one that was read, as it was read."""
+        releases = ", ".join(
+            f"[{_text(name)}, {r.step}, {release_facts(r.loss, r.age, r.sensitivity, r.scale, r.noise, r.atop)}"
+            for r, name in zip(self.releases, self.draws(), strict=True)
+        )
+        facts = entry_facts(
+            self.stream, self.part, self.step, self.release_step, self.start_us, self.end_us, self.spread, releases
+        )
+        return facts, to_bytes(self.noisy), None if self.value is None else to_bytes(self.value)
+
     def link(self, before: bytes) -> bytes:
         """Return the hash that follows `before`: of the facts as JSON, and of the values' bytes."""
-        releases = ", ".join(_facts(r, name) for r, name in zip(self.releases, self.draws(), strict=True))
-        facts = (
-            f"[{_text(self.stream)}, {_text(self.part)}, {self.step}, {self.release_step}, {self.start_us}, {self.end_us}, "
-            f"{self.spread!r}, [{releases}]]"
-        )
-        value = b"" if self.value is None else to_bytes(self.value)
-        return _sha(before, facts.encode(), to_bytes(self.noisy), value)
+        facts, noisy, value = self.said
+        return _sha(before, facts, noisy, value or b"")
+
+
+def read_entry(row: Sequence[Any], releases: Sequence[Sequence[Any]]) -> Entry:
+    """Return an entry from its cells, and the draw, loss, age, sensitivity, scale, noise and atop of each of its releases.
+
+    What it says is kept as it was read, so that its link is that of the cells. Raises InvalidInput, ValueError, TypeError or
+    AttributeError for cells that no entry has.
+    """
+    stream, part, step, at, start, end, noisy, value, spread = row
+    made, texts = [], []
+    for draw, loss, age, sensitivity, scale, noise, atop in releases:
+        read = _known if loss and sensitivity and scale else _read
+        release, facts = read(draw[1:] if draw.startswith("=") else None, loss, age, sensitivity, scale, noise, atop)
+        made.append(release.moved(at, age))
+        texts.append(f"[{_text(draw)}, {at}, {facts}")
+    entry = object.__new__(Entry)
+    fields = {
+        "stream": stream, "step": step, "release_step": at, "start_us": start, "end_us": end, "releases": tuple(made),
+        "noisy": from_bytes(noisy), "value": None if value is None else from_bytes(value), "spread": spread, "part": part,
+        "said": (entry_facts(stream, part, step, at, start, end, spread, ", ".join(texts)), noisy, value),
+    }  # fmt: skip
+    object.__setattr__(entry, "__dict__", fields)  # at once: one by one they take as long as all the rest
+    return entry
+
+
+def _read(
+    draw: str | None, loss: Any, age: Any, sensitivity: Any, scale: Any, noise: Any, atop: Any
+) -> tuple[Release, str]:
+    """A release of some step with these facts, checked, and their text. Cells of another kind are not repeated in an error."""
+    numbers = isinstance(loss, float) and isinstance(sensitivity, float) and isinstance(scale, float | None)
+    if not (numbers and isinstance(age, int) and noise in NOISES and max(len(draw or ""), len(atop or "")) <= 200):
+        raise TypeError
+    made = Release(1, loss, age, sensitivity=sensitivity, scale=scale, noise=noise, draw=draw, atop=atop)
+    return made, release_facts(loss, age, sensitivity, scale, noise, atop)
+
+
+_known = lru_cache(maxsize=10_000, typed=True)(_read)
+"""The same for facts that were read before, none of them 0: to a cache 0.0 and -0.0 are alike, to the chain they are not."""
+
+
+def entry_facts(
+    stream: str, part: str, step: int, release_step: int, start_us: int, end_us: int, spread: float, releases: str
+) -> bytes:
+    """Return an entry's facts as JSON; doubles are written so that they read back to the same bits."""
+    return f"[{_text(stream)}, {_text(part)}, {step}, {release_step}, {start_us}, {end_us}, {spread!r}, [{releases}]]".encode()
+
+
+def release_facts(loss: float, age: int, sensitivity: float, scale: float | None, noise: str, atop: str | None) -> str:
+    """Return the end of a release's facts as JSON: what stands behind its draw and its step."""
+    spread = "null" if scale is None else repr(scale)
+    return f"{loss!r}, {age}, {sensitivity!r}, {spread}, {_text(noise)}, {_text(atop)}]"
 
 
 @lru_cache(maxsize=10_000)
 def _text(value: str | None) -> str:
     """A name as JSON writes it."""
     return json.dumps(value)
-
-
-def _facts(r: Release, name: str) -> str:
-    """A release's facts as JSON; doubles are written so that they read back to the same bits."""
-    scale = "null" if r.scale is None else repr(r.scale)
-    return (
-        f"[{_text(name)}, {r.step}, {r.loss!r}, {r.age}, {r.sensitivity!r}, {scale}, {_text(r.noise)}, {_text(r.atop)}]"
-    )
 
 
 def first_link(facts: Mapping[str, str]) -> bytes:
@@ -92,15 +144,12 @@ def digest(states: Iterable[tuple[str, str]]) -> bytes:
 
 def _sha(*parts: bytes) -> bytes:
     """SHA-256 of parts, each with its length before it, so that no two lists of parts look alike."""
-    pieces: list[bytes] = []
-    for part in parts:
-        pieces += (len(part).to_bytes(8, "big"), part)
-    return hashlib.sha256(b"".join(pieces)).digest()
+    return hashlib.sha256(b"".join([x for part in parts for x in (len(part).to_bytes(8, "big"), part)])).digest()
 
 
 def to_bytes(values: Floats) -> bytes:
     """Return doubles as bytes, little end first."""
-    return np.asarray(values, dtype="<f8").tobytes()
+    return np.asarray(values, dtype=DOUBLE).tobytes()
 
 
 def from_bytes(blob: bytes) -> Floats:
@@ -109,4 +158,4 @@ def from_bytes(blob: bytes) -> Floats:
     >>> from_bytes(to_bytes(np.array([0.1, -2.5]))).tolist()
     [0.1, -2.5]
     """
-    return np.frombuffer(blob, dtype="<f8").astype(np.float64)
+    return np.frombuffer(blob, DOUBLE)

@@ -9,6 +9,8 @@ An entry is unique by stream, step and part (group), and a release by its entry 
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
+from functools import cache
 
 from halflife.errors import LedgerError
 
@@ -47,28 +49,65 @@ _BATCHES = """CREATE TABLE batch (
 ) STRICT"""
 _STATES = "CREATE TABLE state (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID"
 _EMITTED = "CREATE TABLE emitted (output TEXT PRIMARY KEY, step INTEGER NOT NULL, sha256 TEXT) STRICT, WITHOUT ROWID"
+_WRITTEN = """CREATE TABLE written (
+    stream TEXT NOT NULL,
+    file TEXT NOT NULL,
+    step INTEGER NOT NULL,
+    sha256 BLOB NOT NULL,
+    PRIMARY KEY (stream, file, step)
+) STRICT, WITHOUT ROWID"""
 
-SCHEMA = (_FACTS, _ENTRIES, _RELEASES, _BATCHES, _STATES, _EMITTED)
+SCHEMA = (_FACTS, _ENTRIES, _RELEASES, _BATCHES, _STATES, _WRITTEN)
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (_FACTS, _ENTRIES, _RELEASES, _BATCHES, _STATES),
     (_EMITTED,),
+    ("DROP TABLE emitted", _WRITTEN),
 )
 VERSION = len(MIGRATIONS)
 
 
 def prepare(db: sqlite3.Connection) -> None:
-    """Give an empty file the tables of now, and bring older ones up to date, in one transaction."""
-    (version,) = db.execute("PRAGMA user_version").fetchone()
+    """Give an empty file the tables of now, and bring older ones up to date, in one transaction; refuse any other file."""
+    version = check_tables(db)
     if version == VERSION:
         return
-    if version > VERSION:
-        raise LedgerError(f"a ledger of version {version} was written by a newer halflife: this one reads {VERSION}")
-    new = db.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
-    if version == 0 and not new:
-        raise LedgerError("an SQLite file, but no ledger: its tables are others; give the ledger a path of its own")
-    statements = SCHEMA if new else [s for step in MIGRATIONS[version:] for s in step]
+    statements = SCHEMA if version == 0 else [s for step in MIGRATIONS[version:] for s in step]
     with db:
         db.execute("BEGIN IMMEDIATE")
         for statement in statements:
             db.execute(statement)
         db.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def check_tables(db: sqlite3.Connection) -> int:
+    """Return a ledger's version, 0 for an empty file. Refuse a file that holds anything but the tables of that version: a trigger,
+    view or index would act on what is written, and a table of ours in other words would take what ours refuses.
+    """
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    (application,) = db.execute("PRAGMA application_id").fetchone()
+    if version > VERSION:
+        raise LedgerError(f"a ledger of version {version} was written by a newer halflife: this one reads {VERSION}")
+    found, wanted = _objects(db), _made(version) if version >= 0 else frozenset()
+    if application or version < 0 or (found and not found & wanted):
+        raise LedgerError("an SQLite file, but no ledger: its tables are others; give the ledger a path of its own")
+    if found != wanted:
+        kinds = sorted({kind for kind, *_ in found ^ wanted} & {"table", "index", "view", "trigger"})
+        raise LedgerError(
+            f"its tables are not those that halflife makes ({', '.join(kinds)} missing, changed or put in by somebody): put a whole "
+            "copy back, the newest one, and see `halflife verify`"
+        )
+    return int(version)
+
+
+def _objects(db: sqlite3.Connection) -> frozenset[tuple[str, str, str, str | None]]:
+    """Everything that a database defines: kind, name, table and definition."""
+    return frozenset(db.execute("SELECT type, name, tbl_name, sql FROM sqlite_master"))
+
+
+@cache
+def _made(version: int) -> frozenset[tuple[str, str, str, str | None]]:
+    """What a ledger of a version defines."""
+    with closing(sqlite3.connect(":memory:")) as db:
+        for statement in [s for step in MIGRATIONS[:version] for s in step]:
+            db.execute(statement)
+        return _objects(db)

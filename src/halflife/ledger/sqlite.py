@@ -9,23 +9,35 @@ that even without the lock nothing could be written twice.
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-import re
 import sqlite3
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from halflife.errors import InvalidInput, LedgerError
-from halflife.ledger.entry import Entry, batch_link, digest, first_link, from_bytes, to_bytes
-from halflife.ledger.schema import prepare
-from halflife.release import Release
+from halflife.ledger.connect import Stamp, connect_to_read, connect_to_write, make_private, stamp_of
+from halflife.ledger.entry import Entry, batch_link, digest, first_link, read_entry
+from halflife.ledger.faults import decode, telling
+from halflife.ledger.guard import WHY, Guard, Shown
+from halflife.ledger.lock import Lock
+from halflife.ledger.schema import VERSION, check_tables, prepare
 
-PATIENCE = 0.005
+BLOCK = 1_000
+"""How many rows are read at a time."""
+STDOUT = "-"
+_CELLS = (
+    "e.id, e.chain, e.stream, e.part, e.step, e.release_step, e.start_us, e.end_us, e.noisy, e.value, e.spread, "
+    "r.number, r.draw, r.loss, r.age, r.sensitivity, r.scale, r.noise, r.atop"
+)
+_ENTRY = 11
+"""So many cells of a row are the entry's; the others are a release's."""
+
+Batch = tuple[int, int, bytes, bytes]
+"""(last entry, when it was committed in µs, digest of the states, link)"""
 
 
 class SqliteLedger:
@@ -33,12 +45,20 @@ class SqliteLedger:
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path = path
-        with self._telling("cannot be opened"):
-            self._db = _connect(path, read_only)
-            self._identity = _identity(path)
+        self._lock, self._guard = Lock(path), Guard(path)
+        self._unwritten: Stamp | None = None
+        self._open(read_only)
         self._head: bytes | None = None
-        self._lock: int | None = None
-        self._shown = 0
+        self._held = False
+        self._shown: Shown | None = None
+
+    @telling("cannot be opened")
+    def _open(self, read_only: bool) -> None:
+        if read_only:
+            self._db, self._unwritten = connect_to_read(self.path)
+        else:
+            self._db = connect_to_write(self.path)
+        self._identity = stamp_of(self.path)[:2]
 
     def close(self) -> None:
         """Let go of the file."""
@@ -50,127 +70,193 @@ class SqliteLedger:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    @contextmanager
-    def _telling(self, what: str) -> Iterator[None]:
-        """Turn SQLite's errors into ours, with the file and the next step."""
-        try:
-            yield
-        except sqlite3.IntegrityError as error:
-            raise LedgerError(f"{self.path}: refused to write a step twice ({error}): nothing was published") from error
-        except (sqlite3.DatabaseError, OSError, UnicodeDecodeError) as error:
-            raise LedgerError(f"{self.path}: {what}: {_next_step(str(error))}") from error
-
     # Holding --------------------------------------------------------------------------------------------------------
 
     @contextmanager
     def hold(self, wait: float = 10.0, stop: Callable[[], bool] = lambda: False) -> Iterator[None]:
-        """Take the ledger's lock, waiting up to so many seconds for another process; a process that dies lets go of it.
-
-        The lock's file also remembers how many entries were shown to readers. A ledger that holds fewer is a restored
-        backup: its noise would be drawn again, so it is refused.
-        """
-        if self._lock is not None:
+        """Take the ledger's lock, waiting up to so many seconds for another process; a process that dies lets go of it."""
+        if self._held:
             raise LedgerError(f"{self.path}: this process holds the ledger already")
-        with self._locked(fcntl.LOCK_EX, wait, stop) as lock:
+        with self._lock.exclusive(wait, stop):
             self._check_place()
             try:
-                self._lock = lock
-                self._shown = _read_shown(lock)
-                self._write_lock()
+                self._held = True
                 yield
             finally:
-                self._lock = None
+                self._held = False
 
-    @contextmanager
-    def shared(self, wait: float = 10.0) -> Iterator[None]:
-        """Keep writers away while reading, so that ledger and outputs are of one moment. A copy without a lock has none."""
-        if not os.path.exists(self._lock_name):
-            yield
-            return
-        with self._locked(fcntl.LOCK_SH, wait, lambda: False):
-            yield
-
-    @property
-    def _lock_name(self) -> str:
-        """The lock lies beside the file itself, so that a link to it has the same one."""
-        return f"{os.path.realpath(self.path)}.lock"
-
-    @contextmanager
-    def _locked(self, kind: int, wait: float, stop: Callable[[], bool]) -> Iterator[int]:
-        access = os.O_RDWR | os.O_CREAT if kind == fcntl.LOCK_EX else os.O_RDONLY
-        with self._telling("its lock cannot be opened"):
-            lock = os.open(self._lock_name, access | os.O_CLOEXEC, 0o600)
-        try:
-            self._take(lock, kind, wait, stop)
-            yield lock
-        finally:
-            os.close(lock)
-
-    def _take(self, lock: int, kind: int, wait: float, stop: Callable[[], bool]) -> None:
-        end = time.monotonic() + wait
-        while True:
-            try:
-                return fcntl.flock(lock, kind | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if stop():
-                    raise LedgerError(f"{self.path}: stopped while waiting for another process") from None
-                if time.monotonic() >= end:
-                    holder = os.pread(lock, 200, 0).decode(errors="replace").split("\n")[0] or "another process"
-                    raise LedgerError(
-                        f"{self.path}: held by {holder} after waiting {wait:g} s: let it finish, stop it, or wait longer"
-                    ) from None
-                time.sleep(PATIENCE)
-
+    @telling("is gone")
     def _check_place(self) -> None:
         """The lock goes by the path, so the open file must still be the one that lies there."""
-        with self._telling("is gone"):
-            if _identity(self.path) != self._identity:
-                raise LedgerError(f"{self.path}: another file was put in its place since it was opened: open it again")
+        if stamp_of(self.path)[:2] != self._identity:
+            raise LedgerError(f"{self.path}: another file was put in its place since it was opened: open it again")
 
-    def _write_lock(self) -> None:
-        """Write who holds the ledger, and how much of it readers have seen."""
-        assert self._lock is not None
-        holder = f"process {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M:%S')}"
-        os.ftruncate(self._lock, 0)
-        os.pwrite(self._lock, f"{holder}\nshown {self._shown}\n".encode(), 0)
+    @contextmanager
+    def moment(self, wait: float = 10.0) -> Iterator[None]:
+        """Keep writers away while this block runs, and read from now on what the ledger holds now, whoever writes later."""
+        with self._lock.shared(wait):
+            self._begin_reading()
+            yield
+
+    def guard_fault(self) -> str | None:
+        """Say whether this is an older copy, or nobody can tell, and what an operator may do then; None if all is well."""
+        try:
+            self._shown = self._guard.read()
+            wrong = self._older()
+        except LedgerError as error:
+            wrong = str(error)
+        return f"{wrong}: {self._way_out()}" if wrong and self._shown is None else wrong
+
+    @telling("cannot be read")
+    def _begin_reading(self) -> None:
+        self._db.execute("BEGIN")
+        self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+
+    @telling("is gone")
+    def check_unwritten(self) -> None:
+        """Refuse what was read of a file that nobody was to write to, and somebody did."""
+        if self._unwritten is not None and stamp_of(self.path) != self._unwritten:
+            raise LedgerError(f"{self.path}: was written to while it was read: run again")
+
+    def _older(self) -> str | None:
+        """Say whether the ledger holds less than was published from it, or other things, or nobody can tell."""
+        shown, last = self._shown, self._last_entry()
+        if shown is None:
+            return f"{self._guard.file} is missing: {WHY}" if last else None
+        if shown.entries > last:
+            return (
+                f"{self.path}: holds {last:,} entries, but {shown.entries:,} were published from it: a restored backup would draw "
+                "their noise again. Put the newest copy back"
+            )
+        if shown.entries and self._batch(shown.entries)[3:] != (shown.head,):
+            return (
+                f"{self.path}: is not the ledger that {shown.entries:,} entries were published from: their hash is another one. "
+                "Put the right copy back"
+            )
+        return None
+
+    def _way_out(self) -> str:
+        """What an operator may do whose guard is lost, and who knows that no newer copy exists."""
+        try:
+            line = self.newest().line()
+        except (LedgerError, IndexError, AttributeError):
+            return "first put a whole copy of the ledger back"
+        return f"if this is surely the newest copy, as its outputs agree and you know its hash, write this line into it: {line}"
+
+    def newest(self) -> Shown:
+        """Return how much the ledger holds, with the newest hash: what its guard says when all of it is shown."""
+        last = self._last_entry()
+        return Shown(last, self._batch(last)[3]) if last else Shown(0)
 
     def mark_shown(self) -> None:
         """Remember, before readers see them, that all entries of now are about to be shown."""
-        self._shown = self._last_entry()
-        self._write_lock()
-        assert self._lock is not None
-        os.fsync(self._lock)
+        now = self.newest()
+        if now != self._shown:
+            self._guard.write(now)
+            self._shown = now
+
+    @telling("cannot be read")
+    def _one(self, query: str, *arguments: Any) -> tuple[Any, ...]:
+        """The first row of an answer, an empty one if there is none."""
+        row = self._db.execute(query, arguments).fetchone()
+        return () if row is None else tuple(row)
+
+    @telling("cannot be read")
+    def _all(self, query: str, *arguments: Any) -> list[tuple[Any, ...]]:
+        return self._db.execute(query, arguments).fetchall()
 
     def _last_entry(self) -> int:
-        return int(self._db.execute("SELECT coalesce(max(id), 0) FROM entry").fetchone()[0])
+        return int(self._one("SELECT coalesce(max(id), 0) FROM entry")[0])
+
+    def _batch(self, last: int) -> tuple[Any, ...]:
+        """The batch that ends with an entry, an empty row if none does."""
+        return self._one("SELECT last_entry, at_us, states, chain FROM batch WHERE last_entry = ?", last)
 
     # Writing --------------------------------------------------------------------------------------------------------
 
     def begin(self, facts: Mapping[str, str]) -> None:
-        """Write a new ledger's facts, or compare them with what it holds: another policy is refused."""
-        with self._telling("cannot be written"):
-            prepare(self._db)
-            if self._last_entry() < self._shown:
-                raise LedgerError(
-                    f"{self.path}: holds {self._last_entry():,} entries, but {self._shown:,} were published from it: a restored "
-                    "backup would draw their noise again. Put the newest copy back"
-                )
-            known = self.facts()
-            if (
-                known != dict(facts) and not self._last_entry()
-            ):  # nothing was published yet: the policy may still change
-                with self._db:
-                    self._db.execute("BEGIN IMMEDIATE")
-                    self._db.execute("DELETE FROM fact")
-                    self._db.executemany("INSERT INTO fact VALUES (?, ?)", sorted(facts.items()))
-                known = dict(facts)
+        """Write a new ledger's facts, or compare them with what it holds: another policy is refused.
+
+        Before that everything is refused that nobody may go on with: other tables, an older copy, states that are not those of the
+        newest batch. What is looked at does not grow with the ledger; `halflife verify` looks at all of it.
+        """
+        self._prepare()
+        self._check_newest()
+        self._shown = self._guard.read()
+        wrong = self._older()
+        if wrong:
+            raise LedgerError(wrong)
+        if not self._last_entry():  # nothing was published yet: the policy may still change
+            self._replace_facts(facts)
+        known = self.facts()
         for key in sorted(set(facts) | set(known)):
             if facts.get(key) != known.get(key):
                 raise LedgerError(
                     f"{self.path}: was begun under another policy: {first_difference(key, known.get(key), facts.get(key))}. "
                     "A promise is kept as it was made: undo the change, or begin a new ledger for a new population"
                 )
+        self.mark_shown()
         self.refresh()
+
+    @telling("cannot be written")
+    def _prepare(self) -> None:
+        """Refuse what is no ledger and leave it as it is; make of an empty file a ledger, and of a ledger one that is private."""
+        self._check_tables()
+        make_private(self.path)
+        self._db.execute("PRAGMA journal_mode = WAL")
+        prepare(self._db)
+
+    @telling("cannot be read")
+    def _check_tables(self) -> int:
+        try:
+            return check_tables(self._db)
+        except LedgerError as error:
+            raise LedgerError(f"{self.path}: {error}") from None
+
+    @telling("cannot be written")
+    def _replace_facts(self, facts: Mapping[str, str]) -> None:
+        if self.facts() != dict(facts):
+            with self._db:
+                self._db.execute("BEGIN IMMEDIATE")
+                self._db.execute("DELETE FROM fact")
+                self._db.executemany("INSERT INTO fact VALUES (?, ?)", sorted(facts.items()))
+
+    def _check_newest(self) -> None:
+        """Refuse a ledger whose first or last entry, newest batch or saved states are not those that were committed together."""
+        try:
+            wrong = self._newest_fault()
+        except (TypeError, ValueError):  # cells of another kind
+            wrong = "its newest entry, batch or states are not of the kind that is written"
+        if wrong:
+            raise self._changed(wrong)
+
+    def _newest_fault(self) -> str | None:
+        last, newest = self._last_entry(), self._one("SELECT max(last_entry) FROM batch")[0]
+        if newest is None:
+            orphans = last or self.states() or self._one("SELECT 1 FROM written WHERE step > 0")
+            return "it holds entries or states, but no batch that they were committed in" if orphans else None
+        if newest != last:
+            return f"its newest batch ends with entry {newest}, its entries with {last}"
+        if not (self.follows(1) and self.follows(last)):
+            return "the hash of its first or last entry does not follow from what it says"
+        _, at_us, saved, head = self._batch(last)
+        if batch_link(self._one("SELECT chain FROM entry WHERE id = ?", last)[0], at_us, saved) != head:
+            return "the hash of its newest batch does not follow from what it says"
+        if digest(self.states().items()) != saved:
+            return "the saved states (account, mechanisms, smoothers) are not those of the newest batch"
+        return None
+
+    def follows(self, number: int) -> bool:
+        """Whether an entry's link follows from what it says and from the link before it."""
+        before = self._batch(number - 1)[3:] or self._one("SELECT chain FROM entry WHERE id = ?", number - 1)
+        found = next(self.chained(number=number), None)
+        return found is not None and found[1].link(before[0] if before else first_link(self.facts())) == found[2]
+
+    def _changed(self, what: str) -> LedgerError:
+        return LedgerError(
+            f"{self.path}: was changed since it was written: {what}. Nothing was drawn or published: put a whole copy back, the newest "
+            "one, and see `halflife verify`"
+        )
 
     def refresh(self) -> bool:
         """Read the newest hash, and say whether it has changed since the last look."""
@@ -178,21 +264,21 @@ class SqliteLedger:
         return before != self._head
 
     def _read_head(self) -> bytes:
-        row = self._db.execute("SELECT chain FROM batch ORDER BY last_entry DESC LIMIT 1").fetchone()
-        return bytes(row[0]) if row else first_link(self.facts())
+        return self.newest().head or first_link(self.facts())
 
+    @telling("could not be written, so nothing was spent or published")
     def commit(self, entries: Sequence[Entry], states: Mapping[str, str], at_us: int) -> None:
         """Write a batch of steps with all that goes with them, or nothing at all."""
-        if self._lock is None:
+        if not self._held:
             raise LedgerError(f"{self.path}: hold the ledger before writing to it")
-        with self._telling("could not be written, so nothing was spent or published"), self._db:
+        with self._db:
             self._db.execute("BEGIN IMMEDIATE")
             if self._read_head() != self._head:
                 raise LedgerError(f"{self.path}: another process has written to it: nothing was published; run again")
             last = self._last_entry()
             chain = self._insert(entries, last + 1)
             self._db.executemany("INSERT OR REPLACE INTO state VALUES (?, ?)", sorted(states.items()))
-            saved = digest(self._db.execute("SELECT name, value FROM state"))
+            saved = digest(self.states().items())
             head = batch_link(chain, at_us, saved)
             self._db.execute("INSERT INTO batch VALUES (?, ?, ?, ?)", (last + len(entries), at_us, saved, head))
         self._head = head
@@ -203,9 +289,10 @@ class SqliteLedger:
         chain, rows, releases = self._head, [], []
         for i, e in enumerate(entries, start=first):
             chain = e.link(chain)
-            value = None if e.value is None else to_bytes(e.value)
-            times = (e.release_step, e.start_us, e.end_us)
-            rows.append((i, e.stream, e.part, e.step, *times, to_bytes(e.noisy), value, e.spread, chain))
+            _, noisy, value = e.said
+            rows.append(
+                (i, e.stream, e.part, e.step, e.release_step, e.start_us, e.end_us, noisy, value, e.spread, chain)
+            )
             releases += [
                 (i, name, number, r.loss, r.age, r.sensitivity, r.scale, r.noise, r.atop)
                 for number, (r, name) in enumerate(zip(e.releases, e.draws(), strict=True))
@@ -214,40 +301,70 @@ class SqliteLedger:
         self._db.executemany(f"INSERT INTO release VALUES ({','.join('?' * 9)})", releases)
         return chain
 
-    def mark_emitted(self, output: str, step: int, sha256: str | None = None) -> None:
-        """Remember up to which step an output was written: for outputs that cannot be read back."""
-        with self._telling("cannot be written"), self._db:
-            self._db.execute("INSERT OR REPLACE INTO emitted VALUES (?, ?, ?)", (output, step, sha256))
+    @telling("cannot be written")
+    def mark_written(self, stream: str, file: str, step: int, sha256: bytes, beside: int | None = None) -> None:
+        """Remember the digest of a file of an output that ends with a step; forget what was remembered of the file before, but for
+        the step `beside`: what lies in its place until it is replaced.
+        """
+        with self._db:
+            self._db.execute("BEGIN IMMEDIATE")
+            self._db.execute(
+                "DELETE FROM written WHERE stream = ? AND file = ? AND step IS NOT ?", (stream, file, beside)
+            )
+            self._db.execute("INSERT OR REPLACE INTO written VALUES (?, ?, ?, ?)", (stream, file, step, sha256))
+
+    def mark_printed(self, stream: str, step: int) -> None:
+        """Remember up to which step a stream was written to the standard output, which nobody can read back."""
+        self.mark_written(stream, STDOUT, step, *self._link(stream, step))
+
+    def _link(self, stream: str, step: int) -> tuple[Any, ...]:
+        return self._one("SELECT chain FROM entry WHERE stream = ? AND step = ? ORDER BY id DESC", stream, step)
 
     # Reading --------------------------------------------------------------------------------------------------------
 
     def facts(self) -> dict[str, str]:
         """Return what the ledger was begun with."""
-        return dict(self._db.execute("SELECT key, value FROM fact"))
+        return dict(self._all("SELECT key, value FROM fact"))
 
+    @telling("cannot be read")
     def states(self) -> dict[str, str]:
-        """Return the newest states: of the account, mechanisms and smoothers."""
-        return dict(self._db.execute("SELECT name, value FROM state"))
+        """Return the newest states: of the account, mechanisms and smoothers. They are read as bytes: some are secret."""
+        rows = self._db.execute("SELECT CAST(name AS BLOB), CAST(value AS BLOB) FROM state").fetchall()
+        return {decode(name or b""): decode(value or b"") for name, value in rows}
 
-    def emitted(self, output: str) -> tuple[int, str | None]:
-        """Return what `mark_emitted` wrote, (0, None) before that."""
-        row = self._db.execute("SELECT step, sha256 FROM emitted WHERE output = ?", (output,)).fetchone()
-        return row or (0, None)
+    def written(self, stream: str, file: str) -> dict[int, bytes]:
+        """Return what `mark_written` wrote of a file: its digest by its last step."""
+        query = "SELECT step, sha256 FROM written WHERE stream = ? AND file = ?"
+        return {step: bytes(sha256) for step, sha256 in self._all(query, stream, file)}
+
+    def printed(self, stream: str) -> int:
+        """Return up to which step a stream was written to the standard output, 0 if it never was.
+
+        The mark holds the hash of its step, as a wrong one would leave steps out, or write them again.
+        """
+        marks = self.written(stream, STDOUT)
+        for step, link in marks.items():
+            if self._link(stream, step) != (link,):
+                raise self._changed(f"the mark of what stream {stream} wrote to the standard output is of no step")
+        return max(marks, default=0)
 
     def last_step(self, stream: str) -> int:
         """Return a stream's newest step, 0 if there is none."""
-        query = "SELECT coalesce(max(step), 0) FROM entry WHERE stream = ?"
-        return int(self._db.execute(query, (stream,)).fetchone()[0])
+        return int(self._one("SELECT coalesce(max(step), 0) FROM entry WHERE stream = ?", stream)[0])
 
     def next_step(self, stream: str, after: int) -> int | None:
         """Return a stream's first step after this one, None if there is none."""
-        query = "SELECT min(step) FROM entry WHERE stream = ? AND step > ?"
-        found = self._db.execute(query, (stream, after)).fetchone()[0]
+        (found,) = self._one("SELECT min(step) FROM entry WHERE stream = ? AND step > ?", stream, after)
         return None if found is None else int(found)
+
+    def saved_digest(self) -> bytes | None:
+        """Return the digest of the states that were saved with the newest batch; None if there is none."""
+        row = self._one("SELECT states FROM batch ORDER BY last_entry DESC LIMIT 1")
+        return bytes(row[0]) if row else None
 
     def last_commit(self) -> int:
         """Return when the newest batch was committed, in µs; 0 if there is none."""
-        row = self._db.execute("SELECT at_us FROM batch ORDER BY last_entry DESC LIMIT 1").fetchone()
+        row = self._one("SELECT at_us FROM batch ORDER BY last_entry DESC LIMIT 1")
         return int(row[0]) if row else 0
 
     def entries(self, stream: str | None = None, first: int = 1, last: int | None = None) -> Iterator[Entry]:
@@ -256,109 +373,70 @@ class SqliteLedger:
             yield entry
 
     def chained(
-        self, stream: str | None = None, first: int = 1, last: int | None = None
+        self, stream: str | None = None, first: int = 1, last: int | None = None, *, number: int | None = None
     ) -> Iterator[tuple[int, Entry, bytes]]:
-        """Return entries with their number and their link in the chain."""
-        query = "SELECT * FROM entry"
-        arguments: tuple[Any, ...] = ()
+        """Return entries with their number and their link in the chain: of a stream from step to step, all, or that of a number."""
+        where, order, arguments = "", "e.id", []
         if stream is not None:
-            query += " WHERE stream = ? AND step >= ? AND step <= ?"
-            arguments = (stream, first, 2**62 if last is None else last)
-        order = "id" if stream is None else "step, id"
-        for row in self._db.execute(f"{query} ORDER BY {order}", arguments):
-            try:
-                yield int(row[0]), self._entry(row), bytes(row[10])
-            except (InvalidInput, ValueError, TypeError) as error:
-                where = f"{self.path}: entry {row[0]} ({row[1]}, step {row[3]})"
-                raise LedgerError(f"{where}: was changed: {error}") from error
+            where, order = "WHERE e.stream = ? AND e.step BETWEEN ? AND ?", "e.step, e.id"
+            arguments = [stream, first, 2**62 if last is None else last]
+        elif number is not None:
+            where, arguments = "WHERE e.id = ?", [number]
+        query = f"SELECT {_CELLS} FROM entry e LEFT JOIN release r ON r.entry = e.id {where} ORDER BY {order}"
+        for key, rows in groupby(self._rows(query, arguments), itemgetter(0)):
+            yield self._entry(key, list(rows))
 
-    def _entry(self, row: tuple[Any, ...]) -> Entry:
-        number, stream, part, step, release_step, start, end, noisy, value, spread, _ = row
-        query = "SELECT draw, loss, age, sensitivity, scale, noise, atop FROM release WHERE entry = ? ORDER BY number"
-        releases = tuple(
-            Release(
-                release_step, loss, age, sensitivity=sensitivity, scale=scale, noise=noise,
-                draw=draw[1:] if draw.startswith("=") else None, atop=atop,
-            )
-            for draw, loss, age, sensitivity, scale, noise, atop in self._db.execute(query, (number,))
-        )  # fmt: skip
-        values = None if value is None else from_bytes(value)
-        return Entry(stream, step, release_step, start, end, releases, from_bytes(noisy), values, spread, part)
+    def _rows(self, query: str, arguments: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+        cursor = self._ask(query, arguments)
+        while rows := self._more(cursor):
+            yield from rows
 
-    def batches(self) -> Iterator[tuple[int, int, bytes, bytes]]:
-        """Return (last entry, when, digest of the states, link) of each batch."""
-        yield from self._db.execute("SELECT last_entry, at_us, states, chain FROM batch ORDER BY last_entry")
+    @telling("cannot be read")
+    def _ask(self, query: str, arguments: Sequence[Any]) -> sqlite3.Cursor:
+        return self._db.execute(query, arguments)
+
+    @telling("cannot be read")
+    def _more(self, cursor: sqlite3.Cursor) -> list[tuple[Any, ...]]:
+        return cursor.fetchmany(BLOCK)
+
+    def _entry(self, number: int, rows: list[tuple[Any, ...]]) -> tuple[int, Entry, bytes]:
+        """An entry from the rows that join it with its releases: one with nothing in the release's cells if it has none."""
+        row = rows[0]
+        try:
+            if len(rows) > 1:
+                rows.sort(key=itemgetter(_ENTRY))
+            releases = [r[_ENTRY + 1 :] for k, r in enumerate(rows) if r[_ENTRY] == k]
+            if len(releases) < len(rows) and (len(rows) > 1 or row[_ENTRY] is not None):
+                raise ValueError("its releases are not numbered")
+            return number, read_entry(row[2:_ENTRY], releases), row[1]
+        except (ValueError, TypeError, AttributeError) as error:
+            why = str(error) if isinstance(error, InvalidInput) else "its cells are not those of an entry"
+            refusal = LedgerError(f"{self.path}: {self.name_entry(number, row[2], row[4])}: was changed: {why}")
+        raise refusal
+
+    def count_releases(self) -> int:
+        """Return how many releases there are, of whatever entry."""
+        return int(self._one("SELECT count(*) FROM release")[0])
+
+    def name_entry(self, number: int, stream: object, step: object) -> str:
+        """Return which entry is meant, for a message; a name or a step that no entry can have is not repeated."""
+        known = isinstance(step, int) and f"stream:{stream}" in self.facts()
+        return f"entry {number} ({stream}, step {step})" if known else f"entry {number} (of an unknown stream)"
+
+    def batches(self) -> Iterator[Batch]:
+        """Return every batch, in order."""
+        for last, at_us, states, chain in self._rows("SELECT * FROM batch ORDER BY last_entry", ()):
+            yield last, at_us, bytes(states), bytes(chain)
 
     def damage(self) -> str | None:
-        """Ask SQLite whether the file is whole; None if it is."""
+        """Say whether the file is not whole, by SQLite's own check, or its tables are not a ledger's; None if all is well."""
         try:
-            (answer,) = self._db.execute("PRAGMA integrity_check(1)").fetchone()
-        except sqlite3.DatabaseError as error:
+            if self._check_tables() != VERSION:
+                return f"{self.path}: is empty, or was written by an older halflife: publish first"
+            whole = self._all("PRAGMA integrity_check(1)") == [("ok",)]
+        except LedgerError as error:
             return str(error)
-        return None if answer == "ok" else str(answer)
-
-
-def _connect(path: Path, read_only: bool) -> sqlite3.Connection:
-    if read_only:
-        if not path.is_file():
-            raise FileNotFoundError("no such file")
-        return _reading(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    db.execute("PRAGMA journal_mode = WAL")
-    db.execute("PRAGMA synchronous = FULL")
-    return _settled(db)
-
-
-def _reading(path: Path) -> sqlite3.Connection:
-    """A connection that cannot write. A writer that was killed while it made the file leaves a journal that SQLite rolls back
-    at the next opening, for which it must write: so that opening is made first."""
-    address = path.resolve().as_uri()
-    try:
-        return _settled(sqlite3.connect(f"{address}?mode=ro", uri=True, isolation_level=None))
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_READONLY:
-            raise
-        _settled(sqlite3.connect(f"{address}?mode=rw", uri=True, isolation_level=None)).close()
-        return _settled(sqlite3.connect(f"{address}?mode=ro", uri=True, isolation_level=None))
-
-
-def _settled(db: sqlite3.Connection) -> sqlite3.Connection:
-    """The same connection, set up and seen to read."""
-    db.execute("PRAGMA trusted_schema = OFF")
-    db.execute("PRAGMA foreign_keys = ON")
-    db.execute("PRAGMA busy_timeout = 10000")
-    db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    return db
-
-
-def _identity(path: Path) -> tuple[int, int]:
-    found = os.stat(path)
-    return found.st_dev, found.st_ino
-
-
-def _read_shown(lock: int) -> int:
-    """How many entries readers have seen, by the lock's file; 0 if it does not say."""
-    match = re.search(r"^shown (\d{1,18})$", os.pread(lock, 200, 0).decode(errors="replace"), re.M)
-    return int(match[1]) if match else 0
-
-
-def _next_step(error: str) -> str:
-    """SQLite's words, and what to do about them."""
-    advice = {
-        "full": "make room on the disk and run again",
-        "readonly": "make the file and its folder writable",
-        "read-only": "make the file and its folder writable",
-        "not a database": "it is no ledger: give another path",
-        "malformed": "it is damaged: restore a copy, and see `halflife verify`",
-        "locked": "another program holds it: let it finish",
-        "i/o": "look at the disk: is it full, or the file larger than allowed?",
-        "unable to open": "look at the path and its permissions",
-        "no such file": "publish first, or give the path of a ledger",
-    }
-    hint = next((text for word, text in advice.items() if word in error.lower()), "look at the file and its folder")
-    return f"{error}: {hint}"
+        return None if whole else f"{self.path}: the file is damaged: put a whole copy back, the newest one"
 
 
 def first_difference(key: str, old: str | None, new: str | None) -> str:

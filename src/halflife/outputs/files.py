@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -80,14 +81,21 @@ def temporary_of(path: Path) -> Path:
     return path.with_name(f".{path.name}{TEMPORARY}")
 
 
-def replace(path: Path, fill: Callable[[BinaryIO], None]) -> None:
-    """Write a file whole. Whenever this stops, `path` is either what it was or the new file."""
+def sha256_of(file: BinaryIO) -> bytes:
+    """Return the digest of all bytes of a file."""
+    file.seek(0)
+    return hashlib.file_digest(file, "sha256").digest()  # type: ignore[arg-type]
+
+
+def replace(path: Path, fill: Callable[[BinaryIO], None], record: Callable[[bytes], None]) -> None:
+    """Write a file whole. Whenever this stops, `path` is either what it was or the new file, whose digest was recorded before."""
     temporary = temporary_of(path)
-    with named(path, "written"), open(temporary, "xb") as file:
+    with named(path, "written"), open(temporary, "x+b") as file:
         try:
             fill(file)
             file.flush()
             os.fsync(file.fileno())
+            record(sha256_of(file))
             if path.exists():
                 shutil.copymode(path, temporary)
             os.replace(temporary, path)

@@ -8,7 +8,7 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -99,12 +99,29 @@ NextStep = Callable[[int], int | None]
 
 
 @dataclass(frozen=True)
+class Digests:
+    """Where the digests of an output's files are kept, in the ledger, so that any changed byte is noticed.
+
+    record  (file, last step, SHA-256, last step of what lies in its place) before a file is put in its place
+    find    the digests of a file by its last step: of what lies in its place, and of what was about to
+    """
+
+    record: Callable[[str, int, bytes, int | None], None]
+    find: Callable[[str], Mapping[int, bytes]]
+
+
+NO_DIGESTS = Digests(lambda file, step, sha256, beside: None, lambda file: {})
+"""For outputs whose files nobody keeps digests of: none are compared."""
+
+
+@dataclass(frozen=True)
 class Stored:
     """What the ledger holds of a stream: up to which step, what for a step, and how to cross a gap in one stride."""
 
     last: int
     find: Find
     next_step: NextStep | None = None
+    digests: Digests = NO_DIGESTS
 
     def after(self, step: int, until: int) -> Published | None:
         """Return the first step that the ledger holds after this one, and up to `until`. Steps may be missing for good."""
@@ -187,6 +204,21 @@ class Form:
         lead = self.lead.format(item.step, clock(item.start_us, zone), clock(item.end_us, zone))
         rows = [lead + c + trail(v, b) for c, v, b in zip(self.cells, values, bands, strict=True)]
         return "".join(rows).encode()
+
+    def render_many(self, items: Sequence[Published]) -> bytes:
+        """Return all rows of some steps: what `render` gives for each, but checked all at once."""
+        size, lead, trail, zone = len(self.cells), self.lead.format, self.trail.format, self.layout.zone
+        numbers = [np.concatenate([getattr(i, name) for i in items]) for name in ("values", "bands")]
+        sound = all(i.values.shape == i.bands.shape == (size,) and 1 <= i.step <= MOST_STEPS for i in items)
+        if not (sound and np.isfinite(numbers).all()):
+            return b"".join(map(self.render, items))  # which says what is wrong
+        values, bands = (x.tolist() for x in numbers)
+        leads = [lead(i.step, clock(i.start_us, zone), clock(i.end_us, zone)) for i in items]
+        if size == 1:
+            (cell,) = self.cells
+            return "".join([a + cell + trail(v, b) for a, v, b in zip(leads, values, bands, strict=True)]).encode()
+        places = ((a, c) for a in leads for c in self.cells)
+        return "".join([a + c + trail(v, b) for (a, c), v, b in zip(places, values, bands, strict=True)]).encode()
 
     def step(self, line: bytes) -> int | None:
         """Return the step that a line begins with, or None if it is no row of this format."""

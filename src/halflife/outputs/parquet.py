@@ -1,14 +1,16 @@
 """Parquet: one file that is replaced whole, or a folder of parts, one for each write.
 
-Either way a file appears under its name when it is complete and on disk, so a crash leaves at most a temporary file.
+Either way a file appears under its name when it is complete and on disk, so a crash leaves at most a temporary file. Its digest is
+recorded before it appears, and never again: a file whose bytes have changed is noticed, whatever is published later.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -17,13 +19,36 @@ import numpy as np
 
 from halflife.errors import InvalidInput
 from halflife.outputs.compare import Line, ahead, confirm
-from halflife.outputs.files import TEMPORARY, check_regular, clear_leftover, make_folder, named, replace, temporary_of
-from halflife.outputs.layout import Layout, Published, Stored, check_item, check_order, clock, csv_form, csv_line
+from halflife.outputs.files import (
+    TEMPORARY,
+    check_regular,
+    clear_leftover,
+    make_folder,
+    named,
+    replace,
+    sha256_of,
+    temporary_of,
+)
+from halflife.outputs.layout import (
+    NO_DIGESTS,
+    Digests,
+    Layout,
+    Published,
+    Stored,
+    check_item,
+    check_order,
+    clock,
+    csv_form,
+    csv_line,
+)
 
 GROUP_ROWS = 1 << 17
 """Rows of a row group, the least that a reader loads."""
 PENDING_ROWS = 1 << 18
 """Rows that are gathered before a single file is rewritten unasked."""
+
+WHOLE = "parquet"
+"""What digests call a single file, wherever it lies: it may be moved."""
 
 _PART = re.compile(r"part-(\d{9,10})-(\d{9,10})\.parquet")
 
@@ -32,15 +57,16 @@ class ParquetOutput:
     """One Parquet file. Steps are gathered, and readers see them at `close`, when the file is rewritten."""
 
     def __init__(self, path: Path, layout: Layout, ledger: Stored) -> None:
-        self._path, self._layout, self.last_step = path, layout, 0
+        self._path, self._layout, self._digests, self.last_step = path, layout, ledger.digests, 0
         self._pending: list[Published] = []
         with named(path, "opened"):
             check_regular(path)
             make_folder(path.parent)
             clear_leftover(temporary_of(path))
             if path.exists() and path.stat().st_size:
-                self.last_step = _check_file(path, layout, ledger)
                 self._stamp = _stamp(path)
+                self.last_step = _check_file(path, layout, ledger)
+                _check_bytes(path, WHOLE, ledger.digests)
             else:
                 self._rewrite(())
 
@@ -67,7 +93,9 @@ class ParquetOutput:
         self._pending = []
 
     def _rewrite(self, old: Iterable[Any]) -> None:
-        _save(self._path, self._layout, old, self._pending)
+        last, before = self._pending[-1].step if self._pending else 0, self.last_step
+        record = partial(self._digests.record, WHOLE, last)
+        _save(self._path, self._layout, old, self._pending, lambda sha256: record(sha256, before))
         self._stamp = _stamp(self._path)
 
 
@@ -75,20 +103,21 @@ class PartsOutput:
     """A folder of Parquet files, a new one for each write, named by its first and last step."""
 
     def __init__(self, folder: Path, layout: Layout, ledger: Stored) -> None:
-        self._folder, self._layout, self.last_step = folder, layout, 0
+        self._folder, self._layout, self._digests, self.last_step = folder, layout, ledger.digests, 0
         with named(folder, "opened"):
-            _check_folder(folder)
+            check_folder(folder)
             make_folder(folder)
             for name in os.listdir(folder):
                 if name.startswith(".part-") and name.endswith(TEMPORARY):
                     clear_leftover(folder / name)
-            parts = _parts(folder)
+            parts = list_parts(folder)
             if parts and parts[-1][1] > ledger.last:
                 raise ahead(folder, parts[-1][1], ledger.last)
             _check_gaps(folder, parts, ledger)
             if parts:
                 self.last_step = _check_file(parts[-1][2], layout, ledger)
                 _check_name(parts[-1], layout)
+                _check_bytes(parts[-1][2], parts[-1][2].name, ledger.digests)
 
     def write(self, items: Sequence[Published]) -> None:
         """Add a part."""
@@ -98,7 +127,8 @@ class PartsOutput:
         path = self._folder / f"part-{items[0].step:09d}-{items[-1].step:09d}.parquet"
         if path.exists():
             raise InvalidInput(f"{path} was written by someone else: open the output again, which checks it")
-        _save(path, self._layout, (), items)
+        record = partial(self._digests.record, path.name, items[-1].step)
+        _save(path, self._layout, (), items, lambda sha256: record(sha256, None))
         self.last_step = items[-1].step
 
     def close(self) -> None:
@@ -138,7 +168,9 @@ def _table(items: Sequence[Published], layout: Layout) -> Any:
     return pa.table([c.cast(f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
 
 
-def _save(path: Path, layout: Layout, old: Iterable[Any], items: Sequence[Published]) -> None:
+def _save(
+    path: Path, layout: Layout, old: Iterable[Any], items: Sequence[Published], record: Callable[[bytes], None]
+) -> None:
     """Write a file of old rows, which are passed on a few at a time, and new ones."""
     import pyarrow.parquet as pq
 
@@ -149,7 +181,7 @@ def _save(path: Path, layout: Layout, old: Iterable[Any], items: Sequence[Publis
             for table in _regroup(chain(old, new.to_batches(max_chunksize=1 << 16)), new.schema):
                 writer.write_table(table)
 
-    replace(path, fill)
+    replace(path, fill, record)
 
 
 def _regroup(batches: Iterable[Any], schema: Any) -> Iterator[Any]:
@@ -182,11 +214,11 @@ def _readable(path: Path) -> Iterator[None]:
         ) from problem
 
 
-def _open(path: Path, layout: Layout) -> Any:
-    """Open a file, or refuse one of another layout."""
+def _open(path: Path, layout: Layout, data: BinaryIO | None = None) -> Any:
+    """Open a file, one that is open already if `data` is given, or refuse one of another layout."""
     import pyarrow.parquet as pq
 
-    file = pq.ParquetFile(path, page_checksum_verification=True)
+    file = pq.ParquetFile(data or path, page_checksum_verification=True)
     found, schema = file.schema_arrow, _schema(layout)
     about = {key: (found.metadata or {}).get(key) for key in schema.metadata}
     if not found.equals(schema) or about != schema.metadata:
@@ -197,8 +229,8 @@ def _open(path: Path, layout: Layout) -> Any:
     return file
 
 
-def _batches(path: Path, layout: Layout) -> Iterator[Any]:
-    with _readable(path), _open(path, layout) as file:
+def _batches(path: Path, layout: Layout, data: BinaryIO | None = None) -> Iterator[Any]:
+    with _readable(path), _open(path, layout, data) as file:
         yield from file.iter_batches()
 
 
@@ -242,12 +274,13 @@ Part = tuple[int, int, Path]
 """(first, last, path): its steps, by its name."""
 
 
-def _check_folder(folder: Path) -> None:
+def check_folder(folder: Path) -> None:
+    """Refuse a file where a folder of parts belongs."""
     if folder.exists() and not folder.is_dir():
         raise InvalidInput(f"{folder} is a file, not a folder of Parquet parts: give the output another name")
 
 
-def _parts(folder: Path) -> list[Part]:
+def list_parts(folder: Path) -> list[Part]:
     """Return the parts in order; refuse overlapping ones, and strangers that readers of the folder would take for parts."""
     parts: list[Part] = []
     for name in sorted(os.listdir(folder)):
@@ -293,23 +326,31 @@ def _check_name(part: Part, layout: Layout) -> None:
         raise InvalidInput(f"{path} holds {held}: it was renamed or damaged; move it away, and it is written again")
 
 
-def read_rows(path: Path, layout: Layout) -> Iterator[Line]:
-    """Yield every row of a file, if there is one, as text for a comparison."""
-    with named(path, "read"):
-        check_regular(path)
-        if not path.exists() or not path.stat().st_size:
-            return
+def _check_bytes(path: Path, name: str, digests: Digests) -> None:
+    """Refuse a file with other bytes than were written, before anything is built on it."""
+    with path.open("rb") as file:
+        fault = find_changed_bytes(file, name, digests)
+    if fault:
+        raise InvalidInput(f"{path}: {fault}")
+
+
+def find_changed_bytes(file: BinaryIO, name: str, digests: Digests) -> str | None:
+    """Say that a file's bytes are not those whose digest was recorded when it was written; None if they are."""
+    if digests is NO_DIGESTS or sha256_of(file) in digests.find(name).values():
+        return None
+    return "its bytes are not those that were written, whatever its rows say: move it away, and the ledger's values are written again"
+
+
+def read_rows(path: Path, layout: Layout, data: BinaryIO | None = None) -> Iterator[Line]:
+    """Yield every row of a file, one that is open already if `data` is given, as text for a comparison."""
     with _readable(path):
-        texts = (text for batch in _batches(path, layout) for text in _texts(batch, layout))
+        texts = (text for batch in _batches(path, layout, data) for text in _texts(batch, layout))
         for number, text in enumerate(texts, 1):
             yield f"row {number}", text.encode()
 
 
-def read_parts(folder: Path, layout: Layout) -> Iterator[Line]:
-    """Yield every row of a folder of parts as text for a comparison."""
-    with named(folder, "read"):
-        _check_folder(folder)
-        parts = _parts(folder) if folder.exists() else []
+def read_parts(parts: Iterable[Part], layout: Layout) -> Iterator[Line]:
+    """Yield every row of some parts as text for a comparison."""
     for part in parts:
         _check_name(part, layout)
         for place, text in read_rows(part[2], layout):

@@ -175,12 +175,9 @@ def _foreign(path: Path, why: str) -> InvalidInput:
     )
 
 
-def read_lines(path: Path) -> Iterator[Line]:
-    """Yield every line of a file, if there is one, for a comparison; a line without end in pieces."""
-    with named(path, "read"):
-        check_regular(path)
-        if not path.exists():
-            return
-        with open(path, "rb") as file:
-            for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), 1):
-                yield f"line {number}", line
+def read_lines(file: BinaryIO, size: int) -> Iterator[Line]:
+    """Yield every line of the first so many bytes for a comparison; a line without end in pieces."""
+    file.seek(0)
+    lines = iter(lambda: file.readline(min(LONGEST_LINE, size - file.tell())), b"")
+    for number, line in enumerate(lines, 1):
+        yield f"line {number}", line

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from halflife.ledger import Entry
 from halflife.outputs import Published
+from halflife.release import Release
 
 Floats = NDArray[np.float64]
 
@@ -29,12 +30,19 @@ def in_output_units(units: Floats, factors: Sequence[Fraction]) -> Floats:
     return result
 
 
+def _band(releases: Sequence[Release]) -> float:
+    """The widest of the releases' bands for noise of scale 1."""
+    if len(releases) == 1:
+        return BAND_OF_UNIT_SCALE[releases[0].noise]
+    return max(BAND_OF_UNIT_SCALE[r.noise] for r in releases)
+
+
 def readable(entries: Sequence[Entry], factors: Sequence[Fraction]) -> list[Published]:
     """Return entries as readers see them, with the half-width of the band that holds 95 % of the noise left in each."""
     if not entries:
         return []
     values = in_output_units(np.array([e.noisy for e in entries]), factors)
-    spreads = np.array([e.spread * max(BAND_OF_UNIT_SCALE[r.noise] for r in e.releases) for e in entries])
+    spreads = np.array([e.spread * _band(e.releases) for e in entries])
     bands = in_output_units(np.repeat(spreads[:, None], values.shape[1], axis=1), factors)
     return [
         Published(e.step, e.start_us, e.end_us, value if e.value is None else e.value, band)

@@ -7,17 +7,16 @@ Whatever stops it, the next session goes on: what was committed is written again
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from halflife.accountant import Accountant
+from halflife.engines.scratch import sweep
 from halflife.errors import BudgetExceeded, InvalidInput, LedgerError
 from halflife.ledger import Entry, SqliteLedger
 from halflife.noise import GridNoise
@@ -26,7 +25,7 @@ from halflife.policy import Channel, Policy, channels, ledger_facts, promised
 from halflife.publisher import points
 from halflife.publisher.draws import Due, Totals, draw_planned, draw_stepwise, due, stepwise
 from halflife.publisher.readable import readable
-from halflife.publisher.verification import newest_data_time
+from halflife.publisher.verification import UNREADABLE, newest_data_time, stream_digests
 from halflife.steps import from_us
 
 BLOCK = 1_000
@@ -42,6 +41,7 @@ class Session:
         self.channels = channels(policy)
         self.notion = promised(policy, self.channels[0].account)
         self.ledger = SqliteLedger(policy.ledger_path)
+        sweep(policy.ledger_path.parent)
         self._attachment = self.notion.attachment()
         self._kept: str | None = None
         self._facts = ledger_facts(policy, self.channels)
@@ -73,12 +73,24 @@ class Session:
                 points.passing("caught up")
                 yield
             points.passing("closed")
-            self._remember_files()
 
     def _load(self) -> None:
-        """Take account, mechanisms and smoothers from the ledger."""
-        states = self.ledger.states()
+        """Take account, mechanisms and smoothers from the ledger. What is wrong with a state is not told: some are secret."""
         self.done = {c.name: self.ledger.last_step(c.name) for c in self.channels}
+        try:
+            return self._restore(self.ledger.states())
+        except LedgerError:
+            raise
+        except UNREADABLE:
+            refusal = LedgerError(
+                f"{self.ledger.path}: its saved states are not those of this policy's account, mechanisms and smoothers: put a whole "
+                "copy back, the newest one, and see `halflife verify`"
+            )
+        raise refusal
+
+    def _restore(self, states: Mapping[str, str]) -> None:
+        if "account" not in states and any(self.done.values()):
+            raise LedgerError(f"{self.ledger.path}: has entries and no account: put a whole copy back, the newest one")
         self._kept = states.get("attachment")
         self.account = self._saved_account(states.get("account"))
         self.smoothers = {c.name: c.smoothers() for c in self.channels}
@@ -144,10 +156,11 @@ class Session:
             found = readable(list(self.ledger.entries(channel.name, step, step)), channel.factor_of_cells)
             return found[0] if found else None
 
-        emitted, _ = self.ledger.emitted(f"{channel.name}:-")
         return open_output(
-            self.target(channel), channel.layout, self.done[channel.name], find, emitted=emitted,
+            self.target(channel), channel.layout, self.done[channel.name], find,
+            emitted=self.ledger.printed(channel.name),
             next_step=lambda after: self.ledger.next_step(channel.name, after),
+            digests=stream_digests(self.ledger, channel.name),
         )  # fmt: skip
 
     def _emit_rest(self) -> None:
@@ -161,17 +174,7 @@ class Session:
     def _write(self, channel: Channel, output: Output, entries: Sequence[Entry]) -> None:
         output.write(readable(entries, channel.factor_of_cells))
         if channel.part.output == "-":
-            self.ledger.mark_emitted(f"{channel.name}:-", entries[-1].step)
-
-    def _remember_files(self) -> None:
-        """Keep the digest of outputs that are written whole, so that `verify` finds any changed byte."""
-        for channel in self.channels:
-            if channel.part.output.endswith(".parquet"):
-                file = Path(self.target(channel))
-                if file.is_file():
-                    with file.open("rb") as data:
-                        sha = hashlib.file_digest(data, "sha256").hexdigest()
-                    self.ledger.mark_emitted(f"{channel.name}:{file.name}", self.done[channel.name], sha)
+            self.ledger.mark_printed(channel.name, entries[-1].step)
 
     # Publishing -----------------------------------------------------------------------------------------------------
 

@@ -6,11 +6,10 @@ costs, each risk by replaying every release through a new account, which must co
 
 from __future__ import annotations
 
-import hashlib
-import json
-import sqlite3
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -18,14 +17,18 @@ from halflife.accountant import Accountant
 from halflife.errors import BudgetExceeded, HalflifeError, InvalidInput, LedgerError, unknown
 from halflife.ledger import Entry, SqliteLedger
 from halflife.ledger.entry import batch_link, digest, first_link
-from halflife.ledger.sqlite import first_difference
-from halflife.outputs import compare_output
+from halflife.ledger.sqlite import Batch, first_difference
+from halflife.outputs import Digests, Pinned, TextMatch, compare_output, pin_output
 from halflife.policy import Channel, Policy, channels, ledger_facts, promised, stream_layout
 from halflife.policy.promises.almost_periodic import by_the_clock
 from halflife.publisher.readable import readable
 from halflife.steps import Steps
 
+UNREADABLE = (HalflifeError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+"""What reading a state that nobody wrote may raise. Such errors may quote it, and states may be secret: none is passed on."""
 Progress = Callable[[str, int, int], None]
+Link = tuple[int, Entry, bytes]
+"""An entry with its number and its hash."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ def verify(
 ) -> Verdict:
     """Check a ledger, the outputs of its streams (stream → file), and that it is this policy's.
 
-    Writers are kept away meanwhile, so that all of it is of one moment; one that is writing is waited for.
+    All of it is of one moment: one that is writing is waited for, up to `wait` seconds, and whoever writes later is not kept away.
 
     >>> verify("nowhere.ledger")
     Traceback (most recent call last):
@@ -68,33 +71,45 @@ def verify(
     halflife.errors.LedgerError: nowhere.ledger: cannot be opened: no such file: publish first, or give the path of a ledger
     """
     path = Path(ledger)
-    with SqliteLedger(path, read_only=True) as book, book.shared(wait):
+    with SqliteLedger(path, read_only=True) as book, ExitStack() as stack:
+        with book.moment(wait):
+            guard = book.guard_fault()
+            pinned = [(stream, target, _pin(target, stack)) for stream, target in (outputs or {}).items()]
         damage = book.damage()
         if damage is not None:
-            return _nothing(f"{path}: the file is damaged: {damage}")
+            return _nothing(damage)
         _check_names(book, outputs or {})
         try:
-            walk = _Walk(book, progress)
-            problems = [*_other_policy(walk, policy, path), *walk.problems()]
-            for stream, target in (outputs or {}).items():
-                progress(f"comparing {target}", walk.count, walk.count)
-                problems += _compare(book, stream, target)
+            walk = _Walk(book, progress, [_Compared(book, *output) for output in pinned])
+            problems = [guard] if guard else []
+            problems += [*_other_policy(walk, policy, path), *walk.problems()]
+            for output in walk.outputs:
+                progress(f"comparing {output.target}", walk.count, walk.count)
+                problems += output.differences(walk.broken)
+            book.check_unwritten()
         except LedgerError as error:
             return _nothing(str(error))
-        except (HalflifeError, sqlite3.DatabaseError, ValueError, KeyError, TypeError) as error:
-            return _nothing(f"{path}: holds what no publisher wrote: {error}")
+        except UNREADABLE:
+            return _nothing(f"{path}: holds what no publisher wrote: put a whole copy back, the newest one")
         return walk.verdict(tuple(problems))
+
+
+def _pin(target: str, stack: ExitStack) -> Pinned | InvalidInput:
+    """An output as it is now, or why it cannot be read."""
+    try:
+        pinned = pin_output(target)
+    except InvalidInput as error:
+        return error
+    stack.callback(pinned.close)
+    return pinned
 
 
 def _check_names(book: SqliteLedger, outputs: dict[str, str]) -> None:
     """Refuse to compare an output with a stream that the ledger does not have."""
-    try:
-        known = [key.removeprefix("stream:") for key in book.facts() if key.startswith("stream:")]
-    except sqlite3.DatabaseError:
-        return  # no ledger at all, which is said later
+    known = [key.removeprefix("stream:") for key in book.facts() if key.startswith("stream:")]
     for stream in outputs:
         if stream not in known:
-            raise unknown("stream", stream, known)
+            raise unknown("stream", stream, known if book.follows(1) else ())
 
 
 def _other_policy(walk: _Walk, policy: Policy | None, path: Path) -> Iterator[str]:
@@ -102,9 +117,11 @@ def _other_policy(walk: _Walk, policy: Policy | None, path: Path) -> Iterator[st
     facts, wanted = walk.facts, walk.facts if policy is None else ledger_facts(policy, channels(policy))
     for key in sorted(set(facts) | set(wanted)):
         if facts.get(key) != wanted.get(key):
-            yield f"{path}: was begun under another policy: {first_difference(key, facts.get(key), wanted.get(key))}"
+            sound = walk.book.follows(1)  # else they are somebody else's words, and not repeated
+            how = first_difference(key, facts.get(key), wanted.get(key)) if sound else "its facts are others"
+            yield f"{path}: was begun under another policy: {how}"
             return
-    if policy is not None and walk.saved is not None:
+    if policy is not None and walk.saved is not None and walk.states_are_sound:
         made = channels(policy)
         try:
             promised(policy, made[0].account).extends(walk.saved.notion, newest_data_time(made, walk.book))
@@ -118,25 +135,37 @@ def newest_data_time(made: Sequence[Channel], book: SqliteLedger) -> int:
     return max((int(c.release_steps(k, k)[0]) - c.age for c, k in done if k), default=0)
 
 
+def stream_digests(book: SqliteLedger, stream: str) -> Digests:
+    """Return where the digests of a stream's files are kept."""
+    return Digests(partial(book.mark_written, stream), partial(book.written, stream))
+
+
 def _nothing(problem: str) -> Verdict:
     return Verdict((problem,), {}, 0, float("nan"), float("nan"), float("nan"), float("nan"), "")
 
 
 class _Walk:
-    """One pass over the ledger: links, losses and risks."""
+    """One pass over the ledger: links, losses and risks. What is not as it was written is named by its place, not repeated."""
 
-    def __init__(self, book: SqliteLedger, progress: Progress) -> None:
-        self.book, self.progress = book, progress
+    def __init__(self, book: SqliteLedger, progress: Progress, outputs: Sequence[_Compared] = ()) -> None:
+        self.book, self.progress, self.outputs = book, progress, outputs
         self.facts = book.facts()
         self.states = book.states()
-        kept = self.states.get("account")
-        self.saved = (
-            None if kept is None else self._by_the_clock(Accountant.from_json(kept, self.states.get("attachment")))
-        )
+        self.states_are_sound = digest(self.states.items()) == book.saved_digest()
+        self.saved = self._read_account()
         self.account = Accountant(self.saved.notion) if self.saved else None
         self.steps: dict[str, int] = {}
-        self.count = 0
+        self.count = self.charged = 0
+        self.broken = False
         self.head = first_link(self.facts)
+        self._batches = book.batches()
+        self._batch, self._last = next(self._batches, None), 0
+
+    def _read_account(self) -> Accountant | None:
+        try:
+            return Accountant.from_json(self.states["account"], self.states.get("attachment"))
+        except UNREADABLE:
+            return None
 
     def _by_the_clock(self, saved: Accountant) -> Accountant:
         """The saved account with the ledger's clock, which older versions did not write into the promise."""
@@ -147,58 +176,80 @@ class _Walk:
         return saved if notion is saved.notion else saved.extended(notion, 0)
 
     def problems(self) -> Iterator[str]:
-        name = self.book.path
-        batches = self.book.batches()
-        batch, last = next(batches, None), None
-        for number, entry, link in self.book.chained():
-            where = f"{name}: entry {number} ({entry.stream}, step {entry.step})"
-            self.head = entry.link(self.head)
+        chained = self.book.chained()
+        while block := list(islice(chained, 1_000)):
+            yield from self._follow(block)
+            yield from self._charge(block)
+            for output in () if self.broken else self.outputs:
+                output.feed([entry for _, entry, _ in block if entry.stream == output.stream])
+            self.progress("replaying", self.count, 0)
+        yield from self._end()
+
+    def _where(self, number: int, entry: Entry) -> str:
+        return f"{self.book.path}: {self.book.name_entry(number, entry.stream, entry.step)}"
+
+    def _follow(self, block: Sequence[Link]) -> Iterator[str]:
+        """Check each entry's link, number and step, and the links of the batches that end with one of them."""
+        for number, entry, link in block:
+            self.head, self.count, before = entry.link(self.head), self.count + 1, self.steps.get(entry.stream, 0)
             if self.head != link:
-                yield f"{where}: was changed: its hash does not follow from what it says"
-                self.head = link
-            yield from self._order(entry, where)
-            yield from self._charge(entry, where)
-            if batch is not None and number == batch[0]:
-                self.head = batch_link(self.head, batch[1], bytes(batch[2]))
-                if self.head != bytes(batch[3]):
-                    yield f"{name}: the batch that ends with entry {number} was changed: its hash does not follow"
-                    self.head = bytes(batch[3])
-                last, batch = batch, next(batches, None)
-            self.count += 1
-            if self.count % 1_000 == 0:
-                self.progress("replaying", self.count, 0)
-        yield from self._end(last if batch is None else batch, batch is None)
+                yield f"{self._where(number, entry)}: was changed: its hash does not follow from what it says"
+                self.head, self.broken = link, True
+            if number != self.count:
+                yield f"{self._where(number, entry)}: has another number than its place, {self.count}"
+            if not before and f"stream:{entry.stream}" not in self.facts:
+                yield f"{self._where(number, entry)}: is of a stream that the ledger does not know"
+            if entry.step <= before:
+                yield f"{self._where(number, entry)}: comes after step {before}"
+            if not entry.releases:
+                yield f"{self._where(number, entry)}: was charged nothing"
+            self.steps[entry.stream] = entry.step
+            self.charged += len(entry.releases)
+            if self._batch is not None and number == self._batch[0]:
+                yield from self._close_batch(self._batch)
 
-    def _order(self, entry: Entry, where: str) -> Iterator[str]:
-        before = self.steps.get(entry.stream, 0)
-        if f"stream:{entry.stream}" not in self.facts:
-            yield f"{where}: is of a stream that the ledger does not know"
-        if entry.step <= before:
-            yield f"{where}: comes after step {before}"
-        if not entry.releases:
-            yield f"{where}: was charged nothing"
-        self.steps[entry.stream] = entry.step
+    def _close_batch(self, batch: Batch) -> Iterator[str]:
+        """Check the link of a batch whose last entry was read."""
+        last, at_us, states, link = batch
+        self.head = batch_link(self.head, at_us, states)
+        if self.head != link:
+            yield f"{self.book.path}: the batch that ends with entry {last} was changed: its hash does not follow"
+            self.head, self.broken = link, True
+        self._last, self._batch = last, next(self._batches, None)
 
-    def _charge(self, entry: Entry, where: str) -> Iterator[str]:
+    def _charge(self, block: Sequence[Link]) -> Iterator[str]:
+        """Charge many entries at once, and one by one if one of them is refused."""
         if self.account is None:
             return
         try:
-            self.account.admit(*entry.releases)
-        except BudgetExceeded as error:
-            yield f"{where}: breaks the promise: {error}"
-            self.account = None
+            self.account.admit(*(r for _, entry, _ in block for r in entry.releases))
+            return
+        except (BudgetExceeded, InvalidInput):
+            pass
+        for number, entry, _ in block:
+            try:
+                self.account.admit(*entry.releases)
+            except (BudgetExceeded, InvalidInput) as error:
+                how = "breaks the promise" if isinstance(error, BudgetExceeded) else "cannot be charged"
+                yield f"{self._where(number, entry)}: {how}: {error}"
+                self.account = None
+                return
 
-    def _end(self, last: tuple[int, int, bytes, bytes] | None, complete: bool) -> Iterator[str]:
+    def _end(self) -> Iterator[str]:
         """What must hold of the newest batch: it ends the ledger, and its states are the saved ones."""
         name = self.book.path
-        if last is None:
-            if self.count or self.states:
-                yield f"{name}: its batches are missing: entries or states are left that no batch holds"
-            return
-        if not complete:
-            yield f"{name}: entries are missing: the batch that ends with entry {last[0]} is not complete"
-        elif digest(self.states.items()) != bytes(last[2]):
-            yield f"{name}: a saved state was changed: its digest is not the one in the newest batch"
+        if self._batch is not None:
+            yield f"{name}: entries are missing: the batch that ends with entry {self._batch[0]} is not complete"
+        elif not self._last and (self.count or self.states):
+            yield f"{name}: its batches are missing: entries or states are left that no batch holds"
+        elif self._last != self.count:
+            yield f"{name}: batches are missing: the newest ends with entry {self._last} of {self.count}"
+        elif self.count and not self.states_are_sound:
+            yield f"{name}: a saved state was changed: the digest of account, mechanisms and smoothers is not the newest batch's"
+        if self.charged != self.book.count_releases():
+            yield f"{name}: {self.book.count_releases() - self.charged} releases are left whose entries are missing"
+        if self.count and self.saved is None:
+            yield f"{name}: its account is missing or cannot be read, so no risk was worked out again"
         if self.account is not None and self.saved is not None and not self.account.agrees(self.saved):
             yield f"{name}: the saved account is not what its releases come to: risk {self.account.risk()!r} by replay"
 
@@ -210,21 +261,27 @@ class _Walk:
         return Verdict(problems, self.steps, account.step, risk, peak, limit, account.used(), self.head.hex())
 
 
-def _blocks(entries: Iterator[Entry]) -> Iterator[list[Entry]]:
-    while block := list(islice(entries, 1_000)):
-        yield block
+class _Compared:
+    """An output beside its ledger: met as the ledger is read, and gone through once more if it is not the same."""
 
+    def __init__(self, book: SqliteLedger, stream: str, target: str, output: Pinned | InvalidInput) -> None:
+        self.book, self.stream, self.target, self.output = book, stream, target, output
+        self.layout, self._factors = stream_layout(stream, book.facts())
+        self._match = TextMatch(output, self.layout) if isinstance(output, Pinned) and output.is_text else None
 
-def _compare(book: SqliteLedger, stream: str, target: str) -> Iterator[str]:
-    """Compare an output with the ledger, and the bytes of one that was written whole."""
-    layout, factors = stream_layout(stream, book.facts())
-    found = False
-    shown = (p for block in _blocks(book.entries(stream)) for p in readable(block, factors))
-    for difference in compare_output(target, layout, shown):
-        found = True
-        yield difference
-    step, sha = book.emitted(f"{stream}:{Path(target).name}")
-    if sha is not None and not found and step == book.last_step(stream) and Path(target).is_file():
-        with Path(target).open("rb") as data:
-            if hashlib.file_digest(data, "sha256").hexdigest() != sha:
-                yield f"{target}: says the same, but its bytes are not those that were written"
+    def feed(self, entries: Sequence[Entry]) -> None:
+        """Meet the next entries of the stream."""
+        if self._match is not None and self._match.same:
+            self._match.feed(readable(entries, self._factors))
+
+    def differences(self, broken: bool) -> Iterator[str]:
+        """Yield what differs, in rows or in the bytes of files that were written whole; nothing if the ledger is `broken`."""
+        if isinstance(self.output, InvalidInput):
+            yield str(self.output)
+        elif broken:
+            yield f"{self.target}: was not compared, as the ledger is not as it was written"
+        elif self._match is None or not self._match.ends():
+            entries = self.book.entries(self.stream)
+            blocks = iter(lambda: list(islice(entries, 1_000)), [])
+            shown = (published for block in blocks for published in readable(block, self._factors))
+            yield from compare_output(self.output, self.layout, shown, stream_digests(self.book, self.stream))

@@ -1,0 +1,101 @@
+"""Who may write to a ledger: one process at a time, by `flock` on a file beside it, which a process that dies lets go of.
+
+The file's text says who writes, for those who wait. It is a courtesy, not a state: nothing is decided by it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from halflife.errors import LedgerError
+from halflife.ledger.faults import telling
+
+PATIENCE = 0.005
+
+
+class Lock:
+    """The lock of a ledger. It lies beside the file itself, so that a link to the ledger has the same one."""
+
+    def __init__(self, ledger: Path) -> None:
+        self.path, self._file = ledger, f"{os.path.realpath(ledger)}.lock"
+
+    @contextmanager
+    def exclusive(self, wait: float, stop: Callable[[], bool]) -> Iterator[None]:
+        """Hold the lock alone, waiting up to so many seconds; those who wait are told who holds it."""
+        lock = self._open(os.O_RDWR | os.O_CREAT)
+        try:
+            self._take(lock, fcntl.LOCK_EX, wait, stop)
+            self._sign(lock)
+            try:
+                yield
+            finally:
+                with suppress(OSError):  # a name that stays is not believed once its process is gone
+                    os.ftruncate(lock, 0)
+        finally:
+            os.close(lock)
+
+    @contextmanager
+    def shared(self, wait: float) -> Iterator[None]:
+        """Keep writers away for a moment. A copy of a ledger without a lock has no writers."""
+        if not os.path.lexists(self._file):
+            yield
+            return
+        lock = self._open(os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            self._take(lock, fcntl.LOCK_SH, wait, lambda: False)
+            yield
+        finally:
+            os.close(lock)
+
+    @telling("its lock cannot be opened")
+    def _open(self, access: int) -> int:
+        return os.open(self._file, access | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+
+    @telling("its lock cannot be written")
+    def _sign(self, lock: int) -> None:
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"process {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M:%S')}\n".encode(), 0)
+
+    @telling("its lock cannot be taken")
+    def _try(self, lock: int, kind: int) -> bool:
+        try:
+            fcntl.flock(lock, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def _take(self, lock: int, kind: int, wait: float, stop: Callable[[], bool]) -> None:
+        end = time.monotonic() + wait
+        while not self._try(lock, kind):
+            if stop():
+                raise LedgerError(f"{self.path}: stopped while waiting for another process")
+            if time.monotonic() >= end:
+                raise LedgerError(
+                    f"{self.path}: held by {_holder(lock)} after waiting {wait:g} s: let it finish, stop it, or wait longer"
+                )
+            time.sleep(PATIENCE)
+
+
+def _holder(lock: int) -> str:
+    """Who has signed the lock, if that process lives; a reader does not sign, and holds it for a moment only."""
+    with suppress(OSError):
+        found = re.match(rb"process (\d{1,9}) since [-:\d ]{19}", os.pread(lock, 200, 0))
+        if found and _lives(int(found[1])):
+            return found[0].decode()
+    return "another process"
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except PermissionError:
+        return True
+    except (ProcessLookupError, OverflowError):
+        return False
+    return True

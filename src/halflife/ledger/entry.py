@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -24,6 +25,7 @@ from halflife.release import NOISES, Release
 Floats = NDArray[np.float64]
 ALL_GROUPS = "*"
 DOUBLE = np.dtype("<f8")
+_LENGTH = struct.Struct(">Q").pack
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +146,7 @@ def digest(states: Iterable[tuple[str, str]]) -> bytes:
 
 def _sha(*parts: bytes) -> bytes:
     """SHA-256 of parts, each with its length before it, so that no two lists of parts look alike."""
-    return hashlib.sha256(b"".join([x for part in parts for x in (len(part).to_bytes(8, "big"), part)])).digest()
+    return hashlib.sha256(b"".join([x for part in parts for x in (_LENGTH(len(part)), part)])).digest()
 
 
 def to_bytes(values: Floats) -> bytes:

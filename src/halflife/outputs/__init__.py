@@ -28,18 +28,30 @@ from halflife.outputs.layout import (
     json_form,
 )
 from halflife.outputs.parquet import ParquetOutput, PartsOutput
-from halflife.outputs.pinned import ENDINGS, FORMS, Pinned, TextMatch, compare_pinned, find_place, pin_output
+from halflife.outputs.pinned import (
+    ENDINGS,
+    FORMS,
+    Match,
+    Pinned,
+    compare_pinned,
+    find_changed_files,
+    find_place,
+    match_output,
+    pin_output,
+)
 from halflife.outputs.text import Stdout, TextOutput
 
 __all__ = [
     "ENDINGS",
     "Digests",
     "Layout",
+    "Match",
     "Output",
     "Pinned",
     "Published",
-    "TextMatch",
     "compare_output",
+    "find_changed_files",
+    "match_output",
     "open_output",
     "pin_output",
 ]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from halflife.errors import InvalidInput
 from halflife.steps import MOST_STEPS, find_zone, from_us
 
+FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""The years 1 to 9999, which a calendar holds, in µs since 1970."""
 LONGEST_NUMBERS = 256
 """More bytes than a row's step, two times and two doubles can take, with the names of their columns."""
 
@@ -81,8 +83,7 @@ class Layout:
         return [(*group, *edges) for group, edges in product(groups, bins)]
 
 
-@dataclass(frozen=True)
-class Published:
+class Published(NamedTuple):
     """One step as readers see it: when it was (µs since 1970), and each cell's value and 95 % error band's half-width."""
 
     step: int
@@ -185,6 +186,18 @@ def clock(us: int, zone: str) -> str:
         return f"{us} µs"
 
 
+def clocks(moments: Sequence[int], zone: str) -> list[str]:
+    """Return what `clock` shows for each of many moments; whole seconds in UTC all at once.
+
+    >>> clocks([1_372_635_000_000_000], "UTC") == [clock(1_372_635_000_000_000, "UTC")]
+    True
+    """
+    us = np.array(moments, dtype=np.int64)
+    if zone.upper() != "UTC" or (us % 1_000_000).any() or us.min() < FIRST_US or us.max() > LAST_US:
+        return [clock(moment, zone) for moment in moments]
+    return [f"{text}+00:00" for text in np.datetime_as_string(us.astype("datetime64[us]"), unit="s").tolist()]
+
+
 @dataclass(frozen=True)
 class Form:
     """A text format. A row is `lead` (step, start, end), its cell's own text, and `trail` (value, error band)."""
@@ -213,7 +226,8 @@ class Form:
         if not (sound and np.isfinite(numbers).all()):
             return b"".join(map(self.render, items))  # which says what is wrong
         values, bands = (x.tolist() for x in numbers)
-        leads = [lead(i.step, clock(i.start_us, zone), clock(i.end_us, zone)) for i in items]
+        starts, ends = clocks([i.start_us for i in items], zone), clocks([i.end_us for i in items], zone)
+        leads = [lead(i.step, start, end) for i, start, end in zip(items, starts, ends, strict=True)]
         if size == 1:
             (cell,) = self.cells
             return "".join([a + cell + trail(v, b) for a, v, b in zip(leads, values, bands, strict=True)]).encode()

@@ -88,7 +88,7 @@ class ParquetOutput:
                 raise InvalidInput(
                     f"{self._path} was changed by someone else since it was opened: open the output again, which checks it"
                 )
-            self._rewrite(_batches(self._path, self._layout))
+            self._rewrite(read_batches(self._path, self._layout))
         self.last_step = self._pending[-1].step
         self._pending = []
 
@@ -150,7 +150,8 @@ def _schema(layout: Layout) -> Any:
     return pa.schema(fields, {"stream": layout.stream, "unit": layout.unit or "", "written_by": "halflife"})
 
 
-def _table(items: Sequence[Published], layout: Layout) -> Any:
+def make_table(items: Sequence[Published], layout: Layout) -> Any:
+    """Return steps as the rows of a file."""
     import pyarrow as pa
 
     schema, cells = _schema(layout), layout.cells
@@ -174,7 +175,7 @@ def _save(
     """Write a file of old rows, which are passed on a few at a time, and new ones."""
     import pyarrow.parquet as pq
 
-    new = _table(items, layout)
+    new = make_table(items, layout)
 
     def fill(file: BinaryIO) -> None:
         with pq.ParquetWriter(file, new.schema, write_page_checksum=True) as writer:
@@ -229,7 +230,8 @@ def _open(path: Path, layout: Layout, data: BinaryIO | None = None) -> Any:
     return file
 
 
-def _batches(path: Path, layout: Layout, data: BinaryIO | None = None) -> Iterator[Any]:
+def read_batches(path: Path, layout: Layout, data: BinaryIO | None = None) -> Iterator[Any]:
+    """Yield the rows of a file, one that is open already if `data` is given, in batches."""
     with _readable(path), _open(path, layout, data) as file:
         yield from file.iter_batches()
 
@@ -344,9 +346,29 @@ def find_changed_bytes(file: BinaryIO, name: str, digests: Digests) -> str | Non
 def read_rows(path: Path, layout: Layout, data: BinaryIO | None = None) -> Iterator[Line]:
     """Yield every row of a file, one that is open already if `data` is given, as text for a comparison."""
     with _readable(path):
-        texts = (text for batch in _batches(path, layout, data) for text in _texts(batch, layout))
+        texts = (text for batch in read_batches(path, layout, data) for text in _texts(batch, layout))
         for number, text in enumerate(texts, 1):
             yield f"row {number}", text.encode()
+
+
+def read_part_batches(parts: Iterable[Part], layout: Layout) -> Iterator[Any]:
+    """Yield the rows of some parts in batches."""
+    for part in parts:
+        _check_name(part, layout)
+        yield from read_batches(part[2], layout)
+
+
+def are_same(one: Any, two: Any) -> bool:
+    """Whether two tables of one schema hold the same cells: doubles by their bits, as 0.0 and -0.0 are written differently."""
+    import pyarrow as pa
+
+    def cells(column: Any) -> Any:
+        return np.asarray(column).view(np.int64) if pa.types.is_floating(column.type) else column
+
+    pairs = [(cells(a), cells(b)) for a, b in zip(one.columns, two.columns, strict=True)]
+    return len(one) == len(two) and all(
+        np.array_equal(a, b) if isinstance(a, np.ndarray) else a.equals(b) for a, b in pairs
+    )
 
 
 def read_parts(parts: Iterable[Part], layout: Layout) -> Iterator[Line]:

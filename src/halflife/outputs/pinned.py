@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 from halflife.errors import InvalidInput, unknown
 from halflife.outputs.compare import Line, differences, wanted
@@ -19,9 +20,13 @@ from halflife.outputs.layout import Digests, Form, Layout, Published, csv_form, 
 from halflife.outputs.parquet import (
     WHOLE,
     Part,
+    are_same,
     check_folder,
     find_changed_bytes,
     list_parts,
+    make_table,
+    read_batches,
+    read_part_batches,
     read_parts,
     read_rows,
 )
@@ -41,11 +46,6 @@ class Pinned:
     file: BinaryIO | None = None
     size: int = 0
     parts: tuple[Part, ...] = ()
-
-    @property
-    def is_text(self) -> bool:
-        """Whether it is a file of lines."""
-        return self.ending in FORMS
 
     def close(self) -> None:
         """Let go of the file."""
@@ -135,8 +135,25 @@ def _of_stream(layout: Layout, lines: Iterable[Line]) -> Iterator[Line]:
     return (line for line in lines if line[1].startswith(own) or not line[1].startswith(any_stream))
 
 
+class Match(Protocol):
+    """Whether an output is what the ledger holds, told block by block while that is read: no more than yes or no."""
+
+    same: bool
+
+    def feed(self, items: Sequence[Published]) -> None:
+        """Meet the next steps."""
+
+    def ends(self) -> bool:
+        """Whether all that was fed is all that the output held when it was pinned."""
+
+
+def match_output(pinned: Pinned, layout: Layout) -> Match:
+    """Return what tells whether an output is the same."""
+    return TextMatch(pinned, layout) if pinned.ending in FORMS else RowsMatch(pinned, layout)
+
+
 class TextMatch:
-    """Whether a text file is what the ledger holds, told block by block while that is read: no more than yes or no."""
+    """Of a text file: to the byte."""
 
     def __init__(self, pinned: Pinned, layout: Layout) -> None:
         self._form, self._pinned, self._at = FORMS[pinned.ending](layout), pinned, 0
@@ -151,10 +168,49 @@ class TextMatch:
         self._at += len(text)
 
     def feed(self, items: Sequence[Published]) -> None:
-        """Compare the next steps."""
+        """Meet the next steps."""
         if self.same and items:
             self._meet(self._form.render_many(items))
 
     def ends(self) -> bool:
-        """Whether all that was fed is all that the file held when it was pinned, to the byte."""
+        """Whether nothing is left of the file."""
         return self.same and self._at == self._pinned.size
+
+
+class RowsMatch:
+    """Of Parquet files: every cell, to the bit. Their bytes are another matter, see `find_changed_files`."""
+
+    def __init__(self, pinned: Pinned, layout: Layout) -> None:
+        self._layout, self.same = layout, True
+        self._rows: list[Any] = []
+        if pinned.ending == "/":
+            self._batches = read_part_batches(pinned.parts, layout)
+        else:
+            held = pinned.file is not None and pinned.size > 0
+            self._batches = read_batches(pinned.path, layout, pinned.file) if held else iter(())
+
+    def feed(self, items: Sequence[Published]) -> None:
+        """Meet the next steps."""
+        import pyarrow as pa
+
+        if not (self.same and items):
+            return
+        want = make_table(items, self._layout)
+        try:
+            while (
+                sum(len(rows) for rows in self._rows) < len(want) and (batch := next(self._batches, None)) is not None
+            ):
+                self._rows.append(batch)
+        except InvalidInput:  # whoever looks for differences says so
+            self.same = False
+            return
+        held = pa.Table.from_batches(self._rows, want.schema)
+        self.same = are_same(held.slice(0, len(want)), want)
+        self._rows = held.slice(len(want)).to_batches()
+
+    def ends(self) -> bool:
+        """Whether no row is left."""
+        try:
+            return self.same and not any(len(rows) for rows in chain(self._rows, self._batches))
+        except InvalidInput:
+            return False

@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from halflife.errors import InvalidInput
 from halflife.ledger import Entry
 from halflife.outputs import Published
 from halflife.release import Release
@@ -41,7 +42,9 @@ def readable(entries: Sequence[Entry], factors: Sequence[Fraction]) -> list[Publ
     """Return entries as readers see them, with the half-width of the band that holds 95 % of the noise left in each."""
     if not entries:
         return []
-    values = in_output_units(np.array([e.noisy for e in entries]), factors)
+    if any(len(e.noisy) != len(factors) for e in entries):
+        raise InvalidInput(f"an entry does not hold {len(factors)} numbers, one for each group and bin")
+    values = in_output_units(np.concatenate([e.noisy for e in entries]).reshape(-1, len(factors)), factors)
     spreads = np.array([e.spread * _band(e.releases) for e in entries])
     bands = in_output_units(np.repeat(spreads[:, None], values.shape[1], axis=1), factors)
     return [

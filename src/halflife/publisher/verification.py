@@ -18,7 +18,7 @@ from halflife.errors import BudgetExceeded, HalflifeError, InvalidInput, LedgerE
 from halflife.ledger import Entry, SqliteLedger
 from halflife.ledger.entry import batch_link, digest, first_link
 from halflife.ledger.sqlite import Batch, first_difference
-from halflife.outputs import Digests, Pinned, TextMatch, compare_output, pin_output
+from halflife.outputs import Digests, Pinned, compare_output, find_changed_files, match_output, pin_output
 from halflife.policy import Channel, Policy, channels, ledger_facts, promised, stream_layout
 from halflife.policy.promises.almost_periodic import by_the_clock
 from halflife.publisher.readable import readable
@@ -267,7 +267,7 @@ class _Compared:
     def __init__(self, book: SqliteLedger, stream: str, target: str, output: Pinned | InvalidInput) -> None:
         self.book, self.stream, self.target, self.output = book, stream, target, output
         self.layout, self._factors = stream_layout(stream, book.facts())
-        self._match = TextMatch(output, self.layout) if isinstance(output, Pinned) and output.is_text else None
+        self._match = match_output(output, self.layout) if isinstance(output, Pinned) else None
 
     def feed(self, entries: Sequence[Entry]) -> None:
         """Meet the next entries of the stream."""
@@ -280,7 +280,9 @@ class _Compared:
             yield str(self.output)
         elif broken:
             yield f"{self.target}: was not compared, as the ledger is not as it was written"
-        elif self._match is None or not self._match.ends():
+        elif self._match is not None and self._match.ends():
+            yield from find_changed_files(self.output, stream_digests(self.book, self.stream))
+        else:
             entries = self.book.entries(self.stream)
             blocks = iter(lambda: list(islice(entries, 1_000)), [])
             shown = (published for block in blocks for published in readable(block, self._factors))

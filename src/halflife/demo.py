@@ -56,7 +56,7 @@ MADE = (
     "readings.parquet",
     POLICY,
     OUTPUT,
-    *(LEDGER + ending for ending in ("", "-wal", "-shm", ".lock", ".operator.jsonl")),
+    *(LEDGER + ending for ending in ("", "-wal", "-shm", ".lock", ".shown", ".operator.jsonl")),
 )
 """All that the demo puts into a folder of its own, and all that it ever deletes there."""
 

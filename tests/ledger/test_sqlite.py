@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from halflife import LedgerError, Release
 from halflife.ledger import Entry, SqliteLedger
+from halflife.ledger.differences import first_difference
 from halflife.ledger.schema import MIGRATIONS, SCHEMA, VERSION, prepare
-from halflife.ledger.sqlite import first_difference
 
 FACTS = {"format": "halflife.ledger", "policy": '{"promise": {"epsilon": "1"}}'}
 

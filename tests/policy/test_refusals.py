@@ -473,7 +473,7 @@ def test_where_each_key_stands():
 # Files that are written to and read from ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ending", ["", ".operator.jsonl", ".lock", ".behind", "-wal", "-shm", "-journal"])
+@pytest.mark.parametrize("ending", ["", ".operator.jsonl", ".lock", ".shown", ".behind", "-wal", "-shm", "-journal"])
 def test_the_files_of_the_ledger_are_its_own(folder, ending):
     """Some of them end as no output may; all are asked for as sources, too."""
     text = GOOD + "ledger: town.csv\n"

@@ -1,7 +1,8 @@
 """A private folder for what an engine must write: parsed readings and what does not fit into memory.
 
-It is removed on closing. A process that is killed cannot remove it, so whoever opens a source next in the same place does: the
-folder's name holds the process, and a lock that ends with the process tells a living one even from another container.
+It is removed on closing. A process that is killed cannot remove it, so whoever opens a source or a ledger next in the same place
+does. A living process holds a lock in its folder, which ends with it: so it is told from a dead one even if the number of that
+was given to another process, or if it lives in another container.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ except ImportError:  # Windows: nothing tells whether a process lives, so nothin
     fcntl = None  # type: ignore[assignment]
 
 NAME = re.compile(r"halflife-(\d+)-\w+")
+LOCK = "lock"
 
 
 class Scratch:
@@ -37,15 +39,26 @@ class Scratch:
         except OSError as error:
             raise InvalidInput(f"no scratch folder can be made in {str(place)!r}: {error.strerror}") from None
         self.path = Path(self._folder.name)
-        self._lock = os.open(self.path / "lock", os.O_CREAT | os.O_RDWR | getattr(os, "O_CLOEXEC", 0), 0o600)
-        _locked(self._lock)
+        try:
+            self._lock = _make_lock(self.path)
+        except OSError as error:
+            self._folder.cleanup()
+            raise InvalidInput(f"no scratch folder can be made in {str(place)!r}: {error.strerror}") from None
 
     def close(self) -> None:
-        """Remove the folder."""
+        """Remove the folder, then let go of its lock, so that nobody else removes it meanwhile."""
+        self._folder.cleanup()
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
-        self._folder.cleanup()
+
+
+def _make_lock(folder: Path) -> int:
+    """Make a lock that is held before anybody can see it under its name."""
+    lock = os.open(folder / f"{LOCK}.new", os.O_CREAT | os.O_RDWR | getattr(os, "O_CLOEXEC", 0), 0o600)
+    _locked(lock)
+    os.rename(folder / f"{LOCK}.new", folder / LOCK)
+    return lock
 
 
 def sweep(place: Path) -> None:
@@ -61,24 +74,28 @@ def sweep(place: Path) -> None:
 
 
 def _remove_if_dead(folder: Path, process: int) -> None:
-    """Remove a folder unless its process lives, here or where process numbers are others: then it holds the lock."""
-    with contextlib.suppress(PermissionError, OverflowError):
-        try:
-            os.kill(process, 0)
-        except ProcessLookupError:
-            if not _held(folder / "lock"):
-                shutil.rmtree(folder, ignore_errors=True)
-
-
-def _held(lock: Path) -> bool:
+    """Remove a folder whose lock nobody holds; one without a lock, which was just made or whose process died at once, by that."""
     try:
-        number = os.open(lock, os.O_RDWR | os.O_NOFOLLOW)
-    except OSError:
-        return False
+        lock = os.open(folder / LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        if not _lives(process):
+            shutil.rmtree(folder, ignore_errors=True)
+        return
     try:
-        return not _locked(number)
+        if _locked(lock):
+            shutil.rmtree(folder, ignore_errors=True)
     finally:
-        os.close(number)
+        os.close(lock)
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
 
 
 def _locked(number: int) -> bool:

@@ -33,9 +33,9 @@ def connect_to_write(path: Path) -> sqlite3.Connection:
 def connect_to_read(path: Path) -> tuple[sqlite3.Connection, Stamp | None]:
     """Open a file so that it cannot be written; with its stamp if SQLite is told that nobody else writes either.
 
-    SQLite reads a write-ahead log through a file that it makes beside it, so where nothing can be made (a read-only mount) it must
-    be told that the file is all there is: true if there is no log. A writer that was killed while it made the ledger leaves a
-    journal that SQLite rolls back at the next opening, for which it must write: so that opening is made first.
+    SQLite reads a write-ahead log through a file that it makes beside it, so where nothing can be made (a read-only mount) it
+    must be told that the file is all there is: true if there is no log. A writer that was killed while it made the ledger
+    leaves a journal that SQLite rolls back at the next opening, for which it must write: so that opening is made first.
     """
     _check_regular(path, os.stat(path))
     stamp, address = stamp_of(path), path.resolve().as_uri()
@@ -50,8 +50,8 @@ def connect_to_read(path: Path) -> tuple[sqlite3.Connection, Stamp | None]:
         return _read_by(f"{address}?mode=ro&immutable=1"), stamp
     if code == sqlite3.SQLITE_CANTOPEN:
         raise LedgerError(
-            f"{path}: has a write-ahead log (-wal), which cannot be read where nothing can be written: copy the ledger, its -wal and "
-            "its .shown into a folder of your own, and verify the copy"
+            f"{path}: has a write-ahead log (-wal), which cannot be read where nothing can be written: copy the ledger, its -wal "
+            "and its .shown into a folder of your own, and verify the copy"
         )
     _read_by(f"{address}?mode=rw").close()
     return _read_by(f"{address}?mode=ro"), None

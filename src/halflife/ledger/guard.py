@@ -1,8 +1,9 @@
 """How much of a ledger was published: one line in a file of its own beside it, `shown ENTRIES HASH`.
 
-A ledger that holds less is an older copy, and going on with it would draw anew the noise of what readers have seen. So the line is
-written before readers see anything, and replaced whole: written beside, synced, renamed, and the folder synced. Whenever a process is
-killed or a disk is full, the file is the old line or the new one. One that is missing or says anything else is refused.
+A ledger that holds less is an older copy, and going on with it would draw anew the noise of what readers have seen. So the line
+is written before readers see anything, and replaced whole: written beside, synced, renamed, and the folder synced. Whenever a
+process is killed or a disk is full, the file is the old line or the new one. A file that is missing or says anything else is
+refused.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from halflife.ledger.faults import telling
 
 _LINE = re.compile(r"shown (?:0|([1-9]\d{0,17}) ([0-9a-f]{64}))\n?")
 WHY = (
-    "it says how much of the ledger was published, as going on with an older copy would draw the noise of that again. Bring it back "
-    "from where the ledger lay; if it is lost, `halflife verify` says what to do"
+    "it says how much of the ledger was published, as going on with an older copy would draw the noise of that again. Bring it "
+    "back from where the ledger lay; if it is lost, `halflife verify` says what to do"
 )
 
 

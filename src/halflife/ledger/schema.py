@@ -80,8 +80,9 @@ def prepare(db: sqlite3.Connection) -> None:
 
 
 def check_tables(db: sqlite3.Connection) -> int:
-    """Return a ledger's version, 0 for an empty file. Refuse a file that holds anything but the tables of that version: a trigger,
-    view or index would act on what is written, and a table of ours in other words would take what ours refuses.
+    """Return a ledger's version, 0 for an empty file; refuse a file that holds anything but the tables of that version.
+
+    A trigger or an index would act on what is written, and a table in other words than ours would take what ours refuses.
     """
     (version,) = db.execute("PRAGMA user_version").fetchone()
     (application,) = db.execute("PRAGMA application_id").fetchone()
@@ -93,8 +94,8 @@ def check_tables(db: sqlite3.Connection) -> int:
     if found != wanted:
         kinds = sorted({kind for kind, *_ in found ^ wanted} & {"table", "index", "view", "trigger"})
         raise LedgerError(
-            f"its tables are not those that halflife makes ({', '.join(kinds)} missing, changed or put in by somebody): put a whole "
-            "copy back, the newest one, and see `halflife verify`"
+            f"its tables are not those that halflife makes ({', '.join(kinds)} missing, changed or put in by somebody): put a "
+            "whole copy back, the newest one, and see `halflife verify`"
         )
     return int(version)
 

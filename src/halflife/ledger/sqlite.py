@@ -9,7 +9,6 @@ that even without the lock nothing could be written twice.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from typing import Any
 
 from halflife.errors import InvalidInput, LedgerError
 from halflife.ledger.connect import Stamp, connect_to_read, connect_to_write, make_private, stamp_of
+from halflife.ledger.differences import first_difference
 from halflife.ledger.entry import Entry, batch_link, digest, first_link, read_entry
 from halflife.ledger.faults import decode, telling
 from halflife.ledger.guard import WHY, Guard, Shown
@@ -125,8 +125,8 @@ class SqliteLedger:
             return f"{self._guard.file} is missing: {WHY}" if last else None
         if shown.entries > last:
             return (
-                f"{self.path}: holds {last:,} entries, but {shown.entries:,} were published from it: a restored backup would draw "
-                "their noise again. Put the newest copy back"
+                f"{self.path}: holds {last:,} entries, but {shown.entries:,} were published from it: a restored backup would "
+                "draw their noise again. Put the newest copy back"
             )
         if shown.entries and self._batch(shown.entries)[3:] != (shown.head,):
             return (
@@ -177,8 +177,8 @@ class SqliteLedger:
     def begin(self, facts: Mapping[str, str]) -> None:
         """Write a new ledger's facts, or compare them with what it holds: another policy is refused.
 
-        Before that everything is refused that nobody may go on with: other tables, an older copy, states that are not those of the
-        newest batch. What is looked at does not grow with the ledger; `halflife verify` looks at all of it.
+        Before that everything is refused that nobody may go on with: other tables, an older copy, states that are not those of
+        the newest batch. What is looked at does not grow with the ledger; `halflife verify` looks at all of it.
         """
         self._prepare()
         self._check_newest()
@@ -254,8 +254,8 @@ class SqliteLedger:
 
     def _changed(self, what: str) -> LedgerError:
         return LedgerError(
-            f"{self.path}: was changed since it was written: {what}. Nothing was drawn or published: put a whole copy back, the newest "
-            "one, and see `halflife verify`"
+            f"{self.path}: was changed since it was written: {what}. Nothing was drawn or published: put a whole copy back, the "
+            "newest one, and see `halflife verify`"
         )
 
     def refresh(self) -> bool:
@@ -303,8 +303,9 @@ class SqliteLedger:
 
     @telling("cannot be written")
     def mark_written(self, stream: str, file: str, step: int, sha256: bytes, beside: int | None = None) -> None:
-        """Remember the digest of a file of an output that ends with a step; forget what was remembered of the file before, but for
-        the step `beside`: what lies in its place until it is replaced.
+        """Remember the digest of a file of an output that ends with a step.
+
+        What was remembered of the file is forgotten, but for the step `beside`: what lies in its place until it is replaced.
         """
         with self._db:
             self._db.execute("BEGIN IMMEDIATE")
@@ -375,7 +376,7 @@ class SqliteLedger:
     def chained(
         self, stream: str | None = None, first: int = 1, last: int | None = None, *, number: int | None = None
     ) -> Iterator[tuple[int, Entry, bytes]]:
-        """Return entries with their number and their link in the chain: of a stream from step to step, all, or that of a number."""
+        """Return entries with their number and link in the chain: of a stream from step to step, all, or that of a number."""
         where, order, arguments = "", "e.id", []
         if stream is not None:
             where, order = "WHERE e.stream = ? AND e.step BETWEEN ? AND ?", "e.step, e.id"
@@ -437,25 +438,3 @@ class SqliteLedger:
         except LedgerError as error:
             return str(error)
         return None if whole else f"{self.path}: the file is damaged: put a whole copy back, the newest one"
-
-
-def first_difference(key: str, old: str | None, new: str | None) -> str:
-    """Name the first part in which two JSON texts differ.
-
-    >>> first_difference("policy", '{"a": {"b": 1}}', '{"a": {"b": 2}}')
-    'policy.a.b was 1 and is now 2'
-    """
-
-    def walk(where: str, a: Any, b: Any) -> str | None:
-        if isinstance(a, dict) and isinstance(b, dict):
-            found = (walk(f"{where}.{k}", a.get(k), b.get(k)) for k in sorted(set(a) | set(b)))
-            return next((f for f in found if f), None)
-        if isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
-            found = (walk(f"{where}.{i}", x, y) for i, (x, y) in enumerate(zip(a, b, strict=True)))
-            return next((f for f in found if f), None)
-        return None if a == b else f"{where} was {json.dumps(a)[:60]} and is now {json.dumps(b)[:60]}"
-
-    try:
-        return walk(key, json.loads(old or "null"), json.loads(new or "null")) or f"{key} differs"
-    except ValueError:
-        return f"{key} was {str(old)[:60]} and is now {str(new)[:60]}"

@@ -1,7 +1,7 @@
 """Parquet: one file that is replaced whole, or a folder of parts, one for each write.
 
-Either way a file appears under its name when it is complete and on disk, so a crash leaves at most a temporary file. Its digest is
-recorded before it appears, and never again: a file whose bytes have changed is noticed, whatever is published later.
+Either way a file appears under its name when it is complete and on disk, so a crash leaves at most a temporary file. Its digest
+is recorded before it appears, and never again: a file whose bytes have changed is noticed, whatever is published later.
 """
 
 from __future__ import annotations
@@ -340,7 +340,10 @@ def find_changed_bytes(file: BinaryIO, name: str, digests: Digests) -> str | Non
     """Say that a file's bytes are not those whose digest was recorded when it was written; None if they are."""
     if digests is NO_DIGESTS or sha256_of(file) in digests.find(name).values():
         return None
-    return "its bytes are not those that were written, whatever its rows say: move it away, and the ledger's values are written again"
+    return (
+        "its bytes are not those that were written, whatever its rows say: move it away, and the ledger's values are written"
+        " again"
+    )
 
 
 def read_rows(path: Path, layout: Layout, data: BinaryIO | None = None) -> Iterator[Line]:

@@ -1,7 +1,7 @@
 """Comparing an output with its ledger, as both are at one moment, however long it takes.
 
-Outputs only grow: a text file by lines, a folder by parts, and a single Parquet file is put in the place of the one before. So the
-moment is kept by an open file and its size, or by a list of parts, and what is written later is not looked at.
+Outputs only grow: a text file by lines, a folder by parts, and a single Parquet file is put in the place of the one before. So
+the moment is kept by an open file and its size, or by a list of parts, and what is written later is not looked at.
 """
 
 from __future__ import annotations

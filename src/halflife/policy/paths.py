@@ -18,7 +18,7 @@ from halflife.outputs import ENDINGS
 if TYPE_CHECKING:
     from halflife.policy.model import Policy
 
-LEDGER_FILES = ("", ".operator.jsonl", ".lock", ".behind", "-wal", "-shm", "-journal")
+LEDGER_FILES = ("", ".operator.jsonl", ".lock", ".shown", ".shown.new", ".behind", "-wal", "-shm", "-journal")
 """What stands behind the ledger's path in the names of the files that are its own."""
 PART = "part-000000001-000000001.parquet"
 """As a folder of parts has them."""

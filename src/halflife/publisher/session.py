@@ -83,8 +83,8 @@ class Session:
             raise
         except UNREADABLE:
             refusal = LedgerError(
-                f"{self.ledger.path}: its saved states are not those of this policy's account, mechanisms and smoothers: put a whole "
-                "copy back, the newest one, and see `halflife verify`"
+                f"{self.ledger.path}: its saved states are not those of this policy's account, mechanisms and smoothers: put a "
+                "whole copy back, the newest one, and see `halflife verify`"
             )
         raise refusal
 

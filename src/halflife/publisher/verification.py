@@ -16,8 +16,9 @@ from pathlib import Path
 from halflife.accountant import Accountant
 from halflife.errors import BudgetExceeded, HalflifeError, InvalidInput, LedgerError, unknown
 from halflife.ledger import Entry, SqliteLedger
+from halflife.ledger.differences import first_difference
 from halflife.ledger.entry import batch_link, digest, first_link
-from halflife.ledger.sqlite import Batch, first_difference
+from halflife.ledger.sqlite import Batch
 from halflife.outputs import Digests, Pinned, compare_output, find_changed_files, match_output, pin_output
 from halflife.policy import Channel, Policy, channels, ledger_facts, promised, stream_layout
 from halflife.policy.promises.almost_periodic import by_the_clock
@@ -63,7 +64,7 @@ def verify(
 ) -> Verdict:
     """Check a ledger, the outputs of its streams (stream → file), and that it is this policy's.
 
-    All of it is of one moment: one that is writing is waited for, up to `wait` seconds, and whoever writes later is not kept away.
+    All of it is of one moment: who is writing is waited for, up to `wait` seconds, and whoever writes later is not kept away.
 
     >>> verify("nowhere.ledger")
     Traceback (most recent call last):

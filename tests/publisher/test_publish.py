@@ -308,7 +308,7 @@ def test_the_past_can_be_replayed_as_planned(tmp_path):
     policy = forgetting(tmp_path, "as-planned")
     with pytest.raises(LedgerError, match=r'clock\.late was "now" and is now "as-planned"'):
         hl.publish(policy)
-    for name in ("town.ledger", "town.ledger.lock", "mean.csv"):
+    for name in ("town.ledger", "town.ledger.shown", "mean.csv"):
         (tmp_path / name).unlink()
     summary = hl.publish(policy)
     assert (summary.published, summary.passed_over) == ({"mean": STEPS}, 0)
@@ -378,9 +378,10 @@ def test_an_output_ahead_of_its_ledger_is_refused(tmp_path):
     hl.publish(policy, clock=at("2026-01-01T09:00"))
     restore(policy, backup)
     seen = policy.path("mean.csv").read_bytes()
-    for file in ("town.ledger.lock", "town.ledger"):  # as on another machine; then without any ledger
+    told = {"town.ledger.shown": (LedgerError, "is missing"), "town.ledger": (InvalidInput, "ahead")}
+    for file, (kind, words) in told.items():  # as on another machine; then without any ledger
         (tmp_path / file).unlink()
-        with pytest.raises(InvalidInput, match="ahead"):
+        with pytest.raises(kind, match=words):
             hl.publish(policy, clock=at("2026-01-01T12:00"))
     assert policy.path("mean.csv").read_bytes() == seen
     with SqliteLedger(policy.ledger_path, read_only=True) as book:
@@ -415,6 +416,9 @@ def test_an_account_of_another_notion_is_refused(tmp_path, monkeypatch):
     hl.publish(policy, clock=at("2026-01-01T05:00"))
     other = hl.Accountant(hl.Classical(1.0)).to_json()
     monkeypatch.setattr(SqliteLedger, "states", lambda self: {"account": other})
+    with pytest.raises(LedgerError, match="not those of the newest batch"):
+        hl.publish(policy)
+    monkeypatch.setattr(SqliteLedger, "_check_newest", lambda self: None)
     with pytest.raises(LedgerError, match="keeps Classical"):
         hl.publish(policy)
 

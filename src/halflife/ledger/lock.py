@@ -38,7 +38,7 @@ class Lock:
                 with suppress(OSError):  # a name that stays is not believed once its process is gone
                     os.ftruncate(lock, 0)
         finally:
-            os.close(lock)
+            self._close(lock)
 
     @contextmanager
     def shared(self, wait: float) -> Iterator[None]:
@@ -51,11 +51,15 @@ class Lock:
             self._take(lock, fcntl.LOCK_SH, wait, lambda: False)
             yield
         finally:
-            os.close(lock)
+            self._close(lock)
 
     @telling("its lock cannot be opened")
     def _open(self, access: int) -> int:
         return os.open(self._file, access | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+
+    @telling("its lock cannot be closed")
+    def _close(self, lock: int) -> None:
+        os.close(lock)
 
     @telling("its lock cannot be written")
     def _sign(self, lock: int) -> None:

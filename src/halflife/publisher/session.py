@@ -19,6 +19,7 @@ from halflife.accountant import Accountant
 from halflife.engines.scratch import sweep
 from halflife.errors import BudgetExceeded, InvalidInput, LedgerError
 from halflife.ledger import Entry, SqliteLedger
+from halflife.mechanisms.draw import ReleaseDraw
 from halflife.noise import GridNoise
 from halflife.outputs import Output, Published, open_output
 from halflife.policy import Channel, Policy, channels, ledger_facts, promised
@@ -102,6 +103,7 @@ class Session:
             if maker is not None and state:
                 maker.mechanism.restore(state["mechanism"])
                 maker.noise = state["noise"]
+                _check_noise(maker.noise, self.account)
 
     def _saved_account(self, saved: str | None) -> Accountant:
         """The account as the ledger has it. Its promise is the policy's, which may add to it for what is not yet published."""
@@ -284,3 +286,10 @@ class Session:
                 self._write(channel, output, mine)
         points.passing("emitted")
         return entries
+
+
+def _check_noise(noise: Mapping[str, Any], account: Accountant) -> None:
+    """Refuse noise that cannot be used again, before anything is read or drawn; what it holds is told to nobody."""
+    ReleaseDraw(account).restore(dict(noise))
+    if not all(isinstance(unit, int) for _, units, *_ in noise.values() for unit in units):
+        raise InvalidInput("noise is a whole number of units")

@@ -33,7 +33,7 @@ def noon(day):
 def weak(tmp_path_factory):
     """48 steps of a weak almost-periodic stream, of which more are due."""
     folder = tmp_path_factory.mktemp("weak")
-    policy = periodic_town(folder, WEAK, days=4, stream={"post": [{"moving_average": 3}]})
+    policy = periodic_town(folder, WEAK, days=4)
     hl.publish(policy, clock=datetime.datetime(2026, 1, 3, tzinfo=datetime.UTC).timestamp)
     return folder
 
@@ -287,10 +287,11 @@ def test_a_process_says_nothing_of_it_either(town, command):
     digits = set(re.findall(r"\d{5,}", json.dumps(kept)))
     assert digits
     raw = state(town, "stream:mean").encode()
-    plant(town, "stream:mean", raw[:40] + b"\xff" + raw[40:], False)
-    code = [sys.executable, "-X", "dev", "-m", "halflife.cli", command, str(town.path("policy.yaml"))]
-    ended = subprocess.run(code, capture_output=True, text=True, check=False)
+    plant(town, "stream:mean", raw[:200] + b"\xff" + raw[200:], False)
+    code = [sys.executable, "-X", "dev", "-c", "from halflife.cli import main; main()", command, "policy.yaml"]
+    ended = subprocess.run(code, capture_output=True, text=True, check=False, cwd=town.ledger_path.parent)
     assert ended.returncode == 1
+    assert "town.ledger" in ended.stdout + ended.stderr
     assert "Traceback" not in ended.stderr
     assert not [n for n in digits if n in ended.stdout + ended.stderr]
 

@@ -1,10 +1,12 @@
 """`verify` finds what was changed, and names it."""
 
+import os
 import random
 import shutil
 import sqlite3
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 import halflife as hl
@@ -214,3 +216,178 @@ def test_what_is_no_ledger_is_said_plainly(tmp_path):
     sqlite3.connect(tmp_path / "empty").close()
     (tmp_path / "empty").touch()
     assert not hl.verify(tmp_path / "empty").good
+
+
+# The bytes of files that were written whole -------------------------------------------------------------------------
+
+
+def pushed(folder, output, steps=(1, 2, 3)):
+    policy = make(folder, output=output, stream={"source": None})
+    push(policy, *steps)
+    return policy, {"mean": f"{policy.path(output)}{'/' if output.endswith('/') else ''}"}
+
+
+def push(policy, *steps):
+    with hl.Stream(policy) as stream:
+        for step in steps:
+            stream.publish(1.0, at=step)
+
+
+def test_any_changed_byte_of_a_part_is_found(tmp_path):
+    """Before: those of the footer that say nothing of the rows went unnoticed."""
+    policy, outputs = pushed(tmp_path, "parts/")
+    assert hl.verify(policy.ledger_path, outputs).good
+    first, *_ = sorted((tmp_path / "parts").iterdir())
+    whole = first.read_bytes()
+    for at in range(0, len(whole), 7):
+        changed = bytearray(whole)
+        changed[at] ^= 1
+        first.write_bytes(changed)
+        assert any("parts/" in problem for problem in hl.verify(policy.ledger_path, outputs).problems), at
+    push(policy, 4)  # an older part is not read, so this goes on
+    assert not hl.verify(policy.ledger_path, outputs).good, "nor does it forget"
+    first.write_bytes(whole)
+    assert hl.verify(policy.ledger_path, outputs).good
+
+
+def test_a_changed_byte_of_a_file_is_found_before_anything_is_built_on_it(tmp_path):
+    """Before: the next publish took the file's digest anew, or wrote it anew, and then everything agreed."""
+    policy, outputs = pushed(tmp_path, "mean.parquet")
+    path = tmp_path / "mean.parquet"
+    whole = path.read_bytes()
+    unnoticed = 0
+    for at in range(4, len(whole), 61):
+        changed = bytearray(whole)
+        changed[at] ^= 1
+        path.write_bytes(changed)
+        with pytest.raises(hl.InvalidInput, match=r"mean\.parquet"):
+            push(policy, 4)
+        unnoticed += hl.verify(policy.ledger_path, outputs).good
+    assert unnoticed == 0
+    path.unlink()  # as the message says: it is written again
+    push(policy, 4)
+    assert hl.verify(policy.ledger_path, outputs).good
+
+
+def test_a_part_of_somebody_else_is_found(tmp_path):
+    policy, outputs = pushed(tmp_path, "parts/")
+    part = sorted((tmp_path / "parts").iterdir())[1]
+    table = pq.read_table(part)
+    pq.write_table(table, part, compression="none")
+    assert "its bytes are not those that were written" in hl.verify(policy.ledger_path, outputs).problems[0]
+
+
+def test_files_that_were_moved_are_still_known(tmp_path):
+    (tmp_path / "old").mkdir()
+    (tmp_path / "new").mkdir()
+    for output in ("mean.parquet", "parts/"):
+        policy, _ = pushed(tmp_path / "old", output)
+        (tmp_path / "old" / output).rename(tmp_path / "new" / f"other-{output}".rstrip("/"))
+        moved = f"{tmp_path}/new/other-{output}"
+        assert hl.verify(policy.ledger_path, {"mean": moved}).good
+        for file in (tmp_path / "old").iterdir():
+            file.unlink()
+
+
+@pytest.mark.parametrize("output", ["mean.parquet", "parts/"])
+@pytest.mark.parametrize("point", ["record", "replace"])
+def test_a_crash_between_a_digest_and_its_file_is_no_damage(tmp_path, output, point, monkeypatch):
+    """The digest of what is about to be put there is known, and that of what lies there is not forgotten."""
+
+    class Killed(BaseException):
+        pass
+
+    policy, outputs = pushed(tmp_path, output)
+    replace = os.replace
+
+    def die(source, target):
+        if str(target).endswith(".parquet"):
+            if point == "replace":
+                replace(source, target)
+            raise Killed
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", die)
+    with pytest.raises(Killed):
+        push(policy, 4)
+    monkeypatch.undo()
+    if point == "record":
+        assert ["not yet written" in p for p in hl.verify(policy.ledger_path, outputs).problems] == [True]
+    push(policy, 5)
+    assert hl.verify(policy.ledger_path, outputs).good
+
+
+# While others publish -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("output", ["mean.csv", "mean.jsonl", "mean.parquet", "parts/"])
+def test_publish_goes_on_while_verify_takes_its_time(tmp_path, output):
+    """Before: publish was refused, and a process was blamed that had ended."""
+    policy, outputs = pushed(tmp_path, output)
+    later = iter(range(4, 20))
+
+    def publish(what, done, total):
+        with hl.Stream(policy, wait=0) as stream:
+            stream.publish(1.0, at=next(later))
+
+    verdict = hl.verify(policy.ledger_path, outputs, publish, policy=policy)
+    assert verdict.problems == ()
+    assert verdict.steps == {"mean": 3}, "it is about the moment when it began"
+    assert next(later) >= 6
+    assert hl.verify(policy.ledger_path, outputs).good
+
+
+# How much work it is ------------------------------------------------------------------------------------------------
+
+
+def work(policy, outputs, monkeypatch):
+    """Statements that SQLite is asked, and entries that are read, by one verify."""
+    from halflife.ledger import sqlite
+
+    statements, read = [], []
+    connect, read_entry = sqlite.connect_to_read, sqlite.read_entry
+
+    def traced(path):
+        db, stamp = connect(path)
+        db.set_trace_callback(statements.append)
+        return db, stamp
+
+    monkeypatch.setattr(sqlite, "connect_to_read", traced)
+    monkeypatch.setattr(sqlite, "read_entry", lambda *a: (read.append(1), read_entry(*a))[1])
+    assert hl.verify(policy.ledger_path, outputs).problems == ()
+    monkeypatch.undo()
+    return len(statements), len(read)
+
+
+@pytest.mark.parametrize("output", ["mean.csv", "mean.parquet"])
+def test_every_entry_is_read_once_and_by_one_question(tmp_path, output, monkeypatch):
+    """Before: one question for the releases of each entry, twice with an output; 213 s for a million."""
+    rows = {24: None, 480: None}
+    for steps in rows:
+        folder = tmp_path / str(steps)
+        folder.mkdir()
+        write_readings(folder, [])
+        policy = make(folder, output=output, clock={"end": f"2026-01-{1 + steps // 24:02d}"})
+        hl.publish(policy)
+        rows[steps] = work(policy, {"mean": str(policy.path(output))}, monkeypatch)
+    (few, read_few), (many, read_many) = rows.values()
+    assert few == many < 40
+    assert (read_few, read_many) == (24, 480)
+
+
+def test_opening_a_ledger_costs_the_same_however_long_it_is(tmp_path):
+    """Counted in instructions of SQLite's machine."""
+    counts = []
+    for steps in (24, 720):
+        folder = tmp_path / str(steps)
+        folder.mkdir()
+        write_readings(folder, [])
+        policy = make(folder, clock={"end": f"2026-01-{1 + steps // 24:02d}"})
+        hl.publish(policy)
+        with SqliteLedger(policy.ledger_path) as book, book.hold():
+            facts, done = book.facts(), []
+            book._db.set_progress_handler(lambda done=done: done.append(1), 10)
+            book.begin(facts)
+            book._db.set_progress_handler(None, 0)
+        counts.append(len(done))
+    assert 10 < counts[1] < 1.2 * counts[0] + 5, counts

@@ -1,0 +1,134 @@
+"""Almost-periodic policies: x = z + w for the readings, one person's z, or one period of their w, is another."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+import halflife as hl
+from attacks.promises.accounts import discount
+from attacks.promises.densities import shared_loss
+from attacks.promises.people import Bounds, Move, Reading, Totals, bounds_of, exact_totals, rows_of
+from attacks.promises.policies import Town, worst_change
+from attacks.promises.publishing import Output
+from attacks.promises.verdicts import Case
+from halflife.policy import Channel
+
+COVERED = "readings"
+"""What a strong promise is about: "readings", or "counted": what readings count as, so that clips and gaps are variations."""
+PATTERNS, VARIATIONS = 3, 3
+
+
+def judge_periods(case: Case, rng: random.Random, town: Town, story: object) -> None:
+    """What repeats, by noise; and in the strong notion any one period."""
+    notion = town.notion
+    account = hl.Accountant.replay(notion, town.run.releases)
+    groups: dict[str, list[Output]] = {}
+    for o in town.run.outputs:
+        groups.setdefault(f"{o.stream}: {o.name}", []).append(o)
+    worst = _worst_patterns(rng, town, groups)
+    last = max(o.at for o in town.run.outputs)
+    counted = {name: _counts(notion, groups[name], last) for name in worst}
+    total = math.fsum(counted[name] * loss for name, (loss, _) in worst.items() if counted[name])
+    limit = notion.epsilon if notion.over is None else notion.over.epsilon
+    details = ("what repeats", {n: d for n, (x, d) in worst.items() if x}, story)
+    case.compare("promise", total, limit, details)
+    case.compare("account", total / limit, account.used(), details)
+    if notion.strong:
+        judge_variations(case, town, groups, account, story)
+
+
+def _counts(notion: Any, uses: Sequence[Output], now: int) -> float:
+    """How much of a pattern counts: all while it is in use; then as the notion over it has it, from its last use."""
+    last = max(o.at for o in uses)
+    if notion.over is None or now - last <= notion.period:
+        return 1.0
+    if isinstance(notion.over, hl.WEvent):
+        return float(last > now - notion.over.w)
+    return discount(notion.over, now - last)
+
+
+def _worst_patterns(rng: random.Random, town: Town, groups: Mapping[str, Sequence[Output]]) -> dict[str, tuple[float, object]]:
+    """The largest loss of each noise over pairs of patterns, with the variations that show them."""
+    worst: dict[str, tuple[float, object]] = dict.fromkeys(groups, (0.0, None))
+    for stream in {o.stream for o in town.run.outputs}:
+        c = town.channel(stream)
+        steps = max(o.step for o in town.run.outputs if o.stream == stream)
+        mine = {name: uses for name, uses in groups.items() if uses[0].stream == stream}
+        for _ in range(VARIATIONS):
+            series = _repeating(rng, town.notion, c, steps)
+            totals = [exact_totals(c, [*town.others[stream], *rows_of(c, town.person, s)], steps) for s in series]
+            for (i, a), (j, b) in combinations(enumerate(totals), 2):
+                for name, uses in mine.items():
+                    loss = _loss_of_uses(uses, a, b, town.notion.strong)
+                    if loss > worst[name][0]:
+                        shown = [(series[i][o.step - 1], series[j][o.step - 1]) for o in uses]
+                        worst[name] = (loss, shown)
+    return worst
+
+
+def _loss_of_uses(uses: Sequence[Output], a: Totals, b: Totals, strong: bool) -> float:
+    """The loss of all numbers that have one noise: exact differences between them are told exactly."""
+    moved = np.array([b[o.step - 1] - a[o.step - 1] for o in uses], dtype=np.float64)
+    if strong and COVERED == "counted" and np.any(moved != moved[0]):
+        return 0.0
+    fresh = [o.fresh for o in uses]
+    return math.fsum(shared_loss(moved[:, cell].tolist(), fresh, uses[0].under) for cell in range(moved.shape[1]))
+
+
+def _repeating(rng: random.Random, notion: Any, c: Channel, steps: int) -> list[list[Move]]:
+    """Series of one person that differ in what repeats, with the same variations, gaps, moments and groups."""
+    b, period = bounds_of(c), notion.period
+    first = c.account.step(c.steps.start(1))
+    parts = rng.choice([(0.5,), (0.5,), (0.2, 0.7), (0.5, 0.5)])
+    fine = rng.random() < 0.5
+    fixed = [rng.choice([*c.groups, None]) for _ in range(steps)] if c.groups else [None] * steps
+    patterns = [[[_within(rng, b, fine, len(parts)) for _ in parts] for _ in range(period)] for _ in range(PATTERNS)]
+    loud = notion.strong and rng.random() < 0.7
+    varied = [[_variation(rng, b, fine, loud) for _ in parts] for _ in range(steps)]
+    gone = [loud and rng.random() < 0.15 for _ in range(steps)]
+
+    def series(z: Sequence[Sequence[float]]) -> list[Move]:
+        moves: list[Move] = []
+        for k in range(steps):
+            values = z[(first + k) % period]
+            readings = [Reading(p, values[i] + varied[k][i], fixed[k]) for i, p in enumerate(parts)]
+            moves.append(() if gone[k] else tuple(readings))
+        return moves
+
+    return [series(z) for z in patterns]
+
+
+def _within(rng: random.Random, b: Bounds, fine: bool, readings: int) -> float:
+    """A reading's repeating part, in the middle half of what counts, or of an equal part of it."""
+    width = (b.high - b.low) / 2
+    middle = (b.low + b.high) / 2
+    x = (middle + rng.uniform(-0.5, 0.5) * width) / readings
+    return x if fine else round(x / b.unit) * b.unit
+
+
+def _variation(rng: random.Random, b: Bounds, fine: bool, loud: bool) -> float:
+    """A variation within what never clips; a loud one may reach beyond."""
+    width = (b.high - b.low) / 2 * (3.0 if loud else 0.2)
+    x = rng.choice([0.0, rng.uniform(-1, 1) * width, width])
+    return x if fine else round(x / b.unit) * b.unit
+
+
+def judge_variations(case: Case, town: Town, groups: Mapping[str, Sequence[Output]], account: hl.Accountant, story: object) -> None:
+    """One period of one person's readings is another: any T consecutive steps."""
+    notion = town.notion
+    most = max(hl.Accountant.replay(notion, town.run.releases[: k + 1]).risk() for k in range(len(town.run.releases)))
+    for start in {o.data_time for o in town.run.outputs}:
+        window = range(start, start + notion.period)
+        total = 0.0
+        for uses in groups.values():
+            moved = np.array([worst_change(town, o)[0] * (o.data_time in window) for o in uses])
+            fresh = [o.fresh for o in uses]
+            total += math.fsum(shared_loss(moved[:, cell].tolist(), fresh, uses[0].under) for cell in range(moved.shape[1]))
+        case.compare("promise", total, notion.epsilon, ("one period", window, story))
+        case.compare("account", total, max(most, account.risk()), ("one period", window, story))

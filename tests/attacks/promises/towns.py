@@ -1,0 +1,157 @@
+"""Random policies for a handful of people: most are sound, some are not, and which is for the policy to find."""
+
+from __future__ import annotations
+
+import random
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from attacks.promises.ageing import random_kernel
+
+PEOPLE = ("p0", "p1", "p2", "p3")
+HOMES = "who,where,weight\np0,north,2\np1,south,-3\np2,north,0.6\np3,south,9\n"
+START_US = 1_767_225_600_000_000
+"""2026-01-01 in UTC, when step 1 of every clock here begins."""
+HOUR_US = 3_600_000_000
+NOTIONS = (
+    "classical", "w-event", "w-event", "exponential", "hyperbolic", "gaussian-discount", "age-dependent", "age-dependent",
+    "almost-periodic", "almost-periodic", "almost-periodic",
+)  # fmt: skip
+FOLDS = ("sum", "sum", "last", "first", "mean", "min", "max")
+
+
+def write_tables(folder: Path) -> Path:
+    """The public tables that policies refer to."""
+    (folder / "homes.csv").write_text(HOMES)
+    return folder
+
+
+def text(x: Fraction | float) -> str:
+    """A number as a policy has it."""
+    return str(float(x))
+
+
+def random_policy(rng: random.Random, folder: Path) -> dict[str, Any]:
+    """A policy as plain data: hours, in UTC, of one or two streams."""
+    notion = rng.choice(NOTIONS)
+    steps = rng.randint(2, 8)
+    promise = random_promise(rng, notion, steps)
+    streams = [random_stream(rng, promise, i, steps) for i in range(rng.choice([1, 1, 1, 2]))]
+    if len(streams) > 1 and rng.random() < 0.4:
+        for stream, share in zip(streams, rng.choice([("0.5", "0.5"), ("0.25", "0.7"), ("0.9", "0.2")]), strict=True):
+            stream["share"] = share
+    population: dict[str, Any] = {"id": "town", "size": str(rng.randint(4, 6)), "person": "who"}
+    if rng.random() < 0.3:
+        population["neighbours"] = "add-remove"
+    clock: dict[str, Any] = {"step": "1 h", "start": "2026-01-01"}
+    if rng.random() < 0.6:
+        clock["end"] = f"2026-01-01T{steps:02}:00"
+    if rng.random() < 0.5:
+        clock["late"] = "as-planned"
+    return {
+        "population": population, "promise": promise, "clock": clock, "streams": streams, "ledger": str(folder / "l.ledger"),
+    }  # fmt: skip
+
+
+def random_promise(rng: random.Random, notion: str, steps: int) -> dict[str, Any]:
+    promise: dict[str, Any] = {"notion": notion, "epsilon": rng.choice(["0.5", "1", "2.5"])}
+    plans = {"classical": ["tight", "paper", "constant"], "age-dependent": ["tight", "paper"], "gaussian-discount": ["tight"]}
+    if rng.random() < 0.3:
+        promise["plan"] = rng.choice([*plans.get(notion, ["tight", "paper", "constant"]), "optimal"])
+    if notion in ("classical", "w-event") and rng.random() < 0.15:
+        promise["delta"] = rng.choice(["1e-3", "1e-6"])
+        if rng.random() < 0.5:
+            promise["noise"] = rng.choice(["laplace", "gaussian"])
+    if notion == "w-event":
+        promise["w"] = str(rng.randint(1, 4))
+    elif notion == "exponential":
+        promise |= rng.choice([{"alpha": "0.5"}, {"half_life": "3"}, {"half_life": "2 h"}])
+    elif notion == "hyperbolic":
+        promise["beta"] = rng.choice(["0.1", "1", "5"])
+    elif notion == "gaussian-discount":
+        promise |= {"delta": "1e-3", **rng.choice([{"alpha": "0.7"}, {"beta": "0.5"}])}
+    elif notion == "almost-periodic":
+        promise |= _periodic(rng, steps)
+    elif notion == "age-dependent":
+        promise |= {"process": _process(rng, steps)}
+        if rng.random() < 0.15:
+            promise["horizon"] = str(steps + 2)
+    return promise
+
+
+def _periodic(rng: random.Random, steps: int) -> dict[str, Any]:
+    found: dict[str, Any] = {"period": str(rng.randint(1, max(1, min(3, steps // 2))))}
+    if rng.random() < 0.5:
+        found["strong"] = "yes"
+    else:
+        found |= {"variations": "public", "readings": "complete"}
+    if rng.random() < 0.15:
+        found |= {"renew": "2", "over": rng.choice([{"notion": "w-event", "w": "3"}, {"notion": "exponential", "alpha": "0.5"}])}
+    return found
+
+
+def _process(rng: random.Random, steps: int) -> dict[str, Any]:
+    kind = rng.choice(["chain", "chain", "cycle", "mixing", "wander", "empirical"])
+    if kind == "chain":
+        return {"name": "markov-chain", "matrix": random_kernel(rng, rng.choice([2, 3])).tolist()}
+    if kind == "cycle":
+        return {"name": "periodic-markov-chain", "kernels": [random_kernel(rng, 2).tolist() for _ in range(2)]}
+    if kind == "mixing":
+        return {"name": "geometric", "c": 1.0, "rho": rng.choice([0.5, 0.8])}
+    if kind == "wander":
+        return {
+            "name": "autoregressive", "rho": rng.choice([0.9, 0.5]), "sigma": rng.choice([0.1, 1.0, 3.0]),
+            "span": rng.choice([0.5, 1.0, 3.0]),
+        }  # fmt: skip
+    import halflife as hl
+
+    chain = hl.MarkovChain(random_kernel(rng, 2).tolist())
+    corners = [chain.frontier(t) for t in range(1, rng.randint(2, steps + 4))]
+    return {"name": "empirical", "bounds": [[f.q.tolist(), f.d.tolist()] for f in corners]}
+
+
+def random_stream(rng: random.Random, promise: dict[str, Any], i: int, steps: int) -> dict[str, Any]:
+    source: dict[str, Any] = {"files": "readings.csv", "time": "ts", "value": "v"}
+    stream: dict[str, Any] = {"name": f"s{i}", "source": source, "output": f"s{i}.jsonl"}
+    stream["statistic"] = statistic = random_statistic(rng)
+    kind = rng.choice(["none", "none", "table", "column"])
+    if kind == "table":
+        stream["groups"] = {"table": {"file": "homes.csv", "person": "who", "group": "where"}}
+    elif kind == "column":
+        names = ["a", "b", "c"][: rng.randint(2, 3)]
+        stream["groups"] = {"names": names, "most_per_person": str(rng.randint(1, len(names)))}
+        source["group"] = "g"
+        statistic.pop("missing", None)
+        if statistic["kind"] == "mean":
+            stream["groups"]["sizes"] = dict.fromkeys(names, "4")
+    if rng.random() < 0.25:
+        stream["delay"] = f"{rng.randint(1, 3)} h"
+    wide = promise["notion"] in ("classical", "exponential", "hyperbolic", "gaussian-discount")
+    if rng.random() < (0.25 if wide else 0.03):
+        stream["step"] = "2 h"
+    if rng.random() < 0.15 and steps > 2:
+        stream["start"] = "2026-01-01T01:00"
+    return stream
+
+
+def random_statistic(rng: random.Random) -> dict[str, Any]:
+    kind = rng.choice(["count", "sum", "sum", "sum", "mean", "histogram", "weighted sum"])
+    if kind == "count":
+        return {"kind": kind}
+    resolution = rng.choice([Fraction(1), Fraction(1, 10), Fraction(1, 2)])
+    made: dict[str, Any] = {"kind": kind, "resolution": text(resolution), "fold": rng.choice(FOLDS)}
+    if rng.random() < 0.25:
+        made["duplicates"] = "each"
+    if kind == "histogram":
+        made["edges"] = [text(resolution * e) for e in rng.choice([(0, 1, 2), (0, 5, 10, 20), (-3, 0, 3), (0, 4)])]
+        return made
+    low, high = rng.choice([(0, 1), (0, 5), (0, 50), (-10, 10), (5, 20), (-20, -5), (20, 21)])
+    made["clip"] = [text(resolution * low), text(resolution * high)]
+    if rng.random() < 0.3:
+        made["missing"] = text(resolution * rng.choice([low, high, 0, low - 3, (low + high) // 2]))
+    if kind == "weighted sum":
+        made["weights"] = {
+            "file": "homes.csv", "person": "who", "weight": "weight", "resolution": "0.5", "largest": rng.choice(["2", "5"]),
+        }  # fmt: skip
+    return made

@@ -6,7 +6,7 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,13 +19,23 @@ from attacks.promises.publishing import Output
 from attacks.promises.verdicts import Case
 from halflife.policy import Channel
 
-COVERED = "readings"
-"""What a strong promise is about: "readings", or "counted": what readings count as, so that clips and gaps are variations."""
 PATTERNS, VARIATIONS = 3, 3
 
 
+class Worst(NamedTuple):
+    """The largest loss that one noise has, what shows it, and in which periods a habit counted for more or less than in others."""
+
+    loss: float = 0.0
+    shown: object = None
+    uneven: frozenset[int] = frozenset()
+
+
 def judge_periods(case: Case, rng: random.Random, town: Town, story: object) -> None:
-    """What repeats, by noise; and in the strong notion any one period."""
+    """What repeats, by noise; and in the strong notion any one period.
+
+    Weak: readings are as the policy declares them. Strong: where a clip, a gap or rounding makes a habit count differently in some
+    periods than in others, each of these may cost ε more, and no more.
+    """
     notion = town.notion
     account = hl.Accountant.replay(notion, town.run.releases)
     groups: dict[str, list[Output]] = {}
@@ -34,11 +44,13 @@ def judge_periods(case: Case, rng: random.Random, town: Town, story: object) -> 
     worst = _worst_patterns(rng, town, groups)
     last = max(o.at for o in town.run.outputs)
     counted = {name: _counts(notion, groups[name], last) for name in worst}
-    total = math.fsum(counted[name] * loss for name, (loss, _) in worst.items() if counted[name])
+    total = math.fsum(counted[name] * w.loss for name, w in worst.items() if counted[name])
+    uneven = len(frozenset().union(*(w.uneven for w in worst.values()))) if notion.strong else 0
     limit = notion.epsilon if notion.over is None else notion.over.epsilon
-    details = ("what repeats", {n: d for n, (x, d) in worst.items() if x}, story)
-    case.compare("promise", total, limit, details)
-    case.compare("account", total / limit, account.used(), details)
+    details = ("what repeats", uneven, {n: w.shown for n, w in worst.items() if w.loss}, story)
+    case.compare("promise", total, limit + uneven * notion.epsilon, details)
+    if not uneven:
+        case.compare("account", total / limit, account.used(), details)
     if notion.strong:
         judge_variations(case, town, groups, account, story)
 
@@ -53,9 +65,9 @@ def _counts(notion: Any, uses: Sequence[Output], now: int) -> float:
     return discount(notion.over, now - last)
 
 
-def _worst_patterns(rng: random.Random, town: Town, groups: Mapping[str, Sequence[Output]]) -> dict[str, tuple[float, object]]:
+def _worst_patterns(rng: random.Random, town: Town, groups: Mapping[str, Sequence[Output]]) -> dict[str, Worst]:
     """The largest loss of each noise over pairs of patterns, with the variations that show them."""
-    worst: dict[str, tuple[float, object]] = dict.fromkeys(groups, (0.0, None))
+    worst: dict[str, Worst] = dict.fromkeys(groups, Worst())
     for stream in {o.stream for o in town.run.outputs}:
         c = town.channel(stream)
         steps = max(o.step for o in town.run.outputs if o.stream == stream)
@@ -65,32 +77,33 @@ def _worst_patterns(rng: random.Random, town: Town, groups: Mapping[str, Sequenc
             totals = [exact_totals(c, [*town.others[stream], *rows_of(c, town.person, s)], steps) for s in series]
             for (i, a), (j, b) in combinations(enumerate(totals), 2):
                 for name, uses in mine.items():
-                    loss = _loss_of_uses(uses, a, b, town.notion.strong)
-                    if loss > worst[name][0]:
+                    found = _loss_of_uses(uses, a, b, town.notion.period)
+                    if found.loss > worst[name].loss:
                         shown = [(series[i][o.step - 1], series[j][o.step - 1]) for o in uses]
-                        worst[name] = (loss, shown)
+                        worst[name] = found._replace(shown=shown)
     return worst
 
 
-def _loss_of_uses(uses: Sequence[Output], a: Totals, b: Totals, strong: bool) -> float:
-    """The loss of all numbers that have one noise: exact differences between them are told exactly."""
+def _loss_of_uses(uses: Sequence[Output], a: Totals, b: Totals, period: int) -> Worst:
+    """The loss of all numbers that have one noise: differences between them are told exactly, or under their fresh noise."""
     moved = np.array([b[o.step - 1] - a[o.step - 1] for o in uses], dtype=np.float64)
-    if strong and COVERED == "counted" and np.any(moved != moved[0]):
-        return 0.0
     fresh = [o.fresh for o in uses]
-    return math.fsum(shared_loss(moved[:, cell].tolist(), fresh, uses[0].under) for cell in range(moved.shape[1]))
+    loss = math.fsum(shared_loss(moved[:, cell].tolist(), fresh, uses[0].under) for cell in range(moved.shape[1]))
+    usual = max(map(tuple, moved), key=lambda row: sum(tuple(other) == row for other in moved))
+    return Worst(loss, None, frozenset((o.data_time - 1) // period for o, m in zip(uses, moved, strict=True) if tuple(m) != usual))
 
 
 def _repeating(rng: random.Random, notion: Any, c: Channel, steps: int) -> list[list[Move]]:
     """Series of one person that differ in what repeats, with the same variations, gaps, moments and groups."""
     b, period = bounds_of(c), notion.period
     first = c.account.step(c.steps.start(1))
-    parts = rng.choice([(0.5,), (0.5,), (0.2, 0.7), (0.5, 0.5)])
-    fine = rng.random() < 0.5
+    parts = (0.5,) if notion.strong or _room(b, 2)[0] >= _room(b, 2)[1] else rng.choice([(0.5,), (0.2, 0.7)])
+    room = _room(b, len(parts))
+    fine = notion.strong and rng.random() < 0.5
     fixed = [rng.choice([*c.groups, None]) for _ in range(steps)] if c.groups else [None] * steps
-    patterns = [[[_within(rng, b, fine, len(parts)) for _ in parts] for _ in range(period)] for _ in range(PATTERNS)]
+    patterns = [[[_within(rng, room, b.unit, fine) for _ in parts] for _ in range(period)] for _ in range(PATTERNS)]
     loud = notion.strong and rng.random() < 0.7
-    varied = [[_variation(rng, b, fine, loud) for _ in parts] for _ in range(steps)]
+    varied = [[_variation(rng, room, b.unit, fine, loud) for _ in parts] for _ in range(steps)]
     gone = [loud and rng.random() < 0.15 for _ in range(steps)]
 
     def series(z: Sequence[Sequence[float]]) -> list[Move]:
@@ -104,19 +117,23 @@ def _repeating(rng: random.Random, notion: Any, c: Channel, steps: int) -> list[
     return [series(z) for z in patterns]
 
 
-def _within(rng: random.Random, b: Bounds, fine: bool, readings: int) -> float:
-    """A reading's repeating part, in the middle half of what counts, or of an equal part of it."""
-    width = (b.high - b.low) / 2
-    middle = (b.low + b.high) / 2
-    x = (middle + rng.uniform(-0.5, 0.5) * width) / readings
-    return x if fine else round(x / b.unit) * b.unit
+def _room(b: Bounds, readings: int) -> tuple[float, float]:
+    """Within which every reading of a step lies, so that neither it nor the sum of so many is ever clipped."""
+    return max(b.low, b.low / readings), min(b.high, b.high / readings)
 
 
-def _variation(rng: random.Random, b: Bounds, fine: bool, loud: bool) -> float:
-    """A variation within what never clips; a loud one may reach beyond."""
-    width = (b.high - b.low) / 2 * (3.0 if loud else 0.2)
+def _within(rng: random.Random, room: tuple[float, float], unit: float, fine: bool) -> float:
+    """A reading's repeating part, in the middle half of its room."""
+    low, high = room
+    x = (low + high) / 2 + rng.uniform(-0.25, 0.25) * (high - low)
+    return x if fine else round(x / unit) * unit
+
+
+def _variation(rng: random.Random, room: tuple[float, float], unit: float, fine: bool, loud: bool) -> float:
+    """A variation that never brings a reading out of its room; a loud one may."""
+    width = (room[1] - room[0]) / 2 * (3.0 if loud else 0.5)
     x = rng.choice([0.0, rng.uniform(-1, 1) * width, width])
-    return x if fine else round(x / b.unit) * b.unit
+    return x if fine else math.trunc(x / unit) * unit
 
 
 def judge_variations(case: Case, town: Town, groups: Mapping[str, Sequence[Output]], account: hl.Accountant, story: object) -> None:

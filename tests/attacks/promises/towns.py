@@ -42,7 +42,7 @@ def random_policy(rng: random.Random, folder: Path) -> dict[str, Any]:
         for stream, share in zip(streams, rng.choice([("0.5", "0.5"), ("0.25", "0.7"), ("0.9", "0.2")]), strict=True):
             stream["share"] = share
     population: dict[str, Any] = {"id": "town", "size": str(rng.randint(4, 6)), "person": "who"}
-    if rng.random() < 0.3:
+    if rng.random() < (0.05 if notion in ("age-dependent", "almost-periodic") else 0.3):
         population["neighbours"] = "add-remove"
     clock: dict[str, Any] = {"step": "1 h", "start": "2026-01-01"}
     if rng.random() < 0.6:
@@ -85,7 +85,7 @@ def _periodic(rng: random.Random, steps: int) -> dict[str, Any]:
     if rng.random() < 0.5:
         found["strong"] = "yes"
     else:
-        found |= {"variations": "public", "readings": "complete"}
+        found |= {"variations": "public", "readings": "complete", "rounding": "none"}
     if rng.random() < 0.15:
         found |= {"renew": "2", "over": rng.choice([{"notion": "w-event", "w": "3"}, {"notion": "exponential", "alpha": "0.5"}])}
     return found
@@ -114,8 +114,8 @@ def _process(rng: random.Random, steps: int) -> dict[str, Any]:
 def random_stream(rng: random.Random, promise: dict[str, Any], i: int, steps: int) -> dict[str, Any]:
     source: dict[str, Any] = {"files": "readings.csv", "time": "ts", "value": "v"}
     stream: dict[str, Any] = {"name": f"s{i}", "source": source, "output": f"s{i}.jsonl"}
-    stream["statistic"] = statistic = random_statistic(rng)
-    kind = rng.choice(["none", "none", "table", "column"])
+    stream["statistic"] = statistic = random_statistic(rng, promise)
+    kind = rng.choice(["none", "none", "table", "table" if _needs_sums(promise) and rng.random() < 0.9 else "column"])
     if kind == "table":
         stream["groups"] = {"table": {"file": "homes.csv", "person": "who", "group": "where"}}
     elif kind == "column":
@@ -135,12 +135,20 @@ def random_stream(rng: random.Random, promise: dict[str, Any], i: int, steps: in
     return stream
 
 
-def random_statistic(rng: random.Random) -> dict[str, Any]:
-    kind = rng.choice(["count", "sum", "sum", "sum", "mean", "histogram", "weighted sum"])
+def _needs_sums(promise: dict[str, Any]) -> bool:
+    """Whether most statistics are refused: those that are not linear, or not in proportion to a value."""
+    return promise["notion"] == "almost-periodic" or promise.get("process", {}).get("name") == "autoregressive"
+
+
+def random_statistic(rng: random.Random, promise: dict[str, Any]) -> dict[str, Any]:
+    kinds = ["count", "sum", "sum", "sum", "mean", "histogram", "weighted sum"]
+    kind = rng.choice(["sum", "mean"] if _needs_sums(promise) and rng.random() < 0.8 else kinds)
     if kind == "count":
         return {"kind": kind}
     resolution = rng.choice([Fraction(1), Fraction(1, 10), Fraction(1, 2)])
     made: dict[str, Any] = {"kind": kind, "resolution": text(resolution), "fold": rng.choice(FOLDS)}
+    if promise.get("readings") and rng.random() < 0.9:
+        made["fold"] = "sum"
     if rng.random() < 0.25:
         made["duplicates"] = "each"
     if kind == "histogram":

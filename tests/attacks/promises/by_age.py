@@ -11,18 +11,18 @@ import halflife as hl
 from attacks.promises.people import bounds_of, exact_totals, extreme_moves, random_move, rows_of
 from attacks.promises.policies import Town
 from attacks.promises.publishing import Output
-from attacks.promises.truths import Number, Truth, Wander, told, told_on_lattice
+from attacks.promises.truths import Floats, Number, Truth, Wander, told, told_on_lattice
 from attacks.promises.verdicts import Case
 
 MOST_NUMBERS = 6
 
 
-def judge_ageing(case: Case, rng: random.Random, town: Town, story: object) -> None:
+def judge_ageing(case: Case, rng: random.Random, town: Town, kernel: Floats | None, story: object) -> None:
     """What the newest numbers tell about where the person is now."""
     if isinstance(town.notion.process, hl.AutoRegressive):
         judge_wander(case, rng, town, story)
         return
-    truth = _truth(rng, town.notion.process)
+    truth = _truth(rng, town.notion.process, kernel)
     if truth is None:
         return
     last = max(o.at for o in town.run.outputs)
@@ -37,7 +37,7 @@ def judge_ageing(case: Case, rng: random.Random, town: Town, story: object) -> N
             case.compare("account", found, account.risk(now), (now, moves, story))
 
 
-def _truth(rng: random.Random, process: Any) -> Truth | None:
+def _truth(rng: random.Random, process: Any, kernel: Floats | None) -> Truth | None:
     """A person who moves as the process says."""
     if isinstance(process, hl.MarkovChain):
         return Truth([np.array(process.matrix)])
@@ -48,7 +48,7 @@ def _truth(rng: random.Random, process: Any) -> Truth | None:
     if isinstance(process, hl.GeometricMixing):
         kept = process.rho
         return Truth([np.array([[1 + kept, 1 - kept], [1 - kept, 1 + kept]]) / 2])
-    return None
+    return Truth([kernel]) if isinstance(process, hl.EmpiricalProcess) and kernel is not None else None
 
 
 def _numbers(rng: random.Random, town: Town, states: int) -> tuple[list[Number], object]:
@@ -86,7 +86,7 @@ def judge_wander(case: Case, rng: random.Random, town: Town, story: object) -> N
         low, high = round(b.low / b.unit), round(b.high / b.unit)
         for now in (last, last + 2):
             gap = now - o.data_time
-            if gap == 0:
+            if gap == 0 or (town.notion.horizon or now) < now:
                 continue
             kept = wander.law(gap)[0]
             found = 0.0

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 import random
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
 import numpy as np
 
@@ -96,7 +98,6 @@ def _loss_of_uses(uses: Sequence[Output], a: Totals, b: Totals, period: int) -> 
 def _repeating(rng: random.Random, notion: Any, c: Channel, steps: int) -> list[list[Move]]:
     """Series of one person that differ in what repeats, with the same variations, gaps, moments and groups."""
     b, period = bounds_of(c), notion.period
-    first = c.account.step(c.steps.start(1))
     parts = (0.5,) if notion.strong or _room(b, 2)[0] >= _room(b, 2)[1] else rng.choice([(0.5,), (0.2, 0.7)])
     room = _room(b, len(parts))
     fine = notion.strong and rng.random() < 0.5
@@ -109,12 +110,19 @@ def _repeating(rng: random.Random, notion: Any, c: Channel, steps: int) -> list[
     def series(z: Sequence[Sequence[float]]) -> list[Move]:
         moves: list[Move] = []
         for k in range(steps):
-            values = z[(first + k) % period]
+            values = z[_phase(c, k + 1) % period]
             readings = [Reading(p, values[i] + varied[k][i], fixed[k]) for i, p in enumerate(parts)]
             moves.append(() if gone[k] else tuple(readings))
         return moves
 
     return [series(z) for z in patterns]
+
+
+def _phase(c: Channel, step: int) -> int:
+    """Which part of a habit a step shows: people live by the clock on their wall."""
+    if c.steps.days or c.steps.zone == "UTC":
+        return c.account.step(c.steps.start(step))
+    return datetime.datetime.fromtimestamp(c.steps.start(step) / 1e6, ZoneInfo(c.steps.zone)).hour
 
 
 def _room(b: Bounds, readings: int) -> tuple[float, float]:

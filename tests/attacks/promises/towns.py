@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+import halflife as hl
 from attacks.promises.ageing import random_kernel
 
 PEOPLE = ("p0", "p1", "p2", "p3")
@@ -32,11 +37,21 @@ def text(x: Fraction | float) -> str:
     return str(float(x))
 
 
-def random_policy(rng: random.Random, folder: Path) -> dict[str, Any]:
-    """A policy as plain data: hours, in UTC, of one or two streams."""
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """A policy as plain data; how many steps of the clock it is run for; and how a person moves whose process was counted."""
+
+    data: dict[str, Any]
+    steps: int = 10
+    kernel: NDArray[np.float64] | None = None
+
+
+def random_policy(rng: random.Random, folder: Path) -> Drawn:
+    """One or two streams of hours in UTC, now and then of days, or of hours across a change of clocks."""
     notion = rng.choice(NOTIONS)
     steps = rng.randint(2, 8)
-    promise = random_promise(rng, notion, steps)
+    kernel = random_kernel(rng, 2)
+    promise = random_promise(rng, notion, steps, kernel)
     streams = [random_stream(rng, promise, i, steps) for i in range(rng.choice([1, 1, 1, 2]))]
     if len(streams) > 1 and rng.random() < 0.4:
         for stream, share in zip(streams, rng.choice([("0.5", "0.5"), ("0.25", "0.7"), ("0.9", "0.2")]), strict=True):
@@ -49,12 +64,32 @@ def random_policy(rng: random.Random, folder: Path) -> dict[str, Any]:
         clock["end"] = f"2026-01-01T{steps:02}:00"
     if rng.random() < 0.5:
         clock["late"] = "as-planned"
-    return {
+    if "horizon" in promise:
+        clock["end"] = f"2026-01-01T{steps:02}:00"
+    data = {
         "population": population, "promise": promise, "clock": clock, "streams": streams, "ledger": str(folder / "l.ledger"),
     }  # fmt: skip
+    return _other_calendar(rng, data) if rng.random() < 0.08 else Drawn(data, 10, kernel)
 
 
-def random_promise(rng: random.Random, notion: str, steps: int) -> dict[str, Any]:
+def _other_calendar(rng: random.Random, data: dict[str, Any]) -> Drawn:
+    """Local days, days of an account of hours, or hours of which a day has 23: the clocks change on 29 March."""
+    data["clock"] |= {"zone": "Europe/London", "start": "2026-03-28"}
+    data["clock"].pop("end", None)
+    for stream in data["streams"]:
+        for key in ("start", "step", "delay"):
+            stream.pop(key, None)
+    if data["promise"]["notion"] in ("classical", "exponential", "hyperbolic", "gaussian-discount") and rng.random() < 0.7:
+        data["streams"][0]["step"] = "1 day"
+        return Drawn(data, 75)
+    if data["promise"]["notion"] == "almost-periodic" and rng.random() < 0.7:
+        data["promise"]["period"] = "1 day"
+        return Drawn(data, 75)
+    data["clock"]["step"] = "1 day"
+    return Drawn(data, 6)
+
+
+def random_promise(rng: random.Random, notion: str, steps: int, kernel: NDArray[np.float64]) -> dict[str, Any]:
     promise: dict[str, Any] = {"notion": notion, "epsilon": rng.choice(["0.5", "1", "2.5"])}
     plans = {"classical": ["tight", "paper", "constant"], "age-dependent": ["tight", "paper"], "gaussian-discount": ["tight"]}
     if rng.random() < 0.3:
@@ -74,9 +109,11 @@ def random_promise(rng: random.Random, notion: str, steps: int) -> dict[str, Any
     elif notion == "almost-periodic":
         promise |= _periodic(rng, steps)
     elif notion == "age-dependent":
-        promise |= {"process": _process(rng, steps)}
-        if rng.random() < 0.15:
-            promise["horizon"] = str(steps + 2)
+        promise["process"] = process = _process(rng, kernel)
+        if process["name"] == "autoregressive":
+            promise.pop("plan", None)
+        if rng.random() < 0.1 or process["name"] == "empirical":
+            promise["horizon"] = str(max(steps, len(process.get("bounds", [steps]))))
     return promise
 
 
@@ -91,7 +128,7 @@ def _periodic(rng: random.Random, steps: int) -> dict[str, Any]:
     return found
 
 
-def _process(rng: random.Random, steps: int) -> dict[str, Any]:
+def _process(rng: random.Random, kernel: NDArray[np.float64]) -> dict[str, Any]:
     kind = rng.choice(["chain", "chain", "cycle", "mixing", "wander", "empirical"])
     if kind == "chain":
         return {"name": "markov-chain", "matrix": random_kernel(rng, rng.choice([2, 3])).tolist()}
@@ -104,10 +141,8 @@ def _process(rng: random.Random, steps: int) -> dict[str, Any]:
             "name": "autoregressive", "rho": rng.choice([0.9, 0.5]), "sigma": rng.choice([0.1, 1.0, 3.0]),
             "span": rng.choice([0.5, 1.0, 3.0]),
         }  # fmt: skip
-    import halflife as hl
-
-    chain = hl.MarkovChain(random_kernel(rng, 2).tolist())
-    corners = [chain.frontier(t) for t in range(1, rng.randint(2, steps + 4))]
+    chain = hl.MarkovChain(kernel.tolist())
+    corners = [chain.frontier(t) for t in range(1, rng.randint(5, 14))]
     return {"name": "empirical", "bounds": [[f.q.tolist(), f.d.tolist()] for f in corners]}
 
 
@@ -145,7 +180,8 @@ def random_statistic(rng: random.Random, promise: dict[str, Any]) -> dict[str, A
     kind = rng.choice(["sum", "mean"] if _needs_sums(promise) and rng.random() < 0.8 else kinds)
     if kind == "count":
         return {"kind": kind}
-    resolution = rng.choice([Fraction(1), Fraction(1, 10), Fraction(1, 2)])
+    wanders = promise.get("process", {}).get("name") == "autoregressive"
+    resolution = rng.choice([Fraction(1), Fraction(1, 10), Fraction(1, 2), Fraction(1) if wanders else Fraction(1, 2)])
     made: dict[str, Any] = {"kind": kind, "resolution": text(resolution), "fold": rng.choice(FOLDS)}
     if promise.get("readings") and rng.random() < 0.9:
         made["fold"] = "sum"

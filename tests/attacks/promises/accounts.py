@@ -1,8 +1,8 @@
 """Accounts by hand: random histories of releases under every notion, and what the worst neighbours attain against them.
 
-A release says y = f + noise with |Δf| ≤ its sensitivity. `draw` publishes f + v under the name of v; `atop` publishes f + v + u with
-u of its own. Given y = f + v alone, v is known up to Δf, so what lies atop of it tells |Δ − Δ_v| under u: exact, and independent of
-the first. Nothing that is charged is looked at here, only what was published and what the account then says.
+A release says y = f + noise with |Δf| ≤ its sensitivity. `draw` publishes f + v under the name of v; `atop` publishes f + v + u
+with u of its own. Given y = f + v alone, v is known up to Δf, so what lies atop of it tells |Δ − Δ_v| under u: exact, and
+independent of the first. Nothing that is charged is looked at here, only what was published and what the account then says.
 """
 
 from __future__ import annotations
@@ -109,14 +109,18 @@ def judge_classical(case: Case, account: hl.Accountant, releases: Sequence[hl.Re
     case.compare("account", found, account.risk(), story)
 
 
-def judge_windowed(case: Case, account: hl.Accountant, releases: Sequence[hl.Release], story: object, most: float) -> None:
+def judge_windowed(
+    case: Case, account: hl.Accountant, releases: Sequence[hl.Release], story: object, most: float
+) -> None:
     """Every window against the promise and the largest risk that was ever reported; the one that ends now against risk now."""
     notion: Any = account.notion
     now = account.step
     for window in [*windows(releases, notion.w), range(now - notion.w + 1, now + 1)]:
         found = attained(releases, lambda r, w=window: r.sensitivity * (r.data_time in w), apart, notion.delta)
         case.compare("promise", found, notion.epsilon, (window, story))
-        case.compare("account", found, account.risk() if window[-1] == now else max(most, account.risk()), (window, story))
+        case.compare(
+            "account", found, account.risk() if window[-1] == now else max(most, account.risk()), (window, story)
+        )
 
 
 def judge_discounted(case: Case, account: hl.Accountant, releases: Sequence[hl.Release], story: object) -> None:
@@ -131,7 +135,9 @@ def judge_discounted(case: Case, account: hl.Accountant, releases: Sequence[hl.R
         case.compare("account", found, account.risk(t), (t, story))
 
 
-def judge_periodic(case: Case, account: hl.Accountant, releases: Sequence[hl.Release], story: object, most: float) -> None:
+def judge_periodic(
+    case: Case, account: hl.Accountant, releases: Sequence[hl.Release], story: object, most: float
+) -> None:
     """Who differs in what repeats: values of one phase and one noise move alike, in every period. And, strong, in one period."""
     notion: Any = account.notion
     period = notion.period
@@ -190,7 +196,11 @@ def random_releases(rng: random.Random, notion: Any, step: int, account: hl.Acco
         room = 0.5 if getattr(notion, "delta", 0) and rng.random() < 0.8 else account.headroom(step, age)
         loss = rng.choice([0.05, 0.2, room * 0.5, room, room * 1.001]) or 0.1
         sensitivity = rng.choice([1.0, 1.0, 0.5, 2.0])
-        noise = "gaussian" if "gaussian" in notion.noises and (notion.noises[0] == "gaussian" or rng.random() < 0.2) else "laplace"
+        noise = (
+            "gaussian"
+            if "gaussian" in notion.noises and (notion.noises[0] == "gaussian" or rng.random() < 0.2)
+            else "laplace"
+        )
         names: dict[str, Any] = {}
         if rng.random() < 0.35:
             names = {rng.choice(["draw", "atop"]): rng.choice("ab")}
@@ -252,7 +262,9 @@ def judge(case: Case, account: hl.Accountant, admitted: list[hl.Release], most: 
     judge_itself(case, account, admitted)
 
 
-def judge_itself(case: Case, account: hl.Accountant, admitted: Sequence[hl.Release], later: Sequence[int] = (1, 2, 5, 17)) -> None:
+def judge_itself(
+    case: Case, account: hl.Accountant, admitted: Sequence[hl.Release], later: Sequence[int] = (1, 2, 5, 17)
+) -> None:
     """An account agrees with its replay and its saved self, its peak holds, and what it says has room has room."""
     story = (account.notion, admitted)
     replayed, restored = hl.Accountant.replay(account.notion, admitted), hl.Accountant.from_json(account.to_json())

@@ -44,7 +44,9 @@ def random_process(rng: random.Random) -> tuple[Any, Any]:
         return hl.PeriodicMarkovChain([k.tolist() for k in kernels]), Truth(kernels[first:] + kernels[:first])
     if kind == "mixing":
         kept = rng.choice([0.5, 0.8, 0.9])
-        return hl.GeometricMixing(rng.choice([1.0, 1.5]), kept), Truth([np.array([[1 + kept, 1 - kept], [1 - kept, 1 + kept]]) / 2])
+        return hl.GeometricMixing(rng.choice([1.0, 1.5]), kept), Truth(
+            [np.array([[1 + kept, 1 - kept], [1 - kept, 1 + kept]]) / 2]
+        )
     if kind == "empirical":
         chain = hl.MarkovChain(kernel.tolist())
         corners = [chain.frontier(t) for t in range(1, rng.randint(2, 12))]
@@ -83,7 +85,15 @@ def random_release(rng: random.Random, notion: Any, step: int, account: hl.Accou
     sensitivity = rng.choice([1.0, 1.0, 2.0])
     names: dict[str, Any] = {rng.choice(["draw", "atop"]): "a"} if rng.random() < 0.25 else {}
     noise = "gaussian" if notion.delta and rng.random() < 0.5 else "laplace"
-    return hl.Release(step, loss, age, sensitivity=sensitivity, scale=math.nextafter(sensitivity / loss, math.inf), noise=noise, **names)
+    return hl.Release(
+        step,
+        loss,
+        age,
+        sensitivity=sensitivity,
+        scale=math.nextafter(sensitivity / loss, math.inf),
+        noise=noise,
+        **names,
+    )
 
 
 def as_numbers(rng: random.Random, truth: Truth, releases: Sequence[hl.Release]) -> list[Number]:
@@ -97,7 +107,9 @@ def as_numbers(rng: random.Random, truth: Truth, releases: Sequence[hl.Release])
         values = pattern if alike else np.array([rng.choice([0.0, 1.0, 0.5]) for _ in range(truth.states)])
         if r.atop and rng.random() < 0.7:
             values = 1 - values
-        number = Number(r.data_time, values * r.sensitivity, scale_of(r), r.noise, drawn.get(r.atop) if r.atop else None)
+        number = Number(
+            r.data_time, values * r.sensitivity, scale_of(r), r.noise, drawn.get(r.atop) if r.atop else None
+        )
         numbers.append(number)
         if r.draw is not None:
             drawn[r.draw] = number
@@ -154,7 +166,9 @@ def judge_chain(case: Case, numbers: list[Number], truth: Truth, account: hl.Acc
             case.compare("the past", told(truth, numbers, about), said, (about, details))
 
 
-def judge_wander(case: Case, rng: random.Random, truth: Wander, account: hl.Accountant, admitted: Sequence[hl.Release], story: object) -> None:
+def judge_wander(
+    case: Case, rng: random.Random, truth: Wander, account: hl.Accountant, admitted: Sequence[hl.Release], story: object
+) -> None:
     """Clipped values of an AR(1) process: each clip as wide as its sensitivity, somewhere."""
     notion: Any = account.notion
     admitted = [r for r in admitted if not r.atop]  # to leave outputs out is to know less

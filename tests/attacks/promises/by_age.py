@@ -94,7 +94,9 @@ def judge_wander(case: Case, rng: random.Random, town: Town, story: object) -> N
                 x = place / kept if abs(kept) > 1e-3 else place
                 found = max(
                     found,
-                    told_on_lattice(wander, gap, b.unit, low, high, o.fresh, x - process.span / 2, x + process.span / 2),
+                    told_on_lattice(
+                        wander, gap, b.unit, low, high, o.fresh, x - process.span / 2, x + process.span / 2
+                    ),
                 )
             case.compare("promise", found, town.notion.epsilon, (now, gap, story))
             case.compare("account", found, account.risk(now), (now, gap, story))

@@ -25,7 +25,7 @@ PATTERNS, VARIATIONS = 3, 3
 
 
 class Worst(NamedTuple):
-    """The largest loss that one noise has, what shows it, and in which periods a habit counted for more or less than in others."""
+    """The largest loss of one noise, what shows it, and in which periods a habit counts for more or less than in others."""
 
     loss: float = 0.0
     shown: object = None
@@ -35,8 +35,8 @@ class Worst(NamedTuple):
 def judge_periods(case: Case, rng: random.Random, town: Town, story: object) -> None:
     """What repeats, by noise; and in the strong notion any one period.
 
-    Weak: readings are as the policy declares them. Strong: where a clip, a gap or rounding makes a habit count differently in some
-    periods than in others, each of these may cost ε more, and no more.
+    Weak: readings are as the policy declares them. Strong: where a clip, a gap or rounding makes a habit count differently in
+    some periods than in others, each of these may cost ε more, and no more.
     """
     notion = town.notion
     account = hl.Accountant.replay(notion, town.run.releases)
@@ -92,7 +92,11 @@ def _loss_of_uses(uses: Sequence[Output], a: Totals, b: Totals, period: int) -> 
     fresh = [o.fresh for o in uses]
     loss = math.fsum(shared_loss(moved[:, cell].tolist(), fresh, uses[0].under) for cell in range(moved.shape[1]))
     usual = max(map(tuple, moved), key=lambda row: sum(tuple(other) == row for other in moved))
-    return Worst(loss, None, frozenset((o.data_time - 1) // period for o, m in zip(uses, moved, strict=True) if tuple(m) != usual))
+    return Worst(
+        loss,
+        None,
+        frozenset((o.data_time - 1) // period for o, m in zip(uses, moved, strict=True) if tuple(m) != usual),
+    )
 
 
 def _repeating(rng: random.Random, notion: Any, c: Channel, steps: int) -> list[list[Move]]:
@@ -144,7 +148,9 @@ def _variation(rng: random.Random, room: tuple[float, float], unit: float, fine:
     return x if fine else math.trunc(x / unit) * unit
 
 
-def judge_variations(case: Case, town: Town, groups: Mapping[str, Sequence[Output]], account: hl.Accountant, story: object) -> None:
+def judge_variations(
+    case: Case, town: Town, groups: Mapping[str, Sequence[Output]], account: hl.Accountant, story: object
+) -> None:
     """One period of one person's readings is another: any T consecutive steps."""
     notion = town.notion
     most = max(hl.Accountant.replay(notion, town.run.releases[: k + 1]).risk() for k in range(len(town.run.releases)))
@@ -154,6 +160,8 @@ def judge_variations(case: Case, town: Town, groups: Mapping[str, Sequence[Outpu
         for uses in groups.values():
             moved = np.array([worst_change(town, o)[0] * (o.data_time in window) for o in uses])
             fresh = [o.fresh for o in uses]
-            total += math.fsum(shared_loss(moved[:, cell].tolist(), fresh, uses[0].under) for cell in range(moved.shape[1]))
+            total += math.fsum(
+                shared_loss(moved[:, cell].tolist(), fresh, uses[0].under) for cell in range(moved.shape[1])
+            )
         case.compare("promise", total, notion.epsilon, ("one period", window, story))
         case.compare("account", total, max(most, account.risk()), ("one period", window, story))

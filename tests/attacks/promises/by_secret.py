@@ -54,7 +54,11 @@ def random_events(rng: random.Random) -> list[Event]:
 
 def random_secret_policy(rng: random.Random, homes: Mapping[str, Sequence[Event]], folder: Path) -> dict[str, Any]:
     power = rng.random() < 0.35
-    fold = rng.choice(["mean", "last", "max", "first", "min"]) if power else rng.choice(["sum", "sum", "sum", "mean", "last"])
+    fold = (
+        rng.choice(["mean", "last", "max", "first", "min"])
+        if power
+        else rng.choice(["sum", "sum", "sum", "mean", "last"])
+    )
     resolution, unit = rng.choice(["0.1", "0.5", "1"]), "kW" if power else "kWh"
     streams = []
     for i in range(rng.choice([1, 1, 2])):
@@ -63,7 +67,13 @@ def random_secret_policy(rng: random.Random, homes: Mapping[str, Sequence[Event]
             "unit": unit, "resolution": resolution, "clip": ["0", rng.choice(["5", "20"])], "fold": fold,
         }  # fmt: skip
         if statistic["kind"] == "weighted sum":
-            statistic["weights"] = {"file": "homes.csv", "person": "who", "weight": "weight", "resolution": "0.5", "largest": "2"}
+            statistic["weights"] = {
+                "file": "homes.csv",
+                "person": "who",
+                "weight": "weight",
+                "resolution": "0.5",
+                "largest": "2",
+            }
         stream = {
             "name": f"s{i}", "source": {"files": "readings.csv", "time": "ts", "value": "v"}, "statistic": statistic,
             "output": f"s{i}.jsonl",
@@ -130,9 +140,7 @@ def usages(rng: random.Random, events: Sequence[Event], event: Event, reading: s
         else:
             steps, length = list(steps_of(event)), math.ceil(event.duration)
             first = rng.randrange(max(1, len(steps) - length + 1))
-            yield [
-                (t - 1, t, sum(e.power for e in events if t in steps_of(e))) for t in steps[first : first + length]
-            ]
+            yield [(t - 1, t, sum(e.power for e in events if t in steps_of(e))) for t in steps[first : first + length]]
 
 
 def _once(rng: random.Random, event: Event) -> tuple[float, float, float]:

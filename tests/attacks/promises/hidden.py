@@ -26,7 +26,7 @@ def placements(secret: hl.Secret) -> Iterator[range]:
 def neighbours(secrets: Sequence[hl.Secret], secret: hl.Secret, reading: str) -> Iterator[Changes]:
     """The largest changes that may tell of one secret of a household, outside its hiding interval left out."""
     if reading == "one-event":
-        yield from ({t: secret.power for t in place} for place in placements(secret))
+        yield from (dict.fromkeys(place, secret.power) for place in placements(secret))
     elif reading == "one-window":
         whole = {t: sum(s.power for s in secrets if s.start <= t <= s.end) for t in range(secret.start, secret.end + 1)}
         yield from ({t: whole[t] for t in place} for place in placements(secret))
@@ -81,7 +81,9 @@ def random_secrets(rng: random.Random, steps: int) -> list[hl.Secret]:
     for _ in range(rng.randint(1, 3)):
         start = rng.randint(1, steps)
         end = rng.randint(start, steps + 2)
-        made.append(hl.Secret(rng.choice([1.0, 3.0]), rng.randint(1, end - start + 1), start, end, rng.choice([0.5, 1.0, 2.0])))
+        made.append(
+            hl.Secret(rng.choice([1.0, 3.0]), rng.randint(1, end - start + 1), start, end, rng.choice([0.5, 1.0, 2.0]))
+        )
     return made
 
 

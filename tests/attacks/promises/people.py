@@ -81,7 +81,10 @@ def random_move(rng: random.Random, b: Bounds, groups: Sequence[str]) -> Move:
         return tuple(Reading(0.5, random_value(rng, b), rng.choice(places)) for _ in range(3))
     if kind == "everywhere":
         return tuple(Reading(0.5, random_value(rng, b), g) for g in (groups or [None]))
-    return (*(Reading(0.5, x, rng.choice(places)) for x in JUNK), Reading(0.6, random_value(rng, b), rng.choice(places)))
+    return (
+        *(Reading(0.5, x, rng.choice(places)) for x in JUNK),
+        Reading(0.6, random_value(rng, b), rng.choice(places)),
+    )
 
 
 def extreme_moves(b: Bounds, groups: Sequence[str], most: int) -> list[Move]:

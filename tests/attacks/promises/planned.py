@@ -1,4 +1,4 @@
-"""Plans of every notion: each release is admitted, no risk passes the promise, and certificates state the classical loss in full."""
+"""Plans of every notion: releases are admitted, no risk passes the promise, certificates state the classical loss in full."""
 
 from __future__ import annotations
 

@@ -176,7 +176,9 @@ def judge_neighbours(case: Case, town: Town, story: object) -> None:
         accuse(case, town, "promise", found, limit, story)
         accuse(case, town, "account", found, min(account.risk(), town.run.risk), story)
     elif isinstance(notion, hl.WEvent):
-        most = max(hl.Accountant.replay(notion, town.run.releases[: k + 1]).risk() for k in range(len(town.run.releases)))
+        most = max(
+            hl.Accountant.replay(notion, town.run.releases[: k + 1]).risk() for k in range(len(town.run.releases))
+        )
         for start in {o.data_time for o in outputs}:
             window = range(start, start + notion.w)
             found = attained(town, outputs, lambda o, w=window: float(o.data_time in w), delta)

@@ -42,7 +42,9 @@ def known_noise(seed: int) -> Iterator[list[float]]:
     """Noise from a seed, in parts of its scale, and a list of all that was drawn."""
     real, rng = grade._sampler, random.Random(seed)
     drawn: list[float] = []
-    with mock.patch.object(grade, "_sampler", lambda family, spread: KnownSampler(real(family, spread), spread, rng, drawn)):
+    with mock.patch.object(
+        grade, "_sampler", lambda family, spread: KnownSampler(real(family, spread), spread, rng, drawn)
+    ):
         yield drawn
 
 
@@ -82,7 +84,9 @@ def scratch() -> Iterator[Path]:
         yield Path(place)
 
 
-def run_publisher(policy: hl.Policy, frames: Mapping[str, Any], moments: Sequence[float], seed: int) -> tuple[Run, list[float]]:
+def run_publisher(
+    policy: hl.Policy, frames: Mapping[str, Any], moments: Sequence[float], seed: int
+) -> tuple[Run, list[float]]:
     """Publish what is due at each of these moments, with known noise; the ledger's folder must be empty."""
     seen_at: dict[tuple[str, int], int] = {}
     account = channels(policy)[0].account
@@ -109,7 +113,9 @@ def _output(channel: Channel, entry: Entry, entries: Sequence[Entry]) -> Output:
     under = next((r.scale or 0.0 for e in entries for r in e.releases if r.draw == name), 0.0) if name else 0.0
     data_time = entry.releases[0].data_time
     own = fresh[0].scale if fresh else 0.0
-    return Output(entry.stream, entry.step, entry.release_step, data_time, entry.releases[0].noise, own or 0.0, name, under)
+    return Output(
+        entry.stream, entry.step, entry.release_step, data_time, entry.releases[0].noise, own or 0.0, name, under
+    )
 
 
 def undeclared(run: Run, exact: Mapping[str, Totals], drawn: Sequence[float]) -> list[str]:

@@ -79,7 +79,10 @@ def _other_calendar(rng: random.Random, data: dict[str, Any]) -> Drawn:
     for stream in data["streams"]:
         for key in ("start", "step", "delay"):
             stream.pop(key, None)
-    if data["promise"]["notion"] in ("classical", "exponential", "hyperbolic", "gaussian-discount") and rng.random() < 0.7:
+    if (
+        data["promise"]["notion"] in ("classical", "exponential", "hyperbolic", "gaussian-discount")
+        and rng.random() < 0.7
+    ):
         data["streams"][0]["step"] = "1 day"
         return Drawn(data, 75)
     if data["promise"]["notion"] == "almost-periodic" and rng.random() < 0.7:
@@ -91,7 +94,11 @@ def _other_calendar(rng: random.Random, data: dict[str, Any]) -> Drawn:
 
 def random_promise(rng: random.Random, notion: str, steps: int, kernel: NDArray[np.float64]) -> dict[str, Any]:
     promise: dict[str, Any] = {"notion": notion, "epsilon": rng.choice(["0.5", "1", "2.5"])}
-    plans = {"classical": ["tight", "paper", "constant"], "age-dependent": ["tight", "paper"], "gaussian-discount": ["tight"]}
+    plans = {
+        "classical": ["tight", "paper", "constant"],
+        "age-dependent": ["tight", "paper"],
+        "gaussian-discount": ["tight"],
+    }
     if rng.random() < 0.3:
         promise["plan"] = rng.choice([*plans.get(notion, ["tight", "paper", "constant"]), "optimal"])
     if notion in ("classical", "w-event") and rng.random() < 0.15:
@@ -124,7 +131,10 @@ def _periodic(rng: random.Random, steps: int) -> dict[str, Any]:
     else:
         found |= {"variations": "public", "readings": "complete", "rounding": "none"}
     if rng.random() < 0.15:
-        found |= {"renew": "2", "over": rng.choice([{"notion": "w-event", "w": "3"}, {"notion": "exponential", "alpha": "0.5"}])}
+        found |= {
+            "renew": "2",
+            "over": rng.choice([{"notion": "w-event", "w": "3"}, {"notion": "exponential", "alpha": "0.5"}]),
+        }
     return found
 
 

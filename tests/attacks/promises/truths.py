@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,12 +39,12 @@ class Truth:
         return np.clip(np.linalg.lstsq(system, np.r_[np.zeros(self.states), 1.0], rcond=None)[0], 0.0, None)
 
     def paths(self, times: Sequence[int], about: int) -> tuple[Floats, NDArray[np.int64]]:
-        """(states now × paths) the law of the person's path over these ascending times given the state at time `about`; the paths."""
+        """(states × paths) the law of a person's path over ascending times given the state at time `about`; and the paths."""
         every = sorted({*times, about})
         law = (self.law(every[0]) if self.prior is None else self.prior).copy()
         paths = np.array(list(product(range(self.states), repeat=len(every))), dtype=np.int64)
         chance = law[paths[:, 0]]
-        for i, (a, b) in enumerate(zip(every, every[1:], strict=False)):
+        for i, (a, b) in enumerate(pairwise(every)):
             chance = chance * self.ahead(a, b)[paths[:, i], paths[:, i + 1]]
         now = paths[:, every.index(about)]
         given = np.array([np.where(now == x, chance, 0.0) for x in range(self.states)])
@@ -105,7 +105,9 @@ def _beyond(n: Number, moved: Floats) -> Floats:
     sets = [np.ones(len(moved))]
     for a in (float(some[0]), float(some[-1])):
         z = (moved - a) / n.scale
-        above = ndtr(z) if n.noise == "gaussian" else np.where(z > 0, 1 - np.exp(-np.abs(z)) / 2, np.exp(-np.abs(z)) / 2)
+        above = (
+            ndtr(z) if n.noise == "gaussian" else np.where(z > 0, 1 - np.exp(-np.abs(z)) / 2, np.exp(-np.abs(z)) / 2)
+        )
         sets += [above, 1 - above]
     return np.array(sets)
 
@@ -126,7 +128,9 @@ class Wander:
         return kept, self.sigma * math.sqrt((1 - kept * kept) / (1 - self.rho**2))
 
 
-def told_on_lattice(wander: Wander, gap: int, unit: float, low: int, high: int, scale: float, x: float, y: float) -> float:
+def told_on_lattice(
+    wander: Wander, gap: int, unit: float, low: int, high: int, scale: float, x: float, y: float
+) -> float:
     """The loss of one number, ⌊X/unit + ½⌋ clipped to [low, high] units plus Laplace noise of this scale in units, about X.
 
     Far above all values an output has the density e^{v/b}, far below e^{−v/b}: sums over whole units, exactly.
@@ -152,10 +156,10 @@ def told_on_span(
     sd = wander.sigma / math.sqrt(1 - wander.rho**2)
     ends = [abs(v) for _, low, high, _ in clips for v in (low, high)] + [abs(v) for p in pairs for v in p]
     grid = np.linspace(-8 * sd - max(ends), 8 * sd + max(ends), 601)
-    likely: dict[int, Floats] = {1: np.ones(len(grid)), -1: np.ones(len(grid))}
     ordered = sorted(clips)
     most = 0.0
-    for sign, f in likely.items():
+    for sign in (1, -1):
+        f = np.ones(len(grid))
         for i, (time, low, high, scale) in enumerate(ordered):
             f = f * np.exp(sign * (np.clip(grid, low, high) - (low + high) / 2) / scale)
             later = ordered[i + 1][0] if i + 1 < len(ordered) else now
@@ -178,4 +182,6 @@ def _fade(wander: Wander, gap: int, grid: Floats, f: Floats) -> Floats:
 
 def describe(numbers: Sequence[Number]) -> list[Mapping[str, object]]:
     """The numbers, for a report."""
-    return [{"time": n.time, "values": n.values.tolist(), "scale": n.scale, "atop": n.base is not None} for n in numbers]
+    return [
+        {"time": n.time, "values": n.values.tolist(), "scale": n.scale, "atop": n.base is not None} for n in numbers
+    ]

@@ -21,7 +21,8 @@ class Accusation:
     story: str
 
     def __str__(self) -> str:
-        return f"[{self.family} {self.seed}] {self.what}: {self.attained:.9g} attained, {self.allowed:.9g} allowed\n    {self.story}"
+        numbers = f"{self.attained:.9g} attained, {self.allowed:.9g} allowed"
+        return f"[{self.family} {self.seed}] {self.what}: {numbers}\n    {self.story}"
 
 
 @dataclass
@@ -39,7 +40,10 @@ class Tally:
     def __str__(self) -> str:
         both = sorted({*self.accepted, *self.refused})
         kinds = ", ".join(f"{name} {self.accepted[name]}/{self.accepted[name] + self.refused[name]}" for name in both)
-        lines = [f"{self.cases} cases, {sum(self.accepted.values())} accepted ({kinds})", *map(str, self.accusations[:20])]
+        lines = [
+            f"{self.cases} cases, {sum(self.accepted.values())} accepted ({kinds})",
+            *map(str, self.accusations[:20]),
+        ]
         return "\n".join(lines)
 
 

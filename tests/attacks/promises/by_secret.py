@@ -13,7 +13,7 @@ import numpy as np
 import halflife as hl
 from attacks.promises.densities import epsilon_at
 from attacks.promises.people import Move, Reading, exact_totals, frame_of, other_people, rows_of
-from attacks.promises.publishing import Run, empty, run_publisher, undeclared
+from attacks.promises.publishing import Run, empty, run_publisher, see_noise
 from attacks.promises.towns import START_US, text
 from attacks.promises.verdicts import Case
 from halflife.policy import Channel, channels, promised
@@ -173,7 +173,7 @@ def attack_secrets(seed: int, folder: Path) -> tuple[Case, str, bool]:
         run, drawn = run_publisher(policy, frames, [START_US / 1e6 + 3600 * 12], seed)
     except hl.HalflifeError:
         return case, "swellfish", False  # a promise without room: nothing comes out, which is safe
-    wrong = undeclared(run, exact, drawn)
+    run, wrong = see_noise(run, exact, drawn)
     case.expect("numbers have the noise that their releases state", not wrong, (wrong[:2], data))
     notion: Any = promised(policy, made[0].account)
     used = hl.Accountant.replay(notion, run.releases).used()

@@ -30,7 +30,7 @@ from attacks.promises.people import (
     random_move,
     rows_of,
 )
-from attacks.promises.publishing import Output, Run, empty, run_publisher, undeclared
+from attacks.promises.publishing import Output, Run, empty, run_publisher, see_noise
 from attacks.promises.towns import random_policy
 from attacks.promises.verdicts import Case
 from halflife.policy import Channel, channels, promised
@@ -106,7 +106,7 @@ def publish_town(case: Case, rng: random.Random, policy: hl.Policy, clock_steps:
         run, drawn = run_publisher(policy, frames, moments, case.seed)
     except hl.HalflifeError:
         return None  # a promise without room: nothing comes out, which is safe
-    wrong = undeclared(run, {name: v.totals for name, v in first.items()}, drawn)
+    run, wrong = see_noise(run, {name: v.totals for name, v in first.items()}, drawn)
     case.expect("numbers have the noise that their releases state", not wrong, (wrong[:2], policy.model_dump()))
     return Town(policy, notion, run, person, others, variants) if run.outputs else None
 

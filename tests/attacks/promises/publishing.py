@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -118,29 +118,36 @@ def _output(channel: Channel, entry: Entry, entries: Sequence[Entry]) -> Output:
     )
 
 
-def undeclared(run: Run, exact: Mapping[str, Totals], drawn: Sequence[float]) -> list[str]:
-    """What is wrong with the noise that outputs are said to have: each must be its scale times a part that was drawn for it."""
-    parts, wrong = np.array(drawn), []
+def see_noise(run: Run, exact: Mapping[str, Totals], drawn: Sequence[float]) -> tuple[Run, list[str]]:
+    """Return the run with its noise as it really is, and what is wrong with it: each number must have its scale times a part that
+    was drawn for it alone, or for its name. A name that stands for a second draw gets a mark for each."""
+    parts, wrong, outputs = np.array(drawn), [], []
     known: dict[tuple[str, int], float] = {}
+    marks: dict[str, int] = {}
     taken: set[int] = set()
     for o in run.outputs:
         noisy = run.numbers[o.stream, o.step]
-        for cell, rest in enumerate((noisy - exact[o.stream][o.step - 1]).tolist()):
-            found = _find(parts, rest, o, known.get((o.name or "", cell)), taken)
-            if found is None:
-                wrong.append(f"{o.stream} {o.step} cell {cell}: noise {rest} is not {o}")
+        rests = (noisy - exact[o.stream][o.step - 1]).tolist()
+        close = 1e-11 * max(o.fresh, o.under) + 1e-15 * float(np.abs(noisy).max())
+        found = [_find(parts, x, o, known.get((o.name or "", cell)), taken, close) for cell, x in enumerate(rests)]
+        if o.name is not None and None in found and (o.name, 0) in known:
+            marks[o.name] = marks.get(o.name, 0) + 1
+            found = [_find(parts, x, o, None, taken, close) for x in rests]
+        for cell, (x, seen) in enumerate(zip(rests, found, strict=True)):
+            if seen is None:
+                wrong.append(f"{o.stream} {o.step} cell {cell}: noise {x} is not {o}")
                 continue
-            under, own = found
             if o.name is not None:
-                known[o.name, cell] = under
-            if own >= 0:
-                taken.add(own)
-    return wrong
+                known[o.name, cell] = seen[0]
+            taken.add(seen[1])
+        outputs.append(replace(o, name=None if o.name is None else o.name + "'" * marks.get(o.name, 0)))
+    return replace(run, outputs=outputs), wrong
 
 
-def _find(parts: Any, rest: float, o: Output, under: float | None, taken: set[int]) -> tuple[float, int] | None:
+def _find(
+    parts: Any, rest: float, o: Output, under: float | None, taken: set[int], close: float
+) -> tuple[float, int] | None:
     """The part of the shared noise, and the number of the fresh draw (−1: none), that make up this noise."""
-    close = 1e-6 * max(o.fresh, o.under)
     if o.fresh == 0 and o.under == 0:
         return (0.0, -1) if rest == 0 else None
     if o.fresh == 0:
@@ -149,10 +156,7 @@ def _find(parts: Any, rest: float, o: Output, under: float | None, taken: set[in
         return (float(options[at[0]]), -1) if len(at) else None
     patterns = np.zeros(1) if o.name is None or o.under == 0 else parts if under is None else np.array([under])
     hits = np.argwhere(np.abs(o.under * patterns[:, None] + o.fresh * parts[None, :] - rest) < close)
-    for i, j in hits.tolist():
-        if j not in taken:
-            return float(patterns[i]), j
-    return None
+    return next(((float(patterns[i]), j) for i, j in hits.tolist() if j not in taken), None)
 
 
 def empty(folder: Path) -> None:

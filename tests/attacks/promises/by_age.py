@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 import halflife as hl
+from attacks.promises.neighbours import Town
 from attacks.promises.people import bounds_of, exact_totals, extreme_moves, random_move, rows_of
-from attacks.promises.policies import Town
 from attacks.promises.publishing import Output
 from attacks.promises.truths import Floats, Number, Truth, Wander, told, told_on_lattice
 from attacks.promises.verdicts import Case

@@ -15,8 +15,8 @@ import numpy as np
 import halflife as hl
 from attacks.promises.accounts import discount
 from attacks.promises.densities import shared_loss
+from attacks.promises.neighbours import Town, largest_risk, worst_change
 from attacks.promises.people import Bounds, Move, Reading, Totals, bounds_of, exact_totals, rows_of
-from attacks.promises.policies import Town, worst_change
 from attacks.promises.publishing import Output
 from attacks.promises.verdicts import Case
 from halflife.policy import Channel
@@ -152,13 +152,13 @@ def judge_variations(
     case: Case, town: Town, groups: Mapping[str, Sequence[Output]], account: hl.Accountant, story: object
 ) -> None:
     """One period of one person's readings is another: any T consecutive steps."""
-    notion = town.notion
-    most = max(hl.Accountant.replay(notion, town.run.releases[: k + 1]).risk() for k in range(len(town.run.releases)))
+    notion, most = town.notion, largest_risk(town)
+    changes = {o: worst_change(town, o) for o in town.run.outputs}
     for start in {o.data_time for o in town.run.outputs}:
         window = range(start, start + notion.period)
         total = 0.0
         for uses in groups.values():
-            moved = np.array([worst_change(town, o)[0] * (o.data_time in window) for o in uses])
+            moved = np.array([changes[o] * (o.data_time in window) for o in uses])
             fresh = [o.fresh for o in uses]
             total += math.fsum(
                 shared_loss(moved[:, cell].tolist(), fresh, uses[0].under) for cell in range(moved.shape[1])

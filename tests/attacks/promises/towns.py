@@ -52,7 +52,8 @@ def random_policy(rng: random.Random, folder: Path) -> Drawn:
     steps = rng.randint(2, 8)
     kernel = random_kernel(rng, 2)
     promise = random_promise(rng, notion, steps, kernel)
-    streams = [random_stream(rng, promise, i, steps) for i in range(rng.choice([1, 1, 1, 2]))]
+    wanders = promise.get("process", {}).get("name") == "autoregressive"
+    streams = [random_stream(rng, promise, i, steps) for i in range(1 if wanders else rng.choice([1, 1, 1, 2]))]
     if len(streams) > 1 and rng.random() < 0.4:
         for stream, share in zip(streams, rng.choice([("0.5", "0.5"), ("0.25", "0.7"), ("0.9", "0.2")]), strict=True):
             stream["share"] = share
@@ -64,6 +65,8 @@ def random_policy(rng: random.Random, folder: Path) -> Drawn:
         clock["end"] = f"2026-01-01T{steps:02}:00"
     if rng.random() < 0.5:
         clock["late"] = "as-planned"
+    if wanders:  # the fewer numbers, the nearer one of them comes to the bound
+        clock["end"], streams[0]["delay"] = f"2026-01-01T0{rng.choice([1, 1, 2])}:00", f"{rng.randint(1, 3)} h"
     if "horizon" in promise:
         clock["end"] = f"2026-01-01T{steps:02}:00"
     data = {
@@ -148,7 +151,7 @@ def _process(rng: random.Random, kernel: NDArray[np.float64]) -> dict[str, Any]:
         return {"name": "geometric", "c": 1.0, "rho": rng.choice([0.5, 0.8])}
     if kind == "wander":
         return {
-            "name": "autoregressive", "rho": rng.choice([0.9, 0.5]), "sigma": rng.choice([0.1, 1.0, 3.0]),
+            "name": "autoregressive", "rho": rng.choice([0.9, 0.5]), "sigma": rng.choice([0.1, 0.1, 0.3, 1.0]),
             "span": rng.choice([0.5, 1.0, 3.0]),
         }  # fmt: skip
     chain = hl.MarkovChain(kernel.tolist())
@@ -190,8 +193,7 @@ def random_statistic(rng: random.Random, promise: dict[str, Any]) -> dict[str, A
     kind = rng.choice(["sum", "mean"] if _needs_sums(promise) and rng.random() < 0.8 else kinds)
     if kind == "count":
         return {"kind": kind}
-    wanders = promise.get("process", {}).get("name") == "autoregressive"
-    resolution = rng.choice([Fraction(1), Fraction(1, 10), Fraction(1, 2), Fraction(1) if wanders else Fraction(1, 2)])
+    resolution = rng.choice([Fraction(1), Fraction(1, 10), Fraction(1, 2)])
     made: dict[str, Any] = {"kind": kind, "resolution": text(resolution), "fold": rng.choice(FOLDS)}
     if promise.get("readings") and rng.random() < 0.9:
         made["fold"] = "sum"
@@ -201,8 +203,13 @@ def random_statistic(rng: random.Random, promise: dict[str, Any]) -> dict[str, A
         made["edges"] = [text(resolution * e) for e in rng.choice([(0, 1, 2), (0, 5, 10, 20), (-3, 0, 3), (0, 4)])]
         return made
     low, high = rng.choice([(0, 1), (0, 5), (0, 50), (-10, 10), (5, 20), (-20, -5), (20, 21)])
+    span = Fraction(promise.get("process", {}).get("span", 0))
+    if span and rng.random() < 0.7:  # a clip as wide as the span, in a few units
+        units = rng.choice([1, 2, 10])
+        resolution, low = span / units, rng.choice([0, 20, -units])
+        high, made["resolution"] = low + units, text(resolution)
     made["clip"] = [text(resolution * low), text(resolution * high)]
-    if rng.random() < 0.3:
+    if rng.random() < 0.3 and not span:
         made["missing"] = text(resolution * rng.choice([low, high, 0, low - 3, (low + high) // 2]))
     if kind == "weighted sum":
         made["weights"] = {

@@ -28,9 +28,27 @@ ATTACKS: dict[str, tuple[Attack, int, int]] = {
     "account": (lambda seed, folder: attack_account(seed), 20, 50),
     "ageing": (lambda seed, folder: attack_ageing(seed), 10, 20),
     "hidden": (lambda seed, folder: attack_hidden(seed), 10, 8),
-    "plan": (lambda seed, folder: attack_plan(seed), 10, 20),
+    "plan": (lambda seed, folder: attack_plan(seed), 10, 18),
 }
 """Each family with how many of a hundred soak cases it has, and how many fixed ones there are."""
+
+ONCE_BROKEN = {
+    "policy": [12, 228],  # an AR(1) value in one coarse unit; reused noise on what is not linear
+    "account": [
+        11,
+        48,
+        63,
+        101,
+        103,
+        155,
+        208,
+        212,
+    ],  # shared draws: one name for two phases, or fresh noise atop a known draw
+    "ageing": [3, 41, 69, 76, 93, 110],  # the same; a peak beyond the last lag; a span wider than the sensitivity
+    "hidden": [41],
+    "plan": [20, 46],  # reused noise, read classically
+}
+"""Cases in which somebody attained more than was promised or reported, before that was repaired."""
 
 
 def one_case(family: str, seed: int, folder: Path, tally: Tally) -> Case:
@@ -51,6 +69,16 @@ def test_no_promise_breaks_on_fixed_cases(family):
             one_case(family, seed, folder, tally)
     assert not tally.accusations, str(tally)
     assert sum(tally.accepted.values()) >= tally.cases / 2, str(tally)
+
+
+@pytest.mark.parametrize("family", ONCE_BROKEN)
+def test_what_was_broken_once_stays_whole(family):
+    tally = Tally()
+    with scratch() as folder:
+        write_tables(folder)
+        for seed in ONCE_BROKEN[family]:
+            one_case(family, seed, folder, tally)
+    assert not tally.accusations, str(tally)
 
 
 @pytest.mark.soak

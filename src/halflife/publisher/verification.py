@@ -6,6 +6,7 @@ costs, each risk by replaying every release through a new account, which must co
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -164,7 +165,7 @@ class _Walk:
 
     def _read_account(self) -> Accountant | None:
         try:
-            return Accountant.from_json(self.states["account"], self.states.get("attachment"))
+            return self._by_the_clock(Accountant.from_json(self.states["account"], self.states.get("attachment")))
         except UNREADABLE:
             return None
 

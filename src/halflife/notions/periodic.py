@@ -103,7 +103,8 @@ class AlmostPeriodic(Notion[Patterns]):
         "Changes that last longer than a period: K periods of one person's variations cost K·ε, and a change of both the "
         "part that repeats and one period of variations 2·ε.",
         "A part that repeats that is not added as it is: wherever a clip, a missing reading or rounding makes it count "
-        "differently in one period than in another, the difference counts as variations, up to ε more for each such period.",
+        "differently in one period than in another, the difference counts as variations: up to ε more for each such period, "
+        "and up to 2·ε where a step has several readings.",
         "What a person's variations tell about the part that repeats.",
     )
 
@@ -134,7 +135,7 @@ class AlmostPeriodic(Notion[Patterns]):
         steps = clock if isinstance(clock, Steps) else Steps.from_dict(clock)
         if steps.days or DAY % steps.width or (self.period * steps.width) % DAY or self.renew is not None:
             raise InvalidInput(
-                f"clock: phases by the wall clock need steps that divide a day, a period of whole days and noise that is never "
+                "clock: phases by the wall clock need steps that divide a day, a period of whole days and noise that is never "
                 f"renewed, not {self.period} steps of {steps.width / 3.6e9:g} h: leave the clock out to count phases in steps"
             )
         return steps
@@ -280,8 +281,9 @@ class AlmostPeriodic(Notion[Patterns]):
     def exposure(self, state: Patterns, step: int) -> Exposure:
         """The worse of what is told about the part that repeats, and (strong) about one period's variations."""
         habits = self._habits(state, step)
-        if state.pending and step > state.pending.step:
-            return Exposure(math.inf, math.inf, habits.limit)
+        if state.pending:  # if no fresh noise follows at its step, variations show in every later use
+            now = math.inf if step > state.pending.step else habits.risk
+            return Exposure(now, math.inf, habits.limit)
         if not self.strong:
             return habits
         variations = self._variations.exposure(state.variations, step)

@@ -88,8 +88,8 @@ class Promise(Part):
     )
     readings: Literal["complete"] | None = Field(
         None,
-        description="Almost-periodic, weak: that no reading is ever clipped or missing, that each person has the same "
-        "moments read in every period, each once, and that members are fixed.",
+        description="Almost-periodic, weak: that no reading, nor a step's sum of them, ever lies outside the clip or is "
+        "missing, that each person has the same moments read in every period, each once, and that members are fixed.",
     )
     rounding: Literal["none"] | None = Field(
         None,

@@ -163,8 +163,10 @@ def _household(document: Document, written: str, entries: Any, frame: Frame, gat
 
 
 def _spot(document: Document, where: Where) -> str:
-    line, column = document.places[where]
-    return f"{document.name}:{line}:{column}: {dotted(where)}"
+    """Where a secret stands; a program's own data has no lines."""
+    place = document.places.get(where)
+    at = document.name if place is None else f"{document.name}:{place[0]}:{place[1]}"
+    return f"{at}: {dotted(where)}"
 
 
 def _whole_text(text: str) -> str:

@@ -55,6 +55,7 @@ def told(statistic, z, other, variations, **stream):
 
 WITNESSES = {
     "a clip that binds": (SUM, 0.9, 0.5, [[0], [0.3]], {}),
+    "one of two readings that is clipped": (SUM | {"clip": ["0.2", "1"]}, 0.2, 0.1, [[0, 0.3], [0.1, 0.3]], {}),
     "a reading that is missing": (FREE, 0.9, 0.5, [[0], []], {}),
     "a reading that is rounded": (COARSE, 3.0, 3.4, [[0], [0.2]], {}),
     "a histogram": (HISTOGRAM, 0.9, 0.5, [[0], [0.3]], {}),
@@ -202,6 +203,23 @@ def test_what_strong_says_of_clips_gaps_and_rounding_holds(z, other, variations,
 def test_strong_says_what_of_a_habit_is_covered():
     said = " ".join(AlmostPeriodic(1.0, 2, strong=True).not_protected)
     assert "a clip, a missing reading or rounding" in said
-    assert "up to ε more for each such period" in said
+    assert "up to ε more for each such period, and up to 2·ε where a step has several readings" in said
     made = channels(policy(STRONG, SUM, 2))[0]
-    assert "up to ε more for each such period" in made.why
+    assert "up to ε more for each such period, and up to 2 ε where a step has several readings" in made.why
+
+
+def test_strong_with_several_readings_a_step_may_lose_two_epsilon_for_an_uneven_period():
+    """Clip [0, 0.4] for each reading; the habit is 0.4 in one of two readings, and the other one is driven below 0."""
+    statistic = SUM | {"clip": ["0", "0.4"]}
+    (channel,) = channels(policy({"notion": "w-event", "epsilon": 1, "w": 1}, statistic, 10))
+
+    def totals(habit):
+        rows = []
+        for k in range(10):
+            low = 0 if k < 5 else 1
+            rows += [("a", k * HOUR + n, habit[n] - 0.9 * (n == low), "") for n in range(2)]
+        return totals_of(channel, rows, 1, 10).ravel()
+
+    moved = (totals((0.4, 0)) - totals((0, 0.4))) / 4
+    assert sorted(set(moved.tolist())) == [-1, 1]
+    assert exact_loss(moved, 1.0, 1.0) == 10.0

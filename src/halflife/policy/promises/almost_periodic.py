@@ -78,7 +78,7 @@ RULES = {
         accept(
             "one person's habit, or what they did within one period, may be anything else; wherever a clip, a missing "
             "reading or rounding makes a habit count differently in one period than in another, the difference counts as "
-            "variations: up to ε more for each such period",
+            "variations: up to ε more for each such period, and up to 2 ε where a step has several readings",
             statistics=("count", *SUMS), neighbours=(REPLACE,), groups=FIXED,
         ),
     ),
@@ -141,9 +141,10 @@ def check_declared(policy: Policy, notion: Notion[Any], account: Steps) -> None:
     if promise.readings is None:
         raise policy.error((
             ("promise", "readings"),
-            "missing: one reading that is clipped or absent, or one person who joins or leaves, makes the weak loss "
-            "infinite. Write `readings: complete` if bounds cannot bind, everybody has the same moments read in every "
-            "period, each once, and members are fixed; else `strong: yes`, which counts all of this as variations",
+            "missing: one reading that is clipped or absent, or one person who joins or leaves, makes the weak loss infinite. "
+            "Write `readings: complete` if no reading, nor a step's sum, can lie outside the clip, everybody has the same "
+            "moments read in every period, each once, and members are fixed; else `strong: yes`, which counts all of this as "
+            "variations",
         ))  # fmt: skip
     if promise.rounding is None:
         raise policy.error((
@@ -165,8 +166,8 @@ def _check_source_zones(policy: Policy) -> None:
         if changes:
             raise policy.error((
                 ("streams", i, "source", "zone"),
-                f"when the clocks of {stream.source.zone} go back, an hour is written twice and cannot be told apart: one step "
-                "has no readings, which makes the weak loss infinite: give times with their offset, or write `strong: yes`",
+                f"when the clocks of {stream.source.zone} go back, an hour is written twice and cannot be told apart: one "
+                "step has no readings, which makes the weak loss infinite: give times with their offset, or write `strong: yes`",
             ))  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from halflife import (
     GeometricMixing,
     InvalidInput,
     MarkovChain,
+    PeriodicMarkovChain,
     Release,
 )
 from halflife.errors import UnboundedLoss
@@ -437,3 +438,11 @@ def test_a_large_loss_against_any_prior_is_not_rounded_down():
 
     left = AnyPrior(Sharp([[0.9, 0.1], [0.1, 0.9]]))(np.array([1]), np.array([75.0]))
     assert left[0] >= 75.0 - 1e-9
+
+
+def test_next_to_no_headroom_is_none():
+    """The last room is less than the smallest normal double: it is 0, and no loss below that is tried."""
+    chain = PeriodicMarkovChain([[[0.9, 0.1], [0.2, 0.8]], [[0.7, 0.3], [0.4, 0.6]]])
+    account = Accountant(AgeDependent(2.0, chain, bound="paper"))
+    account.admit(Release(1, account.headroom(1, 2), 2))
+    assert account.headroom(1, 1) == 0.0

@@ -134,7 +134,7 @@ class AgeDependent(Notion[Any]):
 
     @classmethod
     def examples(cls) -> Sequence[Self]:
-        """At home or not, for half hours; every rule once."""
+        """At home or not, for half hours, and the mean over fifty homes of a value that moves by 1; every rule once."""
         home = MarkovChain([[0.85, 0.15], [0.1, 0.9]])
         levels = MarkovChain([[0.7, 0.2, 0.1], [0.2, 0.6, 0.2], [0.1, 0.3, 0.6]])
         return (
@@ -142,7 +142,7 @@ class AgeDependent(Notion[Any]):
             cls(1.0, GeometricMixing(1.0, 0.8), bound="paper"),
             cls(1.0, levels, adversary="any-prior"),
             cls(1.0, levels, bound="pairwise"),
-            cls(1.0, AutoRegressive(0.9, 1.0, 1.0)),
+            cls(1.0, AutoRegressive(0.9, 0.02, 0.02)),
             cls(1.0, home, delta=1e-6),
         )
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from halflife import AutoRegressive, GeometricMixing, InvalidInput, MarkovChain, Population, Process
+from halflife.processes import EmpiricalProcess
 from halflife.processes.contraction import contract, merge
 from work import work
 
@@ -168,3 +169,12 @@ def crowd_of(people, alike):
             matrix = stay * np.eye(12) + (1 - stay) * rng.dirichlet(np.full(12, 0.5), size=12)
         chains.append(MarkovChain(matrix / matrix.sum(axis=1, keepdims=True)))
     return Population(chains)
+
+
+def test_nothing_fades_beyond_what_is_known_of_anybody():
+    """A person who is known for three lags: at the fourth everything counts, whatever shorter lags leave."""
+    known = EmpiricalProcess([[[0.0], [0.1]]] * 3)
+    both = Population([known, MarkovChain([[0.6, 0.4], [0.4, 0.6]])])
+    assert both.last_lag == 3
+    assert [both.total_variation(t) for t in (4, 5, 100)] == [1.0, 1.0, 1.0]
+    assert both.amplify(1.0, 3) < both.amplify(1.0, 4) == 1.0

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -97,11 +98,15 @@ state what the noise costs, or leave the scale out
         >>> Release(1, 0.5, scale=2.0).moved(7, 2)
         Release(step=7, loss=0.5, age=2, sensitivity=1.0, scale=2.0, noise='laplace', draw=None, atop=None)
         """
-        other, put = object.__new__(Release), object.__setattr__
-        put(other, "step", whole("release: step", step, least=1))
-        put(other, "age", whole("age", age, least=0))
-        for name in ("loss", "sensitivity", "scale", "noise", "draw", "atop"):
-            put(other, name, getattr(self, name))
+        other, (put_step, put_age, put_loss, put_sensitivity, put_scale, put_noise, put_draw, put_atop) = _new(), _SLOTS
+        put_step(other, whole("release: step", step, least=1))
+        put_age(other, whole("age", age, least=0))
+        put_loss(other, self.loss)
+        put_sensitivity(other, self.sensitivity)
+        put_scale(other, self.scale)
+        put_noise(other, self.noise)
+        put_draw(other, self.draw)
+        put_atop(other, self.atop)
         return other
 
     @property
@@ -161,6 +166,13 @@ state what the noise costs, or leave the scale out
             )
         epsilon = float(measurement.map(d_in))
         return cls(step, up(2 * math.log((1 + math.exp(epsilon)) / 2) * (1 + 1e-12)), age, sensitivity=d_in)
+
+
+_new = partial(object.__new__, Release)
+_SLOTS = tuple(
+    Release.__dict__[name].__set__ for name in ("step", "age", "loss", "sensitivity", "scale", "noise", "draw", "atop")
+)
+"""What fills the slots of a release whose facts were checked before: half the time of `object.__setattr__`."""
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ def push(policy, *steps):
 
 
 def town(folder, **more):
-    return make(folder, stream={"source": None}, **more)
+    return make(folder, stream={"source": None}, clock={"end": "2026-01-05"}, **more)
 
 
 def keep(policy, name):

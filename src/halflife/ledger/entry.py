@@ -15,6 +15,7 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -146,7 +147,8 @@ def digest(states: Iterable[tuple[str, str]]) -> bytes:
 
 def _sha(*parts: bytes) -> bytes:
     """SHA-256 of parts, each with its length before it, so that no two lists of parts look alike."""
-    return hashlib.sha256(b"".join([x for part in parts for x in (_LENGTH(len(part)), part)])).digest()
+    lengths = map(_LENGTH, map(len, parts))
+    return hashlib.sha256(b"".join(chain.from_iterable(zip(lengths, parts, strict=True)))).digest()
 
 
 def to_bytes(values: Floats) -> bytes:

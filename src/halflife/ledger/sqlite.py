@@ -404,11 +404,7 @@ class SqliteLedger:
         """An entry from the rows that join it with its releases: one with nothing in the release's cells if it has none."""
         row = rows[0]
         try:
-            if len(rows) > 1:
-                rows.sort(key=itemgetter(_ENTRY))
-            releases = [r[_ENTRY + 1 :] for k, r in enumerate(rows) if r[_ENTRY] == k]
-            if len(releases) < len(rows) and (len(rows) > 1 or row[_ENTRY] is not None):
-                raise ValueError("its releases are not numbered")
+            releases = [row[_ENTRY + 1 :]] if len(rows) == 1 and row[_ENTRY] == 0 else _in_order(rows)
             return number, read_entry(row[2:_ENTRY], releases), row[1]
         except (ValueError, TypeError, AttributeError) as error:
             why = str(error) if isinstance(error, InvalidInput) else "its cells are not those of an entry"
@@ -438,3 +434,13 @@ class SqliteLedger:
         except LedgerError as error:
             return str(error)
         return None if whole else f"{self.path}: the file is damaged: put a whole copy back, the newest one"
+
+
+def _in_order(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """The cells of an entry's releases by their numbers, which are 0, 1, …; none if the entry has none."""
+    if len(rows) == 1 and rows[0][_ENTRY] is None:
+        return []
+    rows.sort(key=itemgetter(_ENTRY))
+    if [row[_ENTRY] for row in rows] != list(range(len(rows))):
+        raise ValueError("its releases are not numbered")
+    return [row[_ENTRY + 1 :] for row in rows]

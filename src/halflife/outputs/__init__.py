@@ -18,6 +18,7 @@ from pathlib import Path
 from halflife.errors import InvalidInput
 from halflife.outputs.layout import (
     NO_DIGESTS,
+    Block,
     Digests,
     Find,
     Layout,
@@ -43,6 +44,7 @@ from halflife.outputs.text import Stdout, TextOutput
 
 __all__ = [
     "ENDINGS",
+    "Block",
     "Digests",
     "Layout",
     "Match",

@@ -93,6 +93,20 @@ class Published(NamedTuple):
     bands: NDArray[np.float64]
 
 
+class Block(NamedTuple):
+    """Steps side by side: their numbers, starts and ends, and of each a row of values and a row of error bands."""
+
+    steps: Sequence[int]
+    starts: Sequence[int]
+    ends: Sequence[int]
+    values: NDArray[np.float64]
+    bands: NDArray[np.float64]
+
+    def items(self) -> list[Published]:
+        """Return the steps one by one."""
+        return [Published(*row) for row in zip(*self, strict=True)]
+
+
 Find = Callable[[int], Published | None]
 """What the ledger holds for a step, or None."""
 NextStep = Callable[[int], int | None]
@@ -218,21 +232,21 @@ class Form:
         rows = [lead + c + trail(v, b) for c, v, b in zip(self.cells, values, bands, strict=True)]
         return "".join(rows).encode()
 
-    def render_many(self, items: Sequence[Published]) -> bytes:
+    def render_many(self, block: Block) -> bytes:
         """Return all rows of some steps: what `render` gives for each, but checked all at once."""
-        size, lead, trail, zone = len(self.cells), self.lead.format, self.trail.format, self.layout.zone
-        numbers = [np.concatenate([getattr(i, name) for i in items]) for name in ("values", "bands")]
-        sound = all(i.values.shape == i.bands.shape == (size,) and 1 <= i.step <= MOST_STEPS for i in items)
-        if not (sound and np.isfinite(numbers).all()):
-            return b"".join(map(self.render, items))  # which says what is wrong
-        values, bands = (x.tolist() for x in numbers)
-        starts, ends = clocks([i.start_us for i in items], zone), clocks([i.end_us for i in items], zone)
-        leads = [lead(i.step, start, end) for i, start, end in zip(items, starts, ends, strict=True)]
+        lead, trail, zone, size = self.lead.format, self.trail.format, self.layout.zone, len(self.cells)
+        shape = (len(block.steps), size)
+        sound = block.values.shape == block.bands.shape == shape and all(1 <= k <= MOST_STEPS for k in block.steps)
+        if not (sound and np.isfinite(block.values).all() and np.isfinite(block.bands).all()):
+            return b"".join(map(self.render, block.items()))  # which says what is wrong
+        leads = map(lead, block.steps, clocks(block.starts, zone), clocks(block.ends, zone))
+        values, bands = block.values.ravel().tolist(), block.bands.ravel().tolist()
         if size == 1:
-            (cell,) = self.cells
-            return "".join([a + cell + trail(v, b) for a, v, b in zip(leads, values, bands, strict=True)]).encode()
-        places = ((a, c) for a in leads for c in self.cells)
-        return "".join([a + c + trail(v, b) for (a, c), v, b in zip(places, values, bands, strict=True)]).encode()
+            texts = map(self.cells[0].join, zip(leads, map(trail, values, bands), strict=True))
+        else:
+            places = (a + c for a in leads for c in self.cells)
+            texts = map(str.__add__, places, map(trail, values, bands))
+        return "".join(texts).encode()
 
     def step(self, line: bytes) -> int | None:
         """Return the step that a line begins with, or None if it is no row of this format."""

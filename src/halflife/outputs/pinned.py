@@ -7,7 +7,7 @@ the moment is kept by an open file and its size, or by a list of parts, and what
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Protocol
 from halflife.errors import InvalidInput, unknown
 from halflife.outputs.compare import Line, differences, wanted
 from halflife.outputs.files import check_regular, named
-from halflife.outputs.layout import Digests, Form, Layout, Published, csv_form, json_form, stream_prefix
+from halflife.outputs.layout import Block, Digests, Form, Layout, Published, csv_form, json_form, stream_prefix
 from halflife.outputs.parquet import (
     WHOLE,
     Part,
@@ -140,7 +140,7 @@ class Match(Protocol):
 
     same: bool
 
-    def feed(self, items: Sequence[Published]) -> None:
+    def feed(self, block: Block) -> None:
         """Meet the next steps."""
 
     def ends(self) -> bool:
@@ -167,10 +167,10 @@ class TextMatch:
         self.same = self._pinned.file.read(len(text)) == text
         self._at += len(text)
 
-    def feed(self, items: Sequence[Published]) -> None:
+    def feed(self, block: Block) -> None:
         """Meet the next steps."""
-        if self.same and items:
-            self._meet(self._form.render_many(items))
+        if self.same:
+            self._meet(self._form.render_many(block))
 
     def ends(self) -> bool:
         """Whether nothing is left of the file."""
@@ -189,13 +189,13 @@ class RowsMatch:
             held = pinned.file is not None and pinned.size > 0
             self._batches = read_batches(pinned.path, layout, pinned.file) if held else iter(())
 
-    def feed(self, items: Sequence[Published]) -> None:
+    def feed(self, block: Block) -> None:
         """Meet the next steps."""
         import pyarrow as pa
 
-        if not (self.same and items):
+        if not self.same:
             return
-        want = make_table(items, self._layout)
+        want = make_table(block.items(), self._layout)
         try:
             while (
                 sum(len(rows) for rows in self._rows) < len(want) and (batch := next(self._batches, None)) is not None

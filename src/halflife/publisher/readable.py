@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from halflife.errors import InvalidInput
 from halflife.ledger import Entry
-from halflife.outputs import Published
+from halflife.outputs import Block, Published
 from halflife.release import Release
 
 Floats = NDArray[np.float64]
@@ -40,14 +40,17 @@ def _band(releases: Sequence[Release]) -> float:
 
 def readable(entries: Sequence[Entry], factors: Sequence[Fraction]) -> list[Published]:
     """Return entries as readers see them, with the half-width of the band that holds 95 % of the noise left in each."""
-    if not entries:
-        return []
+    return readable_block(entries, factors).items() if entries else []
+
+
+def readable_block(entries: Sequence[Entry], factors: Sequence[Fraction]) -> Block:
+    """Return entries as readers see them, side by side; at least one."""
     if any(len(e.noisy) != len(factors) for e in entries):
         raise InvalidInput(f"an entry does not hold {len(factors)} numbers, one for each group and bin")
     values = in_output_units(np.concatenate([e.noisy for e in entries]).reshape(-1, len(factors)), factors)
+    for k, e in enumerate(entries):
+        if e.value is not None:
+            values[k] = e.value
     spreads = np.array([e.spread * _band(e.releases) for e in entries])
-    bands = in_output_units(np.repeat(spreads[:, None], values.shape[1], axis=1), factors)
-    return [
-        Published(e.step, e.start_us, e.end_us, value if e.value is None else e.value, band)
-        for e, value, band in zip(entries, values, bands, strict=True)
-    ]
+    bands = in_output_units(np.repeat(spreads[:, None], len(factors), axis=1), factors)
+    return Block([e.step for e in entries], [e.start_us for e in entries], [e.end_us for e in entries], values, bands)

@@ -23,7 +23,7 @@ from halflife.ledger.sqlite import Batch
 from halflife.outputs import Digests, Pinned, compare_output, find_changed_files, match_output, pin_output
 from halflife.policy import Channel, Policy, channels, ledger_facts, promised, stream_layout
 from halflife.policy.promises.almost_periodic import by_the_clock
-from halflife.publisher.readable import readable
+from halflife.publisher.readable import readable, readable_block
 from halflife.steps import Steps
 
 UNREADABLE = (HalflifeError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
@@ -273,8 +273,8 @@ class _Compared:
 
     def feed(self, entries: Sequence[Entry]) -> None:
         """Meet the next entries of the stream."""
-        if self._match is not None and self._match.same:
-            self._match.feed(readable(entries, self._factors))
+        if entries and self._match is not None and self._match.same:
+            self._match.feed(readable_block(entries, self._factors))
 
     def differences(self, broken: bool) -> Iterator[str]:
         """Yield what differs, in rows or in the bytes of files that were written whole; nothing if the ledger is `broken`."""

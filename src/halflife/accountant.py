@@ -251,5 +251,5 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
             raise InvalidInput("'unbounded' of an account must be a text or null")
         account._state = account.notion.load(data.get("state"))
         account._step = whole("step of an account", data.get("step"), least=0)
-        account._draws, account._unbounded = load_draws(data.get("draws", [])), unbounded
+        account._draws, account._unbounded = load_draws(data.get("draws")), unbounded
         return account

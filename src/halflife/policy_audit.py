@@ -252,9 +252,13 @@ def _exact(policy: Policy, made: Sequence[Channel]) -> Iterator[Finding]:
     yield audit_history("the plan's first steps", notion, _planned(made, PLANNED), limit)
     if policy.ledger_path.is_file():
         with SqliteLedger(policy.ledger_path, read_only=True) as book:
-            newest = {c.name: max(1, book.last_step(c.name) - PLANNED + 1) for c in made}
-            history = [r for name, first in newest.items() for e in book.entries(name, first) for r in e.releases]
-        some = f" in the newest {PLANNED:,} steps" if max(newest.values()) > 1 else ""
+            whole = {c.name: book.last_step(c.name) for c in made}
+            # names of reused noise are charged where they are first used: only a history from its beginning tells
+            first = {name: 1 if notion.shares_draws else max(1, last - PLANNED + 1) for name, last in whole.items()}
+            parts = [book.entries(name, k, k + PLANNED - 1) for name, k in first.items()]
+            history = [r for part in parts for e in part for r in e.releases]
+        which = "first" if notion.shares_draws else "newest"
+        some = f" in the {which} {PLANNED:,} steps" if max(whole.values()) > PLANNED else ""
         name = f"what {policy.ledger_path.name} recorded{some}"
         yield audit_history(name, notion, sorted(history, key=lambda r: r.step), limit)
 

@@ -135,29 +135,6 @@ def test_the_account_knows_the_clock_of_the_policy(tmp_path, start, promise):
     assert Accountant.replay(counted_in_steps, releases).risk() == float("inf")
 
 
-def test_a_ledger_without_a_clock_in_its_promise_goes_on_over_a_clock_change(tmp_path, monkeypatch):
-    """Older versions wrote neither the clock nor the phases of names into an account."""
-
-    def at(*day):
-        return datetime.datetime(*day, tzinfo=datetime.UTC).timestamp
-
-    def without_phases(names):
-        return {"names": [[name, *use[:3], use.last] for name, use in names.used.items()]}
-
-    with monkeypatch.context() as before:
-        before.setattr("halflife.policy.promise.by_the_clock", lambda notion, account: notion)
-        before.setattr("halflife.notions.naming.Names.dump", without_phases)
-        policy = town(tmp_path, WEAK, days=5, zone="Europe/London", start="2026-03-27")
-        hl.publish(policy, clock=at(2026, 3, 28, 12))
-    assert "clock" not in json.loads(recorded(policy)[1]["account"])["notion"]
-    assert hl.verify(policy.ledger_path).problems == ()
-    policy = hl.Policy.load(policy.path("policy.yaml"))
-    for last in (at(2026, 3, 29, 2), at(2027, 1, 1)):
-        hl.publish(policy, clock=last)
-        assert hl.verify(policy.ledger_path, policy=policy).problems == ()
-    assert hl.verify(policy.ledger_path).risk == pytest.approx(1.0, rel=1e-9)
-
-
 def test_a_week_has_a_phase_for_each_of_its_hours(tmp_path):
     policy = town(tmp_path, {**WEAK, "period": "7 days"}, days=15, start="2026-01-02")
     hl.publish(policy)

@@ -20,34 +20,34 @@ from halflife.release import Release
 class Use(NamedTuple):
     """Reused noise: what it cost, its scale, the sensitivity and phase it was drawn for, and step and data time of its last use.
 
-    A loss of 0 is noise that was only met under fresh noise. A phase or data time of None was not written down, by an older
-    version.
+    A loss of 0 is noise that was only met under fresh noise. `atop` is the sensitivity of what is published under fresh noise
+    atop it, None until that is known: another one would be another number.
     """
 
     loss: float
     scale: float | None
     sensitivity: float
-    phase: int | None
+    phase: int
     last: int
-    time: int | None
+    time: int
+    atop: float | None = None
 
     @classmethod
-    def of(cls, release: Release, phase: int) -> Use:
+    def of(cls, release: Release, phase: int, atop: float | None) -> Use:
         """Return noise that is drawn for this release."""
         facts = (release.loss, release.scale, release.sensitivity)
-        return cls(*facts, phase, release.step, release.data_time)
+        return cls(*facts, phase, release.step, release.data_time, atop)
 
-    def of_phase(self, phase: int) -> bool:
-        """Whether it is for this phase, as far as is known."""
-        return self.phase in (None, phase)
-
-    def same_job(self, release: Release, phase: int) -> bool:
-        """Whether noise that is published alone with this release is what was drawn."""
-        return self[:3] == (release.loss, release.scale, release.sensitivity) and self.of_phase(phase)
+    def fits(self, release: Release, phase: int) -> bool:
+        """Whether the release is of the number and phase that the noise was drawn for: published with it alone, or atop it."""
+        if release.draw is None:
+            return self.phase == phase and self.atop in (None, release.sensitivity)
+        return self[:4] == (release.loss, release.scale, release.sensitivity, phase)
 
     def again(self, release: Release, phase: int) -> Use:
         """Return the noise after this use."""
-        return self._replace(phase=phase, last=release.step, time=release.data_time)
+        atop = self.atop if release.draw is not None else release.sensitivity
+        return self._replace(phase=phase, last=release.step, time=release.data_time, atop=atop)
 
 
 class Names(NamedTuple):
@@ -59,16 +59,14 @@ class Names(NamedTuple):
     def find(self, name: str, release: Release, phase: int) -> Use | None:
         """Return what is known of noise in use, None if the name is new or may begin anew; refuse another job for it."""
         known = self.used.get(name)
-        if known is not None and not known.of_phase(phase):
+        if known is not None and (known.phase != phase or not (release.draw or known.fits(release, phase))):
             raise other_job(name, known, release)
         if known is not None:
             return known
         stem, renewal = _split(name)
         newest, old = self.retired.get(stem, (-1, None))
-        if old is not None and renewal <= newest:
-            fits = old.of_phase(phase) if release.atop == name else old.same_job(release, phase)
-            if renewal < newest or not fits:
-                raise other_job(name, old, release)
+        if old is not None and renewal <= newest and (renewal < newest or not old.fits(release, phase)):
+            raise other_job(name, old, release)
         return None
 
     def put(self, name: str, use: Use) -> Names:
@@ -85,45 +83,30 @@ class Names(NamedTuple):
 
     def dump(self) -> dict[str, Any]:
         """Return the names as JSON can hold them."""
-        retired = {"retired": [[stem, renewal, *use] for stem, (renewal, use) in self.retired.items()]}
-        return {"names": [[name, *use] for name, use in self.used.items()], **(retired if self.retired else {})}
+        retired = [[stem, renewal, *use] for stem, (renewal, use) in self.retired.items()]
+        return {"names": [[name, *use] for name, use in self.used.items()], "retired": retired}
 
     @classmethod
     def load(cls, data: Any) -> Names:
-        """Read what `dump` gave; older versions wrote neither phases nor data times nor what was retired."""
-        if not isinstance(data, dict) or not all(isinstance(data.get(k, []), list) for k in ("names", "retired")):
-            raise InvalidInput(f"an almost-periodic account must hold the names of its noise, not {data!r}")
-        if "names" not in data:
-            raise InvalidInput("an almost-periodic account must hold the names of its noise")
+        """Read what `dump` gave."""
+        if not isinstance(data, dict) or not all(isinstance(data.get(k), list) for k in ("names", "retired")):
+            raise InvalidInput("an almost-periodic account must hold the names of its noise, used and retired")
         used = dict(_read(item, 1) for item in data["names"])
         retired = {}
-        for item in data.get("retired", []):
+        for item in data["retired"]:
             stem, use = _read(item, 2)
             retired[stem] = (whole("renewal", item[1], least=0), use)
-        if len(used) != len(data["names"]) or len(retired) != len(data.get("retired", [])):
+        if len(used) != len(data["names"]) or len(retired) != len(data["retired"]):
             raise InvalidInput("a name of reused noise stands twice")
         return cls(used, retired)
-
-    def agrees(self, other: Names) -> bool:
-        """Whether both tell of the same noise; what an older version did not write down agrees with anything."""
-        return (
-            self.used.keys() == other.used.keys()
-            and all(_agree(use, other.used[name]) for name, use in self.used.items())
-            and all(
-                renewal == other.retired[stem][0] and _agree(use, other.retired[stem][1])
-                for stem, (renewal, use) in self.retired.items()
-                if stem in other.retired
-            )
-        )
 
 
 def other_job(name: str, known: Use, release: Release) -> UnboundedLoss:
     """The error for noise that is used for anything else than it was drawn for."""
-    where = "" if known.phase is None else f" of phase {known.phase}"
     return UnboundedLoss(
         f"step {release.step}: the noise {name!r} was drawn at a loss of {known.loss:g} for one number of sensitivity "
-        f"{known.sensitivity:g}{where}, last used at step {known.last}: used for anything else, or twice at one step, its "
-        "values tell each other apart: give every phase and every number noise of its own name",
+        f"{known.sensitivity:g} of phase {known.phase}, last used at step {known.last}: used for anything else, or twice at one "
+        "step, its values tell each other apart: give every phase and every number noise of its own name",
         step=release.step,
     )
 
@@ -138,23 +121,18 @@ def _split(name: str) -> tuple[str, int]:
     return (found[1], int(found[2])) if found else (name, 0)
 
 
-def _agree(one: Use, two: Use) -> bool:
-    known = (*one[:3], one.last) == (*two[:3], two.last)
-    return known and all(a == b or None in (a, b) for a, b in ((one.phase, two.phase), (one.time, two.time)))
-
-
 def _read(item: Any, head: int) -> tuple[str, Use]:
-    if not isinstance(item, list) or len(item) not in (head + 4, head + 6) or not isinstance(item[0], str):
+    if not isinstance(item, list) or len(item) != head + 7 or not isinstance(item[0], str):
         raise InvalidInput(
-            "reused noise must be [name, loss, scale, sensitivity, phase, last use, data time], not " + repr(item)
+            "reused noise must be [name, loss, scale, sensitivity, phase, last use, data time, sensitivity atop it]"
         )
-    loss, scale, sensitivity, *rest = item[head:]
-    phase, last, time = rest if len(rest) == 3 else (None, rest[0], None)
+    loss, scale, sensitivity, phase, last, time, atop = item[head:]
     return item[0], Use(
         real("loss", loss),
         None if scale is None else real("scale", scale),
         real("sensitivity", sensitivity),
-        None if phase is None else whole("phase", phase, least=0),
+        whole("phase", phase, least=0),
         whole("last use", last, least=1),
-        None if time is None else whole("data time", time),
+        whole("data time", time),
+        None if atop is None else real("sensitivity", atop),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -79,7 +79,7 @@ class AlmostPeriodic(Notion[Patterns]):
     strong: bool = False
     renew: int | None = None
     over: Notion[Any] | None = None
-    clock: Steps | None = field(default=None, compare=False)
+    clock: Steps | None = None
 
     name: ClassVar[str] = "almost-periodic"
     shares_draws: ClassVar[bool] = True
@@ -102,9 +102,9 @@ class AlmostPeriodic(Notion[Patterns]):
     STRONG: ClassVar[tuple[str, ...]] = (
         "Changes that last longer than a period: K periods of one person's variations cost K·ε, and a change of both the "
         "part that repeats and one period of variations 2·ε.",
-        "A part that repeats that is not added as it is: wherever a clip, a missing reading or rounding makes it count "
-        "differently in one period than in another, the difference counts as variations: up to ε more for each such period, "
-        "and up to 2·ε where a step has several readings.",
+        "A habit that does not show alike in every period: wherever a clip, a missing reading, rounding or a fold other than "
+        "sum makes it count differently in one period than in another, the difference counts as variations: up to ε more for "
+        "each such period, and up to 2·ε where a step has several readings.",
         "What a person's variations tell about the part that repeats.",
     )
 
@@ -135,8 +135,8 @@ class AlmostPeriodic(Notion[Patterns]):
         steps = clock if isinstance(clock, Steps) else Steps.from_dict(clock)
         if steps.days or DAY % steps.width or (self.period * steps.width) % DAY or self.renew is not None:
             raise InvalidInput(
-                "clock: phases by the wall clock need steps that divide a day, a period of whole days and noise that is never "
-                f"renewed, not {self.period} steps of {steps.width / 3.6e9:g} h: leave the clock out to count phases in steps"
+                "clock: phases by the wall clock need steps that divide a day, a period of whole days and noise that is "
+                f"never renewed, not {self.period} steps of {steps.width / 3.6e9:g} h: leave it out to count phases in steps"
             )
         return steps
 
@@ -216,7 +216,7 @@ class AlmostPeriodic(Notion[Patterns]):
         if known is None:
             if release.loss == 0:
                 raise InvalidInput(f"step {step}: the noise {name!r} has no loss: name only noise that hides something")
-            names = state.names.put(name, Use.of(release, phase))
+            names = state.names.put(name, Use.of(release, phase, None if self.strong else release.sensitivity))
             plain, patterns = replace(release, draw=None, atop=None), state.patterns
             if self.over is None:
                 patterns = self._patterns.record(patterns, [plain])
@@ -228,7 +228,7 @@ class AlmostPeriodic(Notion[Patterns]):
                 "exactly, which strong almost-periodic privacy hides",
                 step=step,
             )
-        if not known.same_job(release, phase) or known.last == step:
+        if not known.fits(release, phase) or known.last == step:
             raise other_job(name, known, release)
         return state._replace(names=state.names.put(name, known.again(release, phase)))
 
@@ -255,7 +255,7 @@ class AlmostPeriodic(Notion[Patterns]):
             known = names.find(name, release, phase)
             if known is not None and not pending and (known.last, known.time) == (release.step, release.data_time):
                 raise other_job(name, known, release)
-            unseen = Use(0.0, None, release.sensitivity, phase, release.step, release.data_time)
+            unseen = Use(0.0, None, release.sensitivity, phase, release.step, release.data_time, release.sensitivity)
             names = names.put(name, unseen if known is None else known.again(release, phase))
         if known is None or known.loss == 0:
             patterns = self._patterns.record(patterns, [plain])
@@ -281,12 +281,12 @@ class AlmostPeriodic(Notion[Patterns]):
     def exposure(self, state: Patterns, step: int) -> Exposure:
         """The worse of what is told about the part that repeats, and (strong) about one period's variations."""
         habits = self._habits(state, step)
-        if state.pending:  # if no fresh noise follows at its step, variations show in every later use
-            now = math.inf if step > state.pending.step else habits.risk
-            return Exposure(now, math.inf, habits.limit)
         if not self.strong:
             return habits
         variations = self._variations.exposure(state.variations, step)
+        if state.pending:  # if no fresh noise follows at its step, variations show in every later use
+            now = math.inf if step > state.pending.step else max(habits.risk, variations.risk)
+            return Exposure(now, math.inf, habits.limit)
         return max(habits, variations, key=lambda e: e.peak / e.limit)
 
     def keeps(self, state: Patterns, step: int) -> bool:
@@ -321,12 +321,6 @@ class AlmostPeriodic(Notion[Patterns]):
         names = Names.load(data)
         patterns, variations = self._patterns.load(data.get("patterns")), self._variations.load(data.get("variations"))
         return Patterns(names, patterns, variations, _read_pending(data.get("pending"), names.used))
-
-    def same(self, one: Patterns, two: Patterns) -> bool:
-        """Whether two states tell of the same releases; phases that an older version did not write down agree with any."""
-        return one.names.agrees(two.names) and bool(
-            self.dump(one._replace(names=Names())) == self.dump(two._replace(names=Names()))
-        )
 
     def generation(self, steps: Any) -> Any:
         """Return how often noise has been renewed at these steps."""

@@ -30,13 +30,10 @@ LARGEST = 1e300
 
 
 class Drawn(NamedTuple):
-    """Shared noise: whether it was published alone, and then with a value of which sensitivity, about which data time.
-
-    An infinite sensitivity is one that was not written down, by an older version.
-    """
+    """Shared noise: whether it was published alone, and then with a value of which sensitivity, about which data time."""
 
     alone: bool
-    sensitivity: float = math.inf
+    sensitivity: float = 0.0
     data_time: int = 0
     noise: Noise = "laplace"
 
@@ -97,11 +94,11 @@ def _difference(notion: Notion[Any], release: Release, under: Drawn) -> Release:
             f"under {notion.name}: draw fresh noise instead, and name nothing under it",
             step=release.step,
         )
-    loss = _steepness(release) * (Fraction(release.sensitivity) + Fraction(min(under.sensitivity, LARGEST)))
-    if under.sensitivity == math.inf or under.noise != release.noise or not 0 < loss < LARGEST:
+    loss = _steepness(release) * (Fraction(release.sensitivity) + Fraction(under.sensitivity))
+    if under.noise != release.noise or not 0 < loss < LARGEST:
         raise UnboundedLoss(
-            f"{where}, and how far the difference of the two values moves under the fresh noise is not known: both need a "
-            "sensitivity, the same family of noise, and the second one a loss or a scale",
+            f"{where}, and how far the difference of the two values moves under the fresh noise is not known: both need the "
+            "same family of noise, and the second one a loss or a scale",
             step=release.step,
         )
     return Release(
@@ -118,20 +115,14 @@ def _steepness(release: Release) -> Fraction:
 
 def dump_draws(draws: Draws) -> list[Any]:
     """Return the names as JSON can hold them: [name] if it only lay under fresh noise, [name, Δ, data time, noise] if not."""
-    return [_dumped(name, known) for name, known in sorted(draws.items())]
-
-
-def _dumped(name: str, known: Drawn) -> Any:
-    if not known.alone:
-        return [name]
-    return name if known.sensitivity == math.inf else [name, known.sensitivity, known.data_time, known.noise]
+    return [[name, *(known[1:] if known.alone else ())] for name, known in sorted(draws.items())]
 
 
 def load_draws(data: Any) -> dict[str, Drawn]:
-    """Read what `dump_draws` gave, or a list of names alone, as older versions wrote it.
+    """Read what `dump_draws` gave.
 
-    >>> load_draws(["v"])["v"].sensitivity
-    inf
+    >>> load_draws([["v", 1.0, 3, "laplace"]])["v"].data_time
+    3
     """
     if not isinstance(data, list):
         raise InvalidInput(f"the draws of an account must be a list of names, not {data!r}")
@@ -142,12 +133,8 @@ def load_draws(data: Any) -> dict[str, Drawn]:
 
 
 def _loaded(item: Any) -> tuple[str, Drawn]:
-    if isinstance(item, str):
-        return item, Drawn(alone=True)
     if not isinstance(item, list) or len(item) not in (1, 4) or not isinstance(item[0], str):
-        raise InvalidInput(
-            f"shared noise must be a name, [name] or [name, sensitivity, data time, noise], not {item!r}"
-        )
+        raise InvalidInput(f"shared noise must be [name] or [name, sensitivity, data time, noise], not {item!r}")
     if len(item) == 1:
         return item[0], Drawn(alone=False)
     name, sensitivity, time, noise = item

@@ -113,7 +113,7 @@ class Session:
             return Accountant.from_json(saved, notion=self.notion)
         account = Accountant.from_json(saved, self._kept)
         if account.notion == self.notion:
-            return account.extended(self.notion, 0)  # with the policy's clock, which older versions did not write down
+            return account
         if self.policy.promise.plan == "optimal" and account.notion.attached is not None:
             raise LedgerError(
                 f"{self.ledger.path}: the optimal plan is worked out for all secrets at once, so none can be added: "

@@ -6,7 +6,6 @@ costs, each risk by replaying every release through a new account, which must co
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -22,9 +21,7 @@ from halflife.ledger.entry import batch_link, digest, first_link
 from halflife.ledger.sqlite import Batch
 from halflife.outputs import Digests, Pinned, compare_output, find_changed_files, match_output, pin_output
 from halflife.policy import Channel, Policy, channels, ledger_facts, promised, stream_layout
-from halflife.policy.promises.almost_periodic import by_the_clock
 from halflife.publisher.readable import readable, readable_block
-from halflife.steps import Steps
 
 UNREADABLE = (HalflifeError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 """What reading a state that nobody wrote may raise. Such errors may quote it, and states may be secret: none is passed on."""
@@ -165,17 +162,9 @@ class _Walk:
 
     def _read_account(self) -> Accountant | None:
         try:
-            return self._by_the_clock(Accountant.from_json(self.states["account"], self.states.get("attachment")))
+            return Accountant.from_json(self.states["account"], self.states.get("attachment"))
         except UNREADABLE:
             return None
-
-    def _by_the_clock(self, saved: Accountant) -> Accountant:
-        """The saved account with the ledger's clock, which older versions did not write into the promise."""
-        if "clock" not in self.facts:
-            return saved
-        clock = {key: value for key, value in json.loads(self.facts["clock"]).items() if key != "late"}
-        notion = by_the_clock(saved.notion, Steps.from_dict(clock))
-        return saved if notion is saved.notion else saved.extended(notion, 0)
 
     def problems(self) -> Iterator[str]:
         chained = self.book.chained()

@@ -12,13 +12,14 @@ from policy.promises.test_table import folder, write_policy
 
 __all__ = ["folder"]
 
-ROWS = {
-    (name, case.statistic, case.neighbours, case.groups, case.clip): case
+FOLDED = {
+    (name, case.statistic, case.neighbours, case.groups, case.clip, case.fold): case
     for name, rules in RULES.items()
     for case in every_case()
-    if judge(rules, case).accepted and case.fold in ("none", "sum")
+    if judge(rules, case).accepted and case.post == "none"
 }
-"""A combination for each accepted row: folds and post-processing do not change what an audit sees."""
+ROWS = {key[:-1]: case for n, (key, case) in enumerate(FOLDED.items()) if n % 7 == 0 or key[-1] in ("none", "sum")}
+"""A combination for each accepted row, with some fold; post-processing does not change what an audit sees."""
 
 
 def audit(name: str, case: Case, place, seconds: float, runs: int) -> list[str]:

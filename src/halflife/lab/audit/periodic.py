@@ -36,12 +36,15 @@ def _tells_all(notion: Any, ordered: Sequence[Release]) -> bool:
     """Whether noise is published alone (strong), or used for two phases or two numbers."""
     alone: dict[str, list[Release]] = {}
     uses: dict[str, list[Release]] = {}
+    moved: dict[str, float] = {}
     for release, after in zip(ordered, [*ordered[1:], None], strict=True):
         name = release.draw if release.draw is not None else release.atop
         if name is None:
             continue
         earlier, drawn = uses.setdefault(name, []), alone.setdefault(name, [])
-        if any(notion.phase(r.data_time) != notion.phase(release.data_time) for r in earlier):
+        pattern = notion.strong and release.draw is not None
+        other_phase = any(notion.phase(r.data_time) != notion.phase(release.data_time) for r in earlier[-1:])
+        if other_phase or (not pattern and moved.setdefault(name, release.sensitivity) != release.sensitivity):
             return True
         if release.draw is not None:
             if (earlier and not drawn) or any(_facts(r) != _facts(release) for r in drawn):

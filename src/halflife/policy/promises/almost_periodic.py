@@ -75,11 +75,17 @@ RULES = {
             "costs up to 2 ε more: fix everybody's group by a table",
             groups=("column",),
         ),
+        refuse(
+            "folds",
+            "the least or largest of a step's readings is not linear in them: a habit shows in some periods and not in "
+            "others. Write `fold: sum`, mean, first or last",
+            folds=("min", "max"),
+        ),
         accept(
             "one person's habit, or what they did within one period, may be anything else; wherever a clip, a missing "
-            "reading or rounding makes a habit count differently in one period than in another, the difference counts as "
-            "variations: up to ε more for each such period, and up to 2 ε where a step has several readings",
-            statistics=("count", *SUMS), neighbours=(REPLACE,), groups=FIXED,
+            "reading, rounding or a fold other than sum makes a habit count differently in one period than in another, the "
+            "difference counts as variations: up to ε more for each such period, and up to 2 ε where a step has several readings",
+            statistics=("count", *SUMS), neighbours=(REPLACE,), groups=FIXED, folds=("none", "sum", "mean", "first", "last"),
         ),
     ),
 }  # fmt: skip
@@ -141,10 +147,10 @@ def check_declared(policy: Policy, notion: Notion[Any], account: Steps) -> None:
     if promise.readings is None:
         raise policy.error((
             ("promise", "readings"),
-            "missing: one reading that is clipped or absent, or one person who joins or leaves, makes the weak loss infinite. "
-            "Write `readings: complete` if no reading, nor a step's sum, can lie outside the clip, everybody has the same "
-            "moments read in every period, each once, and members are fixed; else `strong: yes`, which counts all of this as "
-            "variations",
+            "missing: one reading that is clipped or absent, or one person who joins or leaves, makes the weak loss "
+            "infinite. Write `readings: complete` if no reading, nor a step's sum, can lie outside the clip, everybody has "
+            "the same moments read in every period, each once, and members are fixed; else `strong: yes`, which counts all "
+            "of this as variations",
         ))  # fmt: skip
     if promise.rounding is None:
         raise policy.error((

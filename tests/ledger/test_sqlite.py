@@ -270,3 +270,20 @@ def test_a_second_process_waits_for_the_first(tmp_path):
     with SqliteLedger(tmp_path / "a") as book, book.hold(wait=30):
         assert time.monotonic() - start > 0.1
     process.wait()
+
+
+def test_a_zero_that_changed_its_sign_is_another_cell():
+    """What an entry says is kept as it was read: facts that were read before are looked up only if none is 0."""
+    from halflife.ledger.entry import read_entry
+
+    def said(loss, age=0):
+        row = ("s", "*", 1, 1, 0, 1, bytes(8), None, 1.0)
+        return read_entry(
+            row,
+            [("#0", loss, age, 1.0, 5.0, "laplace", None)] if loss else [("#0", loss, age, 1.0, None, "laplace", None)],
+        ).said
+
+    assert said(0.25) == said(0.25)
+    assert said(0.0) != said(-0.0)
+    with pytest.raises(TypeError):
+        said(0.25, age=0.0)

@@ -296,6 +296,20 @@ def test_a_process_says_nothing_of_it_either(town, command):
     assert not [n for n in digits if n in ended.stdout + ended.stderr]
 
 
+@pytest.mark.parametrize("cell", ["fact.value", "entry.stream", "entry.part", "release.draw", "release.noise"])
+def test_no_word_is_said_of_any_other_damaged_cell(town, cell):
+    table, column = cell.split(".")
+    change(town, (f"UPDATE {table} SET {column} = CAST(? AS TEXT)", f"{MARK}\xff".encode("latin-1")))
+    said = []
+    for run in (lambda: hl.publish(town, clock=noon(4)), lambda: hl.verify(town.ledger_path, policy=town)):
+        try:
+            said.append(repr(run()))
+        except hl.HalflifeError as error:
+            said.append(all_words(error))
+    assert not any(MARK in text for text in said), said
+    assert "Verdict(problems=()" not in said[1]
+
+
 def test_states_that_stand_where_facts_should_are_not_repeated(town):
     """Two numbers in the table of tables are swapped: what is read as the policy are the states."""
     with closing(sqlite3.connect(town.ledger_path)) as db:

@@ -391,3 +391,33 @@ def test_opening_a_ledger_costs_the_same_however_long_it_is(tmp_path):
             book._db.set_progress_handler(None, 0)
         counts.append(len(done))
     assert 10 < counts[1] < 1.2 * counts[0] + 5, counts
+
+
+# Outputs that hold more, or less -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("output", ["mean.csv", "mean.jsonl", "mean.parquet", "parts/"])
+def test_an_output_that_holds_more_or_less_than_its_ledger_is_found(tmp_path, output):
+    """The ledger of one town beside the output of its twin, which went on, or did not."""
+    outputs, books = {}, {}
+    for name, steps in (("short", (1, 2)), ("long", (1, 2, 3))):
+        (tmp_path / name).mkdir()
+        policy, outputs[name] = pushed(tmp_path / name, output, steps)
+        books[name] = policy.ledger_path
+    assert hl.verify(books["short"], outputs["short"]).good
+    assert not hl.verify(books["short"], outputs["long"]).good
+    assert not hl.verify(books["long"], outputs["short"]).good
+
+
+@pytest.mark.parametrize("output", ["mean.csv", "mean.jsonl"])
+def test_a_line_behind_the_last_is_found(tmp_path, output):
+    policy, outputs = pushed(tmp_path, output)
+    path = tmp_path / output
+    whole = path.read_bytes()
+    last = whole.splitlines(True)[-1]
+    for more in (last, last.replace(b"3", b"4", 1), b"\n", b"x", last[:10]):
+        path.write_bytes(whole + more)
+        problems = hl.verify(policy.ledger_path, outputs).problems
+        assert any("behind the ledger's last" in p or "ahead of its ledger" in p for p in problems), more
+    path.write_bytes(whole[:-1])
+    assert not hl.verify(policy.ledger_path, outputs).good

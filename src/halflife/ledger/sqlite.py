@@ -161,12 +161,19 @@ class SqliteLedger:
         row = self._db.execute(query, arguments).fetchone()
         return () if row is None else tuple(row)
 
+    def _number(self, query: str, *arguments: Any) -> int:
+        """A whole number that is asked for; a damaged page may hold a cell of another kind."""
+        (found,) = self._one(query, *arguments)
+        if not isinstance(found, int):
+            raise self._changed("a cell that holds a number is of another kind")
+        return found
+
     @telling("cannot be read")
     def _all(self, query: str, *arguments: Any) -> list[tuple[Any, ...]]:
         return self._db.execute(query, arguments).fetchall()
 
     def _last_entry(self) -> int:
-        return int(self._one("SELECT coalesce(max(id), 0) FROM entry")[0])
+        return self._number("SELECT coalesce(max(id), 0) FROM entry")
 
     def _batch(self, last: int) -> tuple[Any, ...]:
         """The batch that ends with an entry, an empty row if none does."""
@@ -351,12 +358,14 @@ class SqliteLedger:
 
     def last_step(self, stream: str) -> int:
         """Return a stream's newest step, 0 if there is none."""
-        return int(self._one("SELECT coalesce(max(step), 0) FROM entry WHERE stream = ?", stream)[0])
+        return self._number("SELECT coalesce(max(step), 0) FROM entry WHERE stream = ?", stream)
 
     def next_step(self, stream: str, after: int) -> int | None:
         """Return a stream's first step after this one, None if there is none."""
-        (found,) = self._one("SELECT min(step) FROM entry WHERE stream = ? AND step > ?", stream, after)
-        return None if found is None else int(found)
+        return (
+            self._number("SELECT coalesce(min(step), 0) FROM entry WHERE stream = ? AND step > ?", stream, after)
+            or None
+        )
 
     def saved_digest(self) -> bytes | None:
         """Return the digest of the states that were saved with the newest batch; None if there is none."""
@@ -365,8 +374,7 @@ class SqliteLedger:
 
     def last_commit(self) -> int:
         """Return when the newest batch was committed, in µs; 0 if there is none."""
-        row = self._one("SELECT at_us FROM batch ORDER BY last_entry DESC LIMIT 1")
-        return int(row[0]) if row else 0
+        return self._number("SELECT coalesce((SELECT at_us FROM batch ORDER BY last_entry DESC LIMIT 1), 0)")
 
     def entries(self, stream: str | None = None, first: int = 1, last: int | None = None) -> Iterator[Entry]:
         """Return a stream's entries from step to step, or all of them in the order of the chain."""
@@ -413,7 +421,7 @@ class SqliteLedger:
 
     def count_releases(self) -> int:
         """Return how many releases there are, of whatever entry."""
-        return int(self._one("SELECT count(*) FROM release")[0])
+        return self._number("SELECT count(*) FROM release")
 
     def name_entry(self, number: int, stream: object, step: object) -> str:
         """Return which entry is meant, for a message; a name or a step that no entry can have is not repeated."""

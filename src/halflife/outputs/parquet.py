@@ -288,6 +288,7 @@ def list_parts(folder: Path) -> list[Part]:
     for name in sorted(os.listdir(folder)):
         match = _PART.fullmatch(name)
         if match:
+            check_regular(folder / name)
             parts.append((int(match[1]), int(match[2]), folder / name))
         elif not name.startswith((".", "_")):
             raise InvalidInput(

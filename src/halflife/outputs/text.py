@@ -112,8 +112,8 @@ def _recover(file: BinaryIO, path: Path, form: Form, ledger: Stored) -> tuple[in
     head = _read(file, 0, min(size, start))
     if not form.header.startswith(head):
         raise InvalidInput(
-            f"{path} begins with {head!r}, not with the header {form.header!r} of this stream: its columns have changed, or the"
-            " file is not an output of halflife. It is left as it is: give the output another name"
+            f"{path} does not begin with the header {form.header!r} of this stream: its columns have changed, or the file is not"
+            " an output of halflife. It is left as it is: give the output another name"
         )
     if size < start:
         return 0, 0
@@ -124,7 +124,7 @@ def _recover(file: BinaryIO, path: Path, form: Form, ledger: Stored) -> tuple[in
     if whole:
         step = form.step(whole[-1]) or 0
         if not step:
-            raise _foreign(path, f"a line near its end is no row of this stream: {whole[-1][:200]!r}")
+            raise _foreign(path, "a line near its end is no row of this stream")
         confirm(path, step, b"".join(whole), form, ledger)
     cut = b"".join([*tail, rest])
     if cut:
@@ -146,7 +146,7 @@ def _last_steps(path: Path, form: Form, lines: list[bytes], last: int) -> tuple[
         return [], []
     newest = form.step(lines[-1])
     if not newest:
-        raise _foreign(path, f"its last line is no row of this stream: {lines[-1][:200]!r}")
+        raise _foreign(path, "its last line is no row of this stream")
     if newest > last:
         raise ahead(path, newest, last)
     rows, count = form.layout.rows, sum(1 for _ in takewhile(lambda line: form.step(line) == newest, reversed(lines)))
@@ -160,15 +160,16 @@ def _check_cut(path: Path, cut: bytes, step: int, form: Form, ledger: Stored) ->
     item = ledger.after(step, ledger.last)
     if item is None:
         raise InvalidInput(
-            f"{path} ends with {cut[:200]!r} behind step {step}, and the ledger holds nothing behind that step: the output is"
+            f"{path} has {len(cut)} bytes behind step {step}, and the ledger holds nothing behind that step: the output is"
             " ahead of its ledger, or was edited. If the ledger is a backup, put the newest one back: going on would draw new"
             " noise for what was published already. If the file was edited, correct its end"
         )
     if not form.render(item).startswith(cut):
-        raise _foreign(path, f"behind step {step} it ends with {cut[:200]!r}, where the ledger has step {item.step}")
+        raise _foreign(path, f"the {len(cut)} bytes behind step {step} do not begin the ledger's step {item.step}")
 
 
 def _foreign(path: Path, why: str) -> InvalidInput:
+    """The error for a file of somebody else's. Nothing of it is repeated: it may hold people's readings."""
     return InvalidInput(
         f"{path} is not what halflife wrote for this stream: {why}. It is left as it is: move it away, and the ledger's"
         " values are written again, or give the output another name"

@@ -258,7 +258,7 @@ def write_operator(ledger: Path, now_us: int, line: Mapping[str, Any]) -> None:
     """Append a line to the ledger's operator file, which only its owner can read."""
     path = Path(f"{ledger}.operator.jsonl")
     try:
-        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o600)  # no pipe is waited for
         with os.fdopen(file, "a", encoding="utf-8") as out:
             out.write(json.dumps({"time": from_us(now_us).isoformat(timespec="seconds"), **line}) + "\n")
     except OSError as error:

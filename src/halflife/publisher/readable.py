@@ -47,6 +47,8 @@ def readable_block(entries: Sequence[Entry], factors: Sequence[Fraction]) -> Blo
     """Return entries as readers see them, side by side; at least one."""
     if any(len(e.noisy) != len(factors) for e in entries):
         raise InvalidInput(f"an entry does not hold {len(factors)} numbers, one for each group and bin")
+    if not all(e.releases for e in entries):
+        raise InvalidInput("an entry was charged nothing, so its noise is unknown: see `halflife verify`")
     values = in_output_units(np.concatenate([e.noisy for e in entries]).reshape(-1, len(factors)), factors)
     for k, e in enumerate(entries):
         if e.value is not None:

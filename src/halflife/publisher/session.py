@@ -32,6 +32,8 @@ from halflife.steps import from_us
 BLOCK = 1_000
 CLOCK_SLACK = 120 * 1_000_000
 """How far the clock may lie behind the ledger's newest entry, in µs, before it is held to have jumped."""
+LATEST = 60_000_000_000
+"""Seconds since 1970 that no clock reaches, either way: calendars end in the years 1 and 9999."""
 
 
 class Session:
@@ -53,8 +55,11 @@ class Session:
         self.ledger.close()
 
     def now_us(self) -> int:
-        """Return the clock's time in µs."""
-        return int(self.clock() * 1_000_000)
+        """Return the clock's time in µs; refuse one that no calendar holds, as the clock decides what is due."""
+        seconds = self.clock()
+        if not abs(seconds) < LATEST:
+            raise LedgerError(f"the clock says {seconds:g} seconds since 1970: set the clock; nothing was published")
+        return int(seconds * 1_000_000)
 
     @contextmanager
     def held(self, wait: float, stop: Callable[[], bool] = lambda: False) -> Iterator[None]:

@@ -30,6 +30,7 @@ from halflife.lab.demo import risk_share
 from halflife.lab.households import SLOTS_PER_DAY, mean_per_home, simulate
 from halflife.ledger import SqliteLedger
 from halflife.numerics import TOLERANCE
+from halflife.policy.promises import RULES
 
 TOWN, DAYS = 20, 9
 STEPS = DAYS * SLOTS_PER_DAY
@@ -249,8 +250,9 @@ class Sparse(Classical):
 
 
 @pytest.mark.parametrize(("cls", "says"), [(Needy, "needy: .*it needs secrets"), (Sparse, "only 24 of 48")])
-def test_a_notion_that_cannot_be_served_stops_the_demo(notions, tmp_path, cls, says):
+def test_a_notion_that_cannot_be_served_stops_the_demo(notions, monkeypatch, tmp_path, cls, says):
     notions[cls.name] = cls
+    monkeypatch.setitem(RULES, cls.name, RULES["classical"])
     with pytest.raises(HalflifeError, match=says):
         run_demo(tmp_path / "out", 5, 1)
     assert not (tmp_path / "out").exists()

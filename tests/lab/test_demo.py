@@ -16,6 +16,7 @@ from halflife.demo import run_demo
 from halflife.lab import demo, report
 from halflife.lab import page as sheet
 from halflife.lab.households import SLOTS_PER_DAY
+from halflife.policy.promises import RULES
 
 HOMES, DAYS = 20, 9
 STEPS = DAYS * SLOTS_PER_DAY
@@ -57,9 +58,10 @@ class Nasty(Classical):
     not_protected = ("<b>Everything</b> & more",)
 
 
-def test_a_new_notion_needs_no_change_and_its_words_are_escaped(notions, monkeypatch, tmp_path):
+def test_a_new_notion_needs_its_rules_alone_and_its_words_are_escaped(notions, monkeypatch, tmp_path):
     notions[NASTY] = Nasty
     monkeypatch.setitem(registry.PLANS, (NASTY, "tight"), registry.find_plan("classical", "tight"))
+    monkeypatch.setitem(RULES, NASTY, RULES["classical"])
     result = run_demo(tmp_path, 5, 1)
     assert set(pq.read_table(result.parquet)["notion"].to_pylist()) == set(notions)
     page = read_page(result.report)

@@ -26,6 +26,7 @@ from halflife import InvalidInput
 from halflife.engines import Question, open_source
 from halflife.engines.duck import DuckEngine, open_arrow
 from halflife.engines.frames import open_frame
+from halflife.engines.scratch import OURS, PREFIX
 
 BAD = b"secret-patient-\xff\xfe"
 Rows = list[dict[str, Any]]
@@ -332,18 +333,18 @@ def test_a_killed_process_leaves_no_readings_and_its_folder_is_swept(tmp_path: P
     (tmp_path / "a.csv").write_text("p,ts,kwh\n" + "\n".join(rows))
     place = tmp_path / "scratch"
     place.mkdir()
-    others = [place / "halflife-1-alive", place / "halflife-x", place / "halflife-99999999-", place / "mine"]
+    others = [place / f"{PREFIX}1-alive", place / f"{PREFIX}x", place / f"{PREFIX}99999999-", place / "mine"]
     for other in others:
         other.mkdir()
     code = [sys.executable, "-c", KILLED, str(tmp_path / "a.csv"), str(place), *sys.path]
     assert subprocess.run(code, check=False, timeout=120).returncode == -signal.SIGKILL
     (left,) = set(place.iterdir()) - set(others)
     assert not any(b"patient" in file.read_bytes() for file in left.rglob("*") if file.is_file())
-    assert sum(file.stat().st_size for file in left.rglob("*") if file.is_file()) == 0
+    assert sum(file.stat().st_size for file in left.rglob("*") if file.is_file() and file.name != "lock") == 0
     engine = open_source(tmp_path / "a.csv", scratch=place)
     assert not left.exists()
     (own,) = set(place.iterdir()) - set(others)
-    assert own.name.startswith(f"halflife-{os.getpid()}-")
+    assert own.name.startswith(f"{PREFIX}{os.getpid()}-")
     assert stat.S_IMODE(own.stat().st_mode) == 0o700
     second = open_source(tmp_path / "a.csv", scratch=place)  # does not sweep a living one
     assert engine.aggregate(BASE).sums.tolist() == second.aggregate(BASE).sums.tolist()
@@ -355,17 +356,17 @@ def test_a_killed_process_leaves_no_readings_and_its_folder_is_swept(tmp_path: P
 def test_a_folder_whose_lock_is_held_is_not_swept(tmp_path: Path) -> None:
     import fcntl
 
-    elsewhere, dead = tmp_path / "halflife-99999999-a", tmp_path / "halflife-99999999-b"
+    elsewhere, dead = tmp_path / f"{PREFIX}99999999-a", tmp_path / f"{PREFIX}99999999-b"
     for folder in (elsewhere, dead):
         folder.mkdir()
-        (folder / "lock").touch()
-    (tmp_path / "halflife-99999999-c").symlink_to(elsewhere)
+        (folder / "lock").write_bytes(OURS)
+    (tmp_path / f"{PREFIX}99999999-c").symlink_to(elsewhere)
     with open(elsewhere / "lock", "rb") as file:  # of a process of another container, whose number means nothing here
         fcntl.flock(file, fcntl.LOCK_EX)
         open_arrow(pa.table({"p": ["a"]}), scratch=tmp_path).close()
     assert elsewhere.exists()
     assert not dead.exists()
-    assert (tmp_path / "halflife-99999999-c").is_symlink()
+    assert (tmp_path / f"{PREFIX}99999999-c").is_symlink()
     with pytest.raises(InvalidInput, match="no folder"):
         open_arrow(pa.table({"p": ["a"]}), scratch=tmp_path / "none")
 

@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 import halflife as hl
 from halflife.engines import scratch
 from halflife.engines.scratch import Scratch, sweep
@@ -12,9 +14,9 @@ from publisher.town import make
 
 def dead(place, process):
     """A folder as a killed process leaves it."""
-    folder = place / f"halflife-{process}-abc"
+    folder = place / f"{scratch.PREFIX}{process}-abc"
     folder.mkdir()
-    (folder / "lock").touch()
+    (folder / "lock").write_bytes(scratch.OURS)
     (folder / "readings.duckdb").write_text("somebody's readings")
     return folder
 
@@ -24,6 +26,19 @@ def test_a_dead_process_is_told_though_another_has_its_number(tmp_path):
     folder = dead(tmp_path, os.getpid())
     sweep(tmp_path)
     assert not folder.exists()
+
+
+@pytest.mark.parametrize("name", ["halflife-2026-backup", ".halflife-scratch-99999999-abc"])
+@pytest.mark.parametrize("lock", [None, "", "mine"])
+def test_folders_of_the_operator_are_left_alone(tmp_path, name, lock):
+    """Before: `halflife-2026-backup` beside a ledger was removed by the next publish, without a word."""
+    folder = tmp_path / name
+    folder.mkdir()
+    (folder / "town.ledger").write_text("precious")
+    if lock is not None:
+        (folder / "lock").write_text(lock)
+    hl.publish(make(tmp_path, stream={"source": None}))
+    assert (folder / "town.ledger").read_text() == "precious"
 
 
 def test_publish_sweeps_though_nothing_is_due(tmp_path):
@@ -75,9 +90,9 @@ def test_a_folder_of_a_living_process_elsewhere_stays(tmp_path):
     )
     process.stdout.readline()
     (folder,) = tmp_path.iterdir()
-    folder.rename(tmp_path / "halflife-99999999-other")  # as if it lived where numbers are others
+    folder.rename(tmp_path / f"{scratch.PREFIX}99999999-other")  # as if it lived where numbers are others
     sweep(tmp_path)
-    assert (tmp_path / "halflife-99999999-other").exists()
+    assert (tmp_path / f"{scratch.PREFIX}99999999-other").exists()
     process.kill()
     process.wait()
     sweep(tmp_path)

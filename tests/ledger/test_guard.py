@@ -16,7 +16,7 @@ from halflife import HalflifeError, LedgerError, Release
 from halflife.ledger import Entry, SqliteLedger
 from halflife.ledger.connect import FILES
 from halflife.policy.paths import LEDGER_FILES
-from publisher.town import make
+from publisher.town import make, write_readings
 
 FACTS = {"format": "halflife.ledger", "stream:s": "{}"}
 CALLS = ("ftruncate", "pwrite", "write", "fsync", "replace", "open", "close")
@@ -308,3 +308,35 @@ def test_what_is_marked_as_shown_is_written_once(tmp_path, monkeypatch):
         book.mark_shown()
         monkeypatch.setattr(os, "replace", lambda *a: pytest.fail("nothing has changed"))
         book.mark_shown()
+
+
+def test_a_start_that_is_refused_leaves_no_guard_that_lets_an_older_copy_pass(tmp_path):
+    """The ledger is away for a moment and a timer runs: the output is ahead, and nothing may say that nothing was shown."""
+    write_readings(tmp_path)
+    policy = make(tmp_path)
+    hl.publish(policy)
+    for name in ("", ".shown", ".lock"):
+        (tmp_path / f"town.ledger{name}").rename(tmp_path / f"away{name}")
+    with pytest.raises(hl.HalflifeError, match="ahead"):
+        hl.publish(policy)
+    assert not (tmp_path / "town.ledger.shown").exists()
+
+
+def test_verify_of_an_emptied_ledger_says_what_was_published(tmp_path):
+    write_readings(tmp_path)
+    policy = make(tmp_path)
+    hl.publish(policy)
+    (tmp_path / "town.ledger").unlink()
+    with pytest.raises(hl.HalflifeError, match="24 were published"):
+        hl.publish(policy)
+    (problem,) = hl.verify(policy.ledger_path, {"mean": str(policy.path("mean.csv"))}).problems
+    assert "24 were published" in problem
+
+
+def test_a_line_that_an_editor_ended_otherwise_is_understood(tmp_path):
+    write_readings(tmp_path)
+    policy = make(tmp_path)
+    hl.publish(policy)
+    guard = tmp_path / "town.ledger.shown"
+    guard.write_bytes(b" " + guard.read_bytes().strip() + b"\r\n\n")
+    assert hl.verify(policy.ledger_path).problems == ()

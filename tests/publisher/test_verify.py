@@ -172,6 +172,7 @@ def test_entries_out_of_order_or_of_an_unknown_stream_are_found(tmp_path):
 
     with SqliteLedger(tmp_path / "a") as book, book.hold():
         book.begin(facts)
+        book.mark_shown()
         account = Accountant(hl.WEvent(1.0, 6))
         account.admit(*(Release(k, 0.01) for k in (1, 2, 3)))
         book.commit([entry("s", 2, 1), entry("s", 1, 2), entry("t", 1, 3)], {"account": account.to_json()}, 1)

@@ -22,8 +22,11 @@ try:
 except ImportError:  # Windows: nothing tells whether a process lives, so nothing is swept
     fcntl = None  # type: ignore[assignment]
 
-NAME = re.compile(r"halflife-(\d+)-\w+")
+PREFIX = ".halflife-scratch-"
+NAME = re.compile(re.escape(PREFIX) + r"(\d+)-\w+")
 LOCK = "lock"
+OURS = b"a scratch folder of halflife: it is removed when nobody holds this lock\n"
+"""What a lock says. A folder without such a lock is somebody else's, whatever its name, and nothing in it is removed."""
 
 
 class Scratch:
@@ -35,7 +38,7 @@ class Scratch:
             raise InvalidInput(f"no folder {str(place)!r} to keep scratch files in: make it, or choose another")
         sweep(place)
         try:
-            self._folder = tempfile.TemporaryDirectory(prefix=f"halflife-{os.getpid()}-", dir=place)
+            self._folder = tempfile.TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-", dir=place)
         except OSError as error:
             raise InvalidInput(f"no scratch folder can be made in {str(place)!r}: {error.strerror}") from None
         self.path = Path(self._folder.name)
@@ -57,6 +60,7 @@ def _make_lock(folder: Path) -> int:
     """Make a lock that is held before anybody can see it under its name."""
     lock = os.open(folder / f"{LOCK}.new", os.O_CREAT | os.O_RDWR | getattr(os, "O_CLOEXEC", 0), 0o600)
     _locked(lock)
+    os.write(lock, OURS)
     os.rename(folder / f"{LOCK}.new", folder / LOCK)
     return lock
 
@@ -65,7 +69,7 @@ def sweep(place: Path) -> None:
     """Remove the scratch folders of this user's processes that are dead."""
     if fcntl is None:
         return
-    for folder in place.glob("halflife-*"):
+    for folder in place.glob(f"{PREFIX}*"):
         found = NAME.fullmatch(folder.name)
         with contextlib.suppress(OSError):  # another process sweeps too
             about = folder.lstat()
@@ -74,15 +78,15 @@ def sweep(place: Path) -> None:
 
 
 def _remove_if_dead(folder: Path, process: int) -> None:
-    """Remove a folder whose lock nobody holds; one without a lock, which was just made or whose process died at once, by that."""
+    """Remove a folder whose lock nobody holds; one without a lock, whose process died as it made it, only if it is empty."""
     try:
         lock = os.open(folder / LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         if not _lives(process):
-            shutil.rmtree(folder, ignore_errors=True)
+            os.rmdir(folder)
         return
     try:
-        if _locked(lock):
+        if _locked(lock) and os.read(lock, len(OURS) + 1) == OURS:
             shutil.rmtree(folder, ignore_errors=True)
     finally:
         os.close(lock)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from halflife.errors import LedgerError
 from halflife.ledger.faults import telling
 
-_LINE = re.compile(r"shown (?:0|([1-9]\d{0,17}) ([0-9a-f]{64}))\n?")
+_LINE = re.compile(r"shown (?:0|([1-9]\d{0,17}) ([0-9a-f]{64}))")
 WHY = (
     "it says how much of the ledger was published, as going on with an older copy would draw the noise of that again. Bring it "
     "back from where the ledger lay; if it is lost, `halflife verify` says what to do"
@@ -40,18 +40,24 @@ class Shown(NamedTuple):
 
 
 class Guard:
-    """The file of one ledger; it lies beside the ledger itself, so that a link to that has the same one."""
+    """The file of one ledger; it lies beside the ledger itself, so that a link to that has the same one.
+
+    lost  whether there was none when it was read, or one that does not say
+    """
 
     def __init__(self, ledger: Path) -> None:
         self.path, self.file = ledger, f"{os.path.realpath(ledger)}.shown"
+        self.lost = False
 
     def read(self) -> Shown | None:
         """Return what was shown, None if there is no file; refuse a file that does not say."""
         found = self._content()
+        self.lost = found is None
         if found is None:
             return None
-        line = _LINE.fullmatch(found.decode("ascii", "replace"))
+        line = _LINE.fullmatch(found.decode("ascii", "replace").strip())
         if line is None:
+            self.lost = True
             raise LedgerError(f"{self.file} cannot be understood: {WHY}")
         return Shown(int(line[1]), bytes.fromhex(line[2])) if line[1] else Shown(0)
 

@@ -1,7 +1,4 @@
-"""The ledger's tables, as they are now and as they came about.
-
-`SCHEMA` is what a new ledger gets. `MIGRATIONS[v]` brings one of version v to v + 1; a test holds that all of them,
-replayed on an empty file, give the same tables. A migration that has been released is never edited.
+"""The ledger's tables.
 
 An entry is unique by stream, step and part (group), and a release by its entry and draw.
 """
@@ -48,7 +45,6 @@ _BATCHES = """CREATE TABLE batch (
     chain BLOB NOT NULL
 ) STRICT"""
 _STATES = "CREATE TABLE state (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID"
-_EMITTED = "CREATE TABLE emitted (output TEXT PRIMARY KEY, step INTEGER NOT NULL, sha256 TEXT) STRICT, WITHOUT ROWID"
 _WRITTEN = """CREATE TABLE written (
     stream TEXT NOT NULL,
     file TEXT NOT NULL,
@@ -58,23 +54,16 @@ _WRITTEN = """CREATE TABLE written (
 ) STRICT, WITHOUT ROWID"""
 
 SCHEMA = (_FACTS, _ENTRIES, _RELEASES, _BATCHES, _STATES, _WRITTEN)
-MIGRATIONS: tuple[tuple[str, ...], ...] = (
-    (_FACTS, _ENTRIES, _RELEASES, _BATCHES, _STATES),
-    (_EMITTED,),
-    ("DROP TABLE emitted", _WRITTEN),
-)
-VERSION = len(MIGRATIONS)
+VERSION = 3
 
 
 def prepare(db: sqlite3.Connection) -> None:
-    """Give an empty file the tables of now, and bring older ones up to date, in one transaction; refuse any other file."""
-    version = check_tables(db)
-    if version == VERSION:
+    """Give an empty file the ledger's tables, in one transaction; refuse any other file."""
+    if check_tables(db) == VERSION:
         return
-    statements = SCHEMA if version == 0 else [s for step in MIGRATIONS[version:] for s in step]
     with db:
         db.execute("BEGIN IMMEDIATE")
-        for statement in statements:
+        for statement in SCHEMA:
             db.execute(statement)
         db.execute(f"PRAGMA user_version = {VERSION}")
 
@@ -88,7 +77,11 @@ def check_tables(db: sqlite3.Connection) -> int:
     (application,) = db.execute("PRAGMA application_id").fetchone()
     if version > VERSION:
         raise LedgerError(f"a ledger of version {version} was written by a newer halflife: this one reads {VERSION}")
-    found, wanted = _objects(db), _made(version) if version >= 0 else frozenset()
+    found, wanted = _objects(db), _made() if version else frozenset()
+    if 0 < version < VERSION and {"fact", "entry"} <= {name for _, name, *_ in found}:
+        raise LedgerError(
+            f"a ledger of version {version} was written before halflife was released: begin a new ledger for a new population"
+        )
     if application or version < 0 or (found and not found & wanted):
         raise LedgerError("an SQLite file, but no ledger: its tables are others; give the ledger a path of its own")
     if found != wanted:
@@ -101,14 +94,16 @@ def check_tables(db: sqlite3.Connection) -> int:
 
 
 def _objects(db: sqlite3.Connection) -> frozenset[tuple[str, str, str, str | None]]:
-    """Everything that a database defines: kind, name, table and definition."""
-    return frozenset(db.execute("SELECT type, name, tbl_name, sql FROM sqlite_master"))
+    """Everything that a database defines, but for SQLite's own statistics: kind, name, table and definition."""
+    return frozenset(
+        db.execute("SELECT type, name, tbl_name, sql FROM sqlite_master WHERE name NOT GLOB 'sqlite_stat[0-9]*'")
+    )
 
 
 @cache
-def _made(version: int) -> frozenset[tuple[str, str, str, str | None]]:
-    """What a ledger of a version defines."""
+def _made() -> frozenset[tuple[str, str, str, str | None]]:
+    """What a ledger defines."""
     with closing(sqlite3.connect(":memory:")) as db:
-        for statement in [s for step in MIGRATIONS[:version] for s in step]:
+        for statement in SCHEMA:
             db.execute(statement)
         return _objects(db)

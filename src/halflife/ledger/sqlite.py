@@ -99,13 +99,13 @@ class SqliteLedger:
             yield
 
     def guard_fault(self) -> str | None:
-        """Say whether this is an older copy, or nobody can tell, and what an operator may do then; None if all is well."""
+        """Say whether this is an older copy, or nobody can tell; None if all is well."""
         try:
             self._shown = self._guard.read()
             wrong = self._older()
         except LedgerError as error:
             wrong = str(error)
-        return f"{wrong}: {self._way_out()}" if wrong and self._shown is None else wrong
+        return wrong
 
     @telling("cannot be read")
     def _begin_reading(self) -> None:
@@ -135,13 +135,15 @@ class SqliteLedger:
             )
         return None
 
-    def _way_out(self) -> str:
-        """What an operator may do whose guard is lost, and who knows that no newer copy exists."""
+    def way_out(self) -> str:
+        """Say what an operator may do whose guard is lost, and who knows that no newer copy exists; nothing if it is not."""
+        if not self._guard.lost:
+            return ""
         try:
             line = self.newest().line()
         except (LedgerError, IndexError, AttributeError):
-            return "first put a whole copy of the ledger back"
-        return f"if this is surely the newest copy, as its outputs agree and you know its hash, write this line into it: {line}"
+            return ": first put a whole copy of the ledger back"
+        return f": if this is surely the newest copy, as its outputs agree and you know its hash, write this line into it: {line}"
 
     def newest(self) -> Shown:
         """Return how much the ledger holds, with the newest hash: what its guard says when all of it is shown."""
@@ -202,7 +204,6 @@ class SqliteLedger:
                     f"{self.path}: was begun under another policy: {first_difference(key, known.get(key), facts.get(key))}. "
                     "A promise is kept as it was made: undo the change, or begin a new ledger for a new population"
                 )
-        self.mark_shown()
         self.refresh()
 
     @telling("cannot be written")

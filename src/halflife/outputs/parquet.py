@@ -342,7 +342,8 @@ def find_changed_bytes(file: BinaryIO, name: str, digests: Digests) -> str | Non
     if digests is NO_DIGESTS or sha256_of(file) in digests.find(name).values():
         return None
     return (
-        "its bytes are not those that were written, whatever its rows say: move it away, and the ledger's values are written"
+        "its bytes are not those that were written, whatever its rows say: move it, and later parts, away, and the ledger's"
+        " values are written"
         " again"
     )
 

@@ -187,7 +187,9 @@ def _cells(value: Any, groups: tuple[str, ...], bins: int) -> list[Any]:
 
 
 def _plain(part: Any) -> Any:
-    """An array or scalar of NumPy or pandas as Python's own; None where it is masked."""
+    """An array or scalar of NumPy or pandas as Python's own; None where it is masked. Times are refused: they become numbers."""
+    if getattr(getattr(part, "dtype", None), "kind", "") in ("m", "M"):
+        raise InvalidInput("numbers are needed, not times")
     return part.tolist() if hasattr(part, "tolist") else part
 
 

@@ -77,15 +77,20 @@ def verify(
         damage = book.damage()
         if damage is not None:
             return _nothing(damage)
+        if not book.facts():
+            return _nothing(
+                guard or f"{path}: holds nothing yet, or its facts are gone: publish first, or put a whole copy back"
+            )
         _check_names(book, outputs or {})
         try:
             walk = _Walk(book, progress, [_Compared(book, *output) for output in pinned])
-            problems = [guard] if guard else []
-            problems += [*_other_policy(walk, policy, path), *walk.problems()]
+            problems = [*_other_policy(walk, policy, path), *walk.problems()]
             for output in walk.outputs:
                 progress(f"comparing {output.target}", walk.count, walk.count)
                 problems += output.differences(walk.broken)
             book.check_unwritten()
+            if guard:  # only a ledger that agrees with its outputs may be declared the newest
+                problems.insert(0, guard if problems else guard + book.way_out())
         except LedgerError as error:
             return _nothing(str(error))
         except UNREADABLE:
@@ -249,7 +254,8 @@ class _Walk:
         if account is None:
             return Verdict(problems, {}, 0, 0.0, 0.0, float("nan"), 0.0, self.head.hex())
         risk, peak, limit = account.exposure()
-        return Verdict(problems, self.steps, account.step, risk, peak, limit, account.used(), self.head.hex())
+        known = {name: step for name, step in self.steps.items() if f"stream:{name}" in self.facts}
+        return Verdict(problems, known, account.step, risk, peak, limit, account.used(), self.head.hex())
 
 
 class _Compared:

@@ -74,7 +74,7 @@ class Town:
     def play(self, number: int) -> tuple[str, list[str]]:
         """Play a case; return its story and what must be said against the publisher."""
         draw = random.Random(f"{self.seed} {number}")
-        one = draw.choice(self.worlds)
+        one = draw.choice([w for w in self.worlds for _ in range(2 if w.world.notion in ("weak", "strong") else 1)])
         self._fresh(one.world)
         with seeded_noise(number):
             case = Case(one, self.folder, self.scratch, draw)
@@ -122,6 +122,7 @@ class Case:
         if self._inputs() != inputs:
             self.court.accuse("meddled: publish changed the readings, the policy or the specifications")
         now = int((START + 3600 * hours) * 10**6)
+        careless = careless or bool(self.touched & {"ledger", "log"})  # a page may be found bad behind the commit
         self.court.judge_publish(outcome, before, self.see(), self.folder / LEDGER, now, careless=careless)
         self.tell(f"{'push' if self.pushes else 'publish'} at {hours:g} h: {self._in_short(outcome)}")
         return outcome
@@ -350,7 +351,7 @@ class Case:
 
     def _play_on(self, refused: bool = False) -> None:
         """Verify or not, publish, verify; after a refusal all is put right again, else it goes on once more."""
-        if self.draw.random() < 0.5:
+        if self.draw.random() < 0.6:
             self.verify()
         outcome = self.publish(self.draw.choice(HOURS if self.draw.random() < 0.95 else ODD_HOURS))
         if refused:

@@ -58,7 +58,7 @@ class Court:
     ) -> None:
         """Judge what a run of publish changed on disk; what it published properly is known from now on.
 
-        careless  there was a fault, or a race: then a refusal may come after a commit
+        careless  there was a fault, a race or a bad page: then a refusal may come after a commit
         """
         self.hear("publish", outcome)
         new = self._judge_entries(outcome, before, after, now_us, careless)
@@ -97,11 +97,11 @@ class Court:
         held = after.entries() or {}
         for stream, steps in after.rows.items():
             for step, rows in steps.items():
-                allowed = set(self.known.rows.get(stream, {}).get(step, [])) | set(before.rows[stream].get(step, []))
-                if allowed and not set(rows) <= allowed:
-                    self.accuse(f"two values: {stream}, step {step}: {rows} after {allowed}")
-                entry = held.get((stream, "*", step))
-                if not allowed and held and (entry is None or not _shows(rows, entry)):
+                shown = self.known.rows.get(stream, {}).get(step, [])
+                fresh = [row for row in rows if row not in shown and row not in before.rows[stream].get(step, [])]
+                if fresh and shown:
+                    self.accuse(f"two values: {stream}, step {step}: {fresh} after {shown}")
+                elif fresh and held and not _shows(fresh, held.get((stream, "*", step))):
                     self.accuse(f"invented: {stream}, step {step} is shown and not what the ledger holds")
         for stream, steps in before.rows.items():
             for step, rows in steps.items():
@@ -198,8 +198,10 @@ def _step(line: bytes) -> int | None:
     return int(match[1] or match[2]) if match else None
 
 
-def _shows(rows: list[Any], entry: dict[str, Any]) -> bool:
+def _shows(rows: list[Any], entry: dict[str, Any] | None) -> bool:
     """Whether rows say what an entry holds: its value, or its noisy total in kWh."""
+    if entry is None:
+        return False
     held = (
         np.frombuffer(entry["noisy"], "<f8") / 1e6 if entry["value"] is None else np.frombuffer(entry["value"], "<f8")
     )

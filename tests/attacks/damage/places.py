@@ -57,11 +57,14 @@ def restore_some(world: World, folder: Path, draw: random.Random) -> str:
         f"output of {stream}": [target] for stream, target in world.targets.items() if target != "stdout.jsonl"
     }
     back = draw.sample(sorted(witnesses), draw.randrange(len(witnesses)))
-    log = draw.random() < 0.8
+    whole = draw.random() < 0.4  # as a backup holds them: outputs too, but not the guard
+    if whole:
+        back = [name for name in sorted(witnesses) if name != "guard"]
+    log = whole or draw.random() < 0.8
     put_back(source, folder, [LEDGER, *(LOG if log else [])])
     told = []
     for name in back:
-        if draw.random() < 0.5:
+        if whole or draw.random() < 0.5:
             put_back(source, folder, witnesses[name])
             told.append(f"{name} too")
         else:

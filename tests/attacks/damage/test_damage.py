@@ -70,7 +70,7 @@ def in_words(told: dict[str, Any]) -> str:
 
 
 def test_damage_is_refused_or_loses_nothing():
-    played = [*play(1, 0, 130)]
+    played = [*play(4, 0, 130)]
     assert len(played) == 130
     wrong = [in_words(told) for told in played if told["accusations"]]
     assert not wrong, "\n\n".join(wrong)
@@ -78,7 +78,7 @@ def test_damage_is_refused_or_loses_nothing():
 
 @pytest.mark.soak
 def test_damage_without_end_is_refused_or_loses_nothing(time_left):
-    count, seed, wrong, begun = 0, 2, [], time.monotonic()
+    count, seed, wrong, begun = 0, 100, [], time.monotonic()
     while time_left():
         for told in play(seed, 0, 250):
             count += 1

@@ -10,6 +10,7 @@ import sqlite3
 import pytest
 
 import halflife as hl
+from halflife.publisher import points
 from publisher.town import make, write_readings
 
 START = 1_767_225_600
@@ -82,6 +83,22 @@ def test_a_pipe_where_the_operators_file_should_be_is_not_waited_for(tmp_path, n
     os.mkfifo(operator)
     with pytest.raises(hl.HalflifeError, match="cannot be written"):
         go_on(policy)
+
+
+def test_a_pipe_that_takes_an_outputs_place_is_not_waited_for(tmp_path, no_waiting, monkeypatch):
+    policy = town(tmp_path)
+
+    def swap(point):
+        if point == "drawn":
+            (tmp_path / "mean.csv").unlink()
+            os.mkfifo(tmp_path / "mean.csv")
+
+    monkeypatch.setattr(points, "passing", swap)
+    with pytest.raises(hl.HalflifeError, match="cannot be written"):
+        go_on(policy)
+    monkeypatch.undo()
+    (tmp_path / "mean.csv").unlink()
+    assert go_on(policy).emitted_again == {"mean": 8}, "nothing is lost: the ledger held the two steps"
 
 
 @pytest.mark.parametrize("seconds", [3.6e11, -3.6e12, 1e300, float("nan"), float("inf")])

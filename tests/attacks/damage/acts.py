@@ -53,7 +53,6 @@ def act(folder: Path, what: Callable[[], Any], *around: Any, publishes: bool = T
         outcome = Outcome("refused", str(error))
     except Killed:
         outcome = Outcome("killed")
-        gc.collect()  # lets go of what the process had open, now and not in the middle of a look at it
     except Hung:
         outcome = Outcome("hung")
     except Exception as error:
@@ -61,6 +60,8 @@ def act(folder: Path, what: Callable[[], Any], *around: Any, publishes: bool = T
     finally:
         logger.removeHandler(handler)
         logger.setLevel(before)
+    if outcome.how == "killed":
+        gc.collect()  # lets go of what the process had open, as its end would
     if publishes:
         with (folder / "stdout.jsonl").open("a") as file:
             file.write(out.getvalue())

@@ -121,7 +121,7 @@ def leave_something(world: World, folder: Path, draw: random.Random) -> str:
         (f".{part}.parquet.halflife-tmp", f"{part}.parquet", f"{part}.parquet~", "notes.txt", "_SUCCESS")
     )
     path = folder / target / name if target.endswith("/") else folder / f".{target}.halflife-tmp"
-    some = [p for p in output_files(world, folder) if p.suffix == ".parquet"]
+    some = [p.read_bytes() for p in output_files(world, folder) if p.suffix == ".parquet"]
     kind = draw.choice(("junk", "begun", "a part", "a folder", "a pipe"))
     path.parent.mkdir(exist_ok=True)
     remove(path)
@@ -130,7 +130,7 @@ def leave_something(world: World, folder: Path, draw: random.Random) -> str:
     elif kind == "a pipe":
         os.mkfifo(path)
     else:
-        path.write_bytes(some[0].read_bytes() if kind == "a part" and some else b"PAR1" if kind == "begun" else b"junk")
+        path.write_bytes(some[0] if kind == "a part" and some else b"PAR1" if kind == "begun" else b"junk")
     return f"{path.relative_to(folder)}: {kind}"
 
 

@@ -9,12 +9,12 @@ import gc
 import json
 import resource
 import sys
-import tempfile
 import time
 import traceback
 from pathlib import Path
 
 from attacks.damage.case import Town
+from attacks.damage.worlds import a_place
 
 MEMORY = 6 * 2**30
 """Bytes of address space: a case that asks for more ends in a MemoryError, not with the machine."""
@@ -36,7 +36,6 @@ def main(seed: int, first: int, last: int, place: Path) -> None:
 
 if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    shared = "/dev/shm" if Path("/dev/shm").is_dir() else None
-    with tempfile.TemporaryDirectory(dir=shared, prefix="halflife-damage-", ignore_cleanup_errors=True) as folder:
-        main(*map(int, sys.argv[1:4]), Path(folder))
+    with a_place() as folder:
+        main(*map(int, sys.argv[1:4]), Path(*sys.argv[4:]) if sys.argv[4:] else folder)
     gc.unfreeze()

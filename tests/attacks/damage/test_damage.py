@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from attacks.damage.worlds import a_place
+
 PATIENCE = 40
 """Seconds without a word after which a process counts as dead: cases end by themselves long before."""
 BEGINNING = 300
@@ -25,12 +27,13 @@ def play(seed: int, first: int, last: int) -> Iterator[dict[str, Any]]:
     """Play cases first … last − 1 of a seed's worlds in a process of their own; one that kills it is accused too."""
     begun = first
     while begun < last:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "attacks.damage", *map(str, (seed, begun, last))],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
-        )  # fmt: skip
-        begun = yield from _listen(process, seed, begun, last)
+        with a_place() as folder:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "attacks.damage", *map(str, (seed, begun, last, folder))],
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+            )  # fmt: skip
+            begun = yield from _listen(process, seed, begun, last)
 
 
 def _listen(process: subprocess.Popen[str], seed: int, begun: int, last: int) -> Iterator[dict[str, Any]]:

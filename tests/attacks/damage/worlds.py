@@ -14,6 +14,7 @@ import random
 import re
 import shutil
 import sqlite3
+import tempfile
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -103,6 +104,14 @@ class SeededSampler:
 
 
 REAL_SAMPLER = noise._sampler
+
+
+@contextmanager
+def a_place():
+    """A folder for worlds that is gone afterwards: in memory if it can be, as nothing there must outlast a power cut."""
+    shared = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    with tempfile.TemporaryDirectory(dir=shared, prefix="halflife-damage-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 @contextmanager

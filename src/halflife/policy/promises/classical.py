@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from halflife.policy.promises.table import ADD, COMPLETE, GROUPS, REPLACE, STATISTICS, accept
+from halflife.policy.promises.table import accept_everything
 
 RULES = {
-    "classical": (
-        COMPLETE,
-        accept(
-            "one person's whole series may be any other: each release moves by at most its sensitivity, and losses add up",
-            statistics=STATISTICS, neighbours=(REPLACE,), groups=GROUPS,
-        ),
-        accept(
-            "hides whether anything was ever recorded of a person; which of two series was recorded costs up to twice as much",
-            statistics=STATISTICS, neighbours=(ADD,), groups=GROUPS,
-        ),
+    "classical": accept_everything(
+        "one person's whole series may be any other: each release moves by at most its sensitivity, and losses add up",
+        "hides whether anything was ever recorded of a person; which of two series was recorded costs up to twice as much",
     ),
-}  # fmt: skip
+}

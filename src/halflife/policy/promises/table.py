@@ -94,6 +94,17 @@ def refuse(about: str, why: str, **axes: tuple[str, ...]) -> Rule:
 COMPLETE = refuse(
     "clips", "`readings: complete` is said of weak almost-periodic promises alone: leave it out", clips=("never binds",)
 )
+
+
+def accept_everything(replaced: str, added: str) -> tuple[Rule, ...]:
+    """Return the rules of a notion that covers every statistic: what replace-one and what add-remove neighbours hide."""
+    return (
+        COMPLETE,
+        accept(replaced, statistics=STATISTICS, neighbours=(REPLACE,), groups=GROUPS),
+        accept(added, statistics=STATISTICS, neighbours=(ADD,), groups=GROUPS),
+    )
+
+
 UNDECLARED = Rule(False, "nobody has shown that this promise covers this combination, so it is refused", "statistics")
 
 

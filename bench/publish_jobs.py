@@ -52,7 +52,7 @@ def halflife(duplicates: str = "each"):
     import ruamel.yaml.nodes  # noqa: F401
 
     import halflife as hl
-    import halflife.engines.duck
+    import halflife.engines.duckdb.engine
     import halflife.publisher
 
     def run(data: str, folder: Path) -> int:

@@ -28,7 +28,7 @@ from halflife.notions import (
     WEvent,
 )
 from halflife.plans import Plan
-from halflife.plans.schedule import Schedule, best_schedule
+from halflife.plans.age_dependent.schedule import Schedule, best_schedule
 from halflife.processes import (
     AutoRegressive,
     EmpiricalProcess,

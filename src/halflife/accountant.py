@@ -10,7 +10,8 @@ from typing import Any, Self
 from halflife.errors import BudgetExceeded, InvalidInput, UnboundedLoss
 from halflife.notions.base import Exposure, Notion
 from halflife.notions.sharing import Draws, dump_draws, load_draws, separate
-from halflife.numerics import TOLERANCE, divide_up, real, whole
+from halflife.numerics.parameters import real, whole
+from halflife.numerics.rounding import TOLERANCE, divide_up
 from halflife.release import FORMAT_VERSION, History, Release, read_format
 
 

@@ -32,10 +32,11 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from halflife.errors import InvalidInput, unknown
-from halflife.numerics import divide_up, ratio_up, real, up, whole
+from halflife.numerics.arrays import Floats
+from halflife.numerics.parameters import real, whole
+from halflife.numerics.rounding import divide_up, ratio_up, up
 
 SPREAD_BITS = 56
 SPREAD = 1 << SPREAD_BITS
@@ -43,8 +44,6 @@ GAUSSIAN_MARGIN = 1e-12
 FAMILIES = ("laplace", "gaussian")
 SMALLEST_LOSS = 2.0**-40
 """Below this a loss is fewer than 2¹⁶ units, and one unit would be too large a part of it."""
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

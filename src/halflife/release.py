@@ -11,7 +11,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from halflife.errors import InvalidInput, missing_extra, unknown
-from halflife.numerics import divide_up, real, up, whole
+from halflife.numerics.parameters import real, whole
+from halflife.numerics.rounding import divide_up, up
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from halflife.errors import InvalidInput
-from halflife.numerics import divide_up, real, up, whole
+from halflife.numerics.parameters import real, whole
+from halflife.numerics.rounding import divide_up, up
 
 
 def mean_sensitivity(low: float, high: float, members: Sequence[int]) -> list[float]:

@@ -23,9 +23,9 @@ from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import numpy as np
-from numpy.typing import NDArray
 
 from halflife.errors import InvalidInput
+from halflife.numerics.arrays import Integers
 
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
@@ -46,7 +46,6 @@ _SECONDS = {
     **dict.fromkeys(("w", "week", "weeks"), 604_800),
 }
 
-Integers = NDArray[np.int64]
 Piece = tuple[int, int]
 """(from, add): from this moment on, until the next piece's, so much is added."""
 

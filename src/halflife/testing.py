@@ -24,8 +24,8 @@ from halflife.accountant import Accountant
 from halflife.errors import BudgetExceeded, InvalidInput
 from halflife.mechanisms import Mechanism, ReleaseDraw, SimulatedDraw, check_adaptive
 from halflife.notions import Notion
-from halflife.notions.base import Floats
-from halflife.numerics import TOLERANCE, divide_up
+from halflife.numerics.arrays import Floats
+from halflife.numerics.rounding import TOLERANCE, divide_up
 from halflife.plans import Plan
 from halflife.release import History, Release
 

@@ -23,7 +23,7 @@ from engines import reference
 from engines.sources import SOURCES
 from halflife import InvalidInput
 from halflife.engines import Engine, Question, open_source
-from halflife.engines.duck import open_arrow, open_files
+from halflife.engines.duckdb.engine import open_arrow, open_files
 from halflife.steps import Buckets, Steps, naive_to_utc, parse_time, to_us
 
 LONDON = "Europe/London"

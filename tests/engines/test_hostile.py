@@ -24,9 +24,9 @@ import pytest
 from engines.test_engines import BASE, COUNT, GROUPS, LOCAL, SPRING, check
 from halflife import InvalidInput
 from halflife.engines import Question, open_source
-from halflife.engines.duck import DuckEngine, open_arrow
+from halflife.engines.duckdb.engine import DuckEngine, open_arrow
+from halflife.engines.duckdb.scratch import OURS, PREFIX
 from halflife.engines.frames import open_frame
-from halflife.engines.scratch import OURS, PREFIX
 
 BAD = b"secret-patient-\xff\xfe"
 Rows = list[dict[str, Any]]

@@ -12,10 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from halflife import Classical, registry
-from halflife.demo import run_demo
-from halflife.lab import demo, report
-from halflife.lab import page as sheet
-from halflife.lab.households import SLOTS_PER_DAY
+from halflife.cli.demo import run_demo
+from halflife.lab import demo
+from halflife.lab.households.readings import SLOTS_PER_DAY
+from halflife.lab.views import page as sheet
+from halflife.lab.views import report
 from halflife.policy.promises import RULES
 
 HOMES, DAYS = 20, 9

@@ -10,7 +10,7 @@ import pytest
 
 from halflife import Accountant, Classical, InvalidInput, ReleaseDraw
 from halflife.mechanisms.reused import ReusedNoise
-from halflife.notions.periodic import AlmostPeriodic
+from halflife.notions.almost_periodic.notion import AlmostPeriodic
 from halflife.steps import EPOCH, Steps
 
 

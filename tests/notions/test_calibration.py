@@ -16,7 +16,7 @@ from halflife.notions import calibration, composition
 from halflife.notions.calibration import composed_epsilon, equal_split, quieter, unit_scales
 from halflife.notions.composition import Exact, gaussian_losses, laplace_losses
 from halflife.notions.gaussian_dp import gaussian_delta
-from halflife.numerics import largest
+from halflife.numerics.search import largest
 
 DELTA = 1 / 117_716_237
 LENGTHS = [3, 14, 20, 65]

@@ -25,7 +25,7 @@ from halflife import (
     UnboundedLoss,
     WEvent,
 )
-from halflife.lab.audit.exact import worst_loss
+from halflife.audit.exact import worst_loss
 from halflife.notions.gaussian_dp import gaussian_epsilon
 from halflife.notions.sharing import load_draws
 

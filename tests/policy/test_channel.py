@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from halflife import Accountant, InvalidInput, Release, WEvent
-from halflife.documents import parse_document
+from halflife.parsing.documents import parse_document
 from halflife.policy import Policy, PolicyError, channels, promised
-from halflife.smoothing import MovingAverage, Truncate
+from halflife.postprocessing import MovingAverage, Truncate
 from halflife.steps import DAY, from_us, parse_time, to_us
 from policy.towns import GOOD, change, write_tables
 

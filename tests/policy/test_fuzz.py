@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from halflife.documents import parse_document
+from halflife.parsing.documents import parse_document
 from halflife.policy import Policy, PolicyError, channels, explain, ledger_facts
 from policy.towns import GOOD, moving, write_tables
 

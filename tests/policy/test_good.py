@@ -10,7 +10,7 @@ from itertools import product
 import pytest
 
 from halflife import registry
-from halflife.documents import parse_document
+from halflife.parsing.documents import parse_document
 from halflife.policy import Policy, PolicyError, channel, channels, ledger_facts, promised
 from halflife.policy.promises.almost_periodic import by_the_clock
 from policy.towns import GOOD, HOMES, change, moving, write_tables

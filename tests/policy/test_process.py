@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from halflife import Accountant, AgeDependent, AutoRegressive, GeometricMixing, MarkovChain, Population, Release
+from halflife.engines.samples import read_sample
 from halflife.policy import Policy, PolicyError, channels, ledger_facts, promised
-from halflife.policy.samples import read_sample
 from halflife.processes import EmpiricalProcess, PeriodicMarkovChain
 from policy.towns import GOOD, change, moving, write_tables
 

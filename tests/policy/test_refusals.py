@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from halflife.documents import LARGEST, parse_document
 from halflife.errors import HalflifeError
+from halflife.parsing.documents import LARGEST, parse_document
 from halflife.policy import Policy, PolicyError
 from halflife.policy.paths import matches
 from policy.towns import GOOD, change, moving, write_tables

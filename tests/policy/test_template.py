@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from halflife import registry
-from halflife.documents import parse_document
+from halflife.parsing.documents import parse_document
 from halflife.policy import Policy, PolicyError, channels
 from halflife.policy.template import json_schema, write_template
 from policy.towns import GOOD, moving

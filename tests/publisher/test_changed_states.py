@@ -17,8 +17,8 @@ import halflife as hl
 from halflife import LedgerError
 from halflife.cli import main
 from halflife.ledger.entry import batch_link, digest
-from publisher.test_periodic import WEAK
-from publisher.test_periodic import town as periodic_town
+from publisher.test_almost_periodic import WEAK
+from publisher.test_almost_periodic import town as periodic_town
 from publisher.town import make, policy_dict
 
 MARK = "7368412095577"

@@ -118,7 +118,8 @@ def kill_at_random(folder, go_on, seed):
     draw, kills, known = random.Random(seed), 0, {}
     script = (
         "import sys; from halflife import Policy, publish; from halflife.publisher import backfill as b; b.BATCH_STEPS = 1;"
-        "p = Policy.load(sys.argv[1]); import halflife.engines.duck, duckdb, opendp.measurements; print(flush=True); publish(p)"
+        "p = Policy.load(sys.argv[1]); import halflife.engines.duckdb.engine, duckdb, opendp.measurements;"
+        "print(flush=True); publish(p)"
     )
     while go_on(kills):
         command = [sys.executable, "-c", script, str(folder / "policy.yaml")]

@@ -8,7 +8,7 @@ import pytest
 
 import halflife as hl
 from halflife.policy import channels
-from halflife.publisher.draws import due
+from halflife.publisher.drawing import due
 from publisher.town import policy_dict, write_readings
 
 MANY = 5_000_000

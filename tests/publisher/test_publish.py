@@ -611,7 +611,7 @@ def test_noise_of_a_vector_allows_for_what_a_person_changes(tmp_path):
     """Two numbers change, each rounded on its own: the noise must be calibrated for two, not one."""
     from halflife import noise as grade
     from halflife.policy import channels
-    from halflife.publisher.draws import due
+    from halflife.publisher.drawing import due
 
     source = {"files": "readings.csv", "time": "time", "value": "kwh", "group": "place"}
     groups = {"names": ["a", "b", "c"], "most_per_person": 1}

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from halflife.documents import PolicyError
 from halflife.errors import InvalidInput
+from halflife.parsing.documents import PolicyError
 from halflife.specifications import (
     Recurring,
     Secret,
@@ -101,7 +101,7 @@ def test_every_form_of_a_secret_in_one_file(tmp_path):
 
 
 def test_json_and_csv_hold_the_same_forms(tmp_path):
-    from halflife.documents import parse_document
+    from halflife.parsing.documents import parse_document
 
     expected = read_specifications(written(tmp_path, "town.yaml", TOWN), steps=STEPS, last=5000).specifications
     as_json = written(tmp_path, "town.json", json.dumps(parse_document(TOWN).data, indent="\t"))

@@ -14,7 +14,7 @@ from halflife.cli.terminal import progress_bar, say, screen
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from halflife.lab.audit import Verdict
+    from halflife.audit import Verdict
 
 
 @main.command()
@@ -45,17 +45,17 @@ def audit(policy: Path | None, faults: bool, seconds: float, runs: int, processe
         raise click.UsageError("give a policy to audit, or --faults")
     with progress_bar() as show:
         if policy is None:
-            from halflife.lab.audit.faults import audit_faults
+            from halflife.audit.faults import audit_faults
 
             verdict = audit_faults(seconds, runs, show)
         else:
+            from halflife.audit.policy.audit import audit_policy
             from halflife.policy import Policy
-            from halflife.policy_audit import audit_policy
 
             many = processes or os.cpu_count() or 1
             verdict = audit_policy(Policy.load(policy), seconds=seconds, runs=runs, processes=many, progress=show)
     if html is not None:
-        from halflife.lab.audit.report import write_audit
+        from halflife.audit.report import write_audit
 
         write_audit(verdict, html)
     if as_json:
@@ -76,7 +76,7 @@ def _findings(verdict: Verdict) -> Table:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from halflife.lab.audit.report import number
+    from halflife.audit.report import number
 
     table = Table(title=f"Audit of {verdict.subject}", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("what was tried")

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from halflife.lab.demo import DemoResult
-    from halflife.papers.age_dependent import Reproduction as AgedReproduction
-    from halflife.papers.almost_periodic import Reproduction as PeriodicReproduction
-    from halflife.papers.discounted import Reproduction
+    from halflife.papers.age_dependent.reproduction import Reproduction as AgedReproduction
+    from halflife.papers.almost_periodic.reproduction import Reproduction as PeriodicReproduction
+    from halflife.papers.discounted.reproduction import Reproduction
 
 
 @main.command()
@@ -44,7 +44,7 @@ def demo(out: Path, households: int, days: int, seed: int) -> None:
       halflife demo --out big-town --households 3000 --days 30
     """
     with progress_bar() as show:
-        from halflife.demo import run_demo
+        from halflife.cli.demo import run_demo
 
         result = run_demo(out, households, days, seed, show)
     screen().print(_summary(result))
@@ -94,7 +94,7 @@ def plan(notion: str, step: str, start: str | None, error: float | None, html: P
       halflife plan --notion almost-periodic --epsilon 1 --period 48 --strong
     """
     from halflife.errors import InvalidInput
-    from halflife.lab import plan_view as lab
+    from halflife.lab.views import plan as lab
     from halflife.policy.process import read_process_file
 
     if notion == "swellfish":
@@ -162,9 +162,9 @@ def discounted(data: Path | None, out: Path, seed: int) -> None:
     Example:
       halflife reproduce discounted --data ../shared/data --out discounted
     """
-    from halflife.lab.page import load_plotly
-    from halflife.papers import discounted as paper
-    from halflife.papers.discounted_report import write_all
+    from halflife.lab.views.page import load_plotly
+    from halflife.papers.discounted import reproduction as paper
+    from halflife.papers.discounted.report import write_all
 
     load_plotly()  # a missing extra is reported before any work is done
     folder = paper.find_data(data)
@@ -191,11 +191,11 @@ def age_dependent(data: Path | None, out: Path, seed: int) -> None:
     Example:
       halflife reproduce age-dependent --data ../shared/data --out aged
     """
-    from halflife.lab.page import load_plotly
-    from halflife.papers import age_dependent as paper
-    from halflife.papers.age_dependent_london import LONDON, WHERE_TO_GET, generated_source, real_source
-    from halflife.papers.age_dependent_report import write_all
-    from halflife.papers.discounted import find_data
+    from halflife.lab.views.page import load_plotly
+    from halflife.papers.age_dependent import reproduction as paper
+    from halflife.papers.age_dependent.london import LONDON, WHERE_TO_GET, generated_source, real_source
+    from halflife.papers.age_dependent.report import write_all
+    from halflife.papers.discounted.reproduction import find_data
 
     load_plotly()  # a missing extra is reported before any work is done
     folder = find_data(data, (LONDON,))
@@ -226,11 +226,11 @@ def almost_periodic(data: Path | None, out: Path, seed: int) -> None:
     Example:
       halflife reproduce almost-periodic --data ../shared/data --out periodic
     """
-    from halflife.lab.page import load_plotly
-    from halflife.papers import almost_periodic as paper
-    from halflife.papers.almost_periodic_homes import WHERE_TO_GET, generated_source, real_source
-    from halflife.papers.almost_periodic_report import write_all
-    from halflife.papers.discounted import find_data
+    from halflife.lab.views.page import load_plotly
+    from halflife.papers.almost_periodic import reproduction as paper
+    from halflife.papers.almost_periodic.homes import WHERE_TO_GET, generated_source, real_source
+    from halflife.papers.almost_periodic.report import write_all
+    from halflife.papers.discounted.reproduction import find_data
 
     load_plotly()  # a missing extra is reported before any work is done
     folder = find_data(data)
@@ -254,7 +254,7 @@ def _coefficients(found: PeriodicReproduction) -> Table:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from halflife.papers.almost_periodic import COEFFICIENT_HEADS, coefficient_rows
+    from halflife.papers.almost_periodic.reproduction import COEFFICIENT_HEADS, coefficient_rows
 
     title = "Coefficients between periods: the paper's, of its data, and ours"
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
@@ -271,7 +271,7 @@ def _risks(found: AgedReproduction) -> Table:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from halflife.papers.age_dependent import RISK_HEADS, risk_cells, shown
+    from halflife.papers.age_dependent.reproduction import RISK_HEADS, risk_cells, shown
 
     title = f"What is left of ε_C by age (nats): {found.source.name}"
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
@@ -291,7 +291,7 @@ def _scales(found: Reproduction) -> Table:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from halflife.papers.discounted import TABLE_HEADS, table_cells
+    from halflife.papers.discounted.reproduction import TABLE_HEADS, table_cells
 
     title = f"Noise scales over {found.steps:,} steps, hyperbolic, Δf = ε = 1"
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)

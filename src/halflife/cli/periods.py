@@ -34,8 +34,8 @@ def period(step: str, periods: tuple[str, ...], seed: int, report: Path | None, 
       halflife period design.parquet --person id --time ts --value kwh --period "1 day" --period "7 days" --report period.html
     """
     from halflife.errors import InvalidInput
-    from halflife.lab.periodicity import best_period
-    from halflife.lab.periodicity_view import print_periodicity, write_periodicity_page
+    from halflife.lab.almost_periodic.periodicity import best_period
+    from halflife.lab.almost_periodic.view import print_periodicity, write_periodicity_page
     from halflife.steps import microseconds, parse_width
 
     sample = read_readings(step=step, **where)

@@ -15,7 +15,7 @@ from halflife.cli.terminal import say, screen, write_whole
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from halflife.policy.samples import Sample
+    from halflife.engines.samples import Sample
     from halflife.processes import Process
 
 KINDS = {
@@ -64,7 +64,7 @@ def read_readings(
     table: str | None,
 ) -> Sample:  # fmt: skip
     """Read a sample, with something to look at meanwhile."""
-    from halflife.policy.samples import read_sample
+    from halflife.engines.samples import read_sample
 
     with screen(stderr=True).status("reading"):
         return read_sample(
@@ -172,7 +172,7 @@ def check(file: Path, step: str | None, report: Path | None, save: bool, **where
         except InvalidInput as error:
             raise InvalidInput(named(str(error), sample)) from None
     if report is not None:
-        from halflife.lab.check_view import write_check
+        from halflife.lab.age_dependent.check_view import write_check
 
         write_check(found, report)
         say(f"Report: {report}", err=True)

@@ -136,8 +136,8 @@ def generate(households: int, days: int, seed: int, out: Path, as_json: bool) ->
     Example:
       halflife secrets generate --households 250 --days 28 --seed 1 --out secrets.parquet
     """
-    from halflife.lab import secrets_costs as lab
-    from halflife.lab.secrets_view import FOR_THE_LAB
+    from halflife.lab.swellfish import costs as lab
+    from halflife.lab.swellfish.view import FOR_THE_LAB
     from halflife.specifications import write_specifications
 
     with screen(stderr=True).status("generating homes"):
@@ -171,8 +171,8 @@ def show(files: tuple[str, ...], html: Path | None, as_json: bool, **clock: Any)
     Example:
       halflife secrets show secrets/ --step "30 min" --start 2026-01-01 --zone Europe/Berlin --end 2026-02-01 --html secrets.html
     """
-    from halflife.lab import secrets_view as lab
-    from halflife.lab.secrets_costs import overview
+    from halflife.lab.swellfish import view as lab
+    from halflife.lab.swellfish.costs import overview
 
     found = _read(files, **clock)
     held = found.reading.specifications
@@ -239,9 +239,9 @@ def noise(files: tuple[str, ...], households: int, days: int, seed: int, neighbo
       halflife secrets noise --households 50 --days 7
       halflife secrets noise secrets.parquet --neighbours all-events --delta 1e-8 --html noise.html
     """
-    from halflife.lab import secrets_view as lab
-    from halflife.lab.page import load_plotly
-    from halflife.lab.secrets_costs import compare, generated
+    from halflife.lab.swellfish import view as lab
+    from halflife.lab.swellfish.costs import compare, generated
+    from halflife.lab.views.page import load_plotly
 
     if html is not None:
         load_plotly()  # a missing extra is reported before any work is done

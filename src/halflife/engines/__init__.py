@@ -29,11 +29,11 @@ def open_source(
     if isinstance(source, str | Path):
         source = [source]
     if isinstance(source, Sequence) and all(isinstance(path, str | Path) for path in source):
-        from halflife.engines.duck import open_files
+        from halflife.engines.duckdb.engine import open_files
 
         return open_files(source, format, table, threads=threads, memory=memory, scratch=scratch)
     if type(source).__module__.split(".")[0] == "pyarrow":
-        from halflife.engines.duck import open_arrow
+        from halflife.engines.duckdb.engine import open_arrow
 
         return open_arrow(source, threads=threads, memory=memory, scratch=scratch)
     from halflife.engines.frames import open_frame

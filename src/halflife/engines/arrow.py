@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from halflife.engines.files import CHUNK, decode
+from halflife.engines.duckdb.files import CHUNK, decode
 
 
 def is_text(kind: Any) -> bool:

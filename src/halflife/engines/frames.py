@@ -39,9 +39,9 @@ from halflife.engines.grammar import (
     time_of_text,
 )
 from halflife.errors import InvalidInput
+from halflife.numerics.arrays import Integers
 from halflife.steps import DAY, Piece
 
-Integers = NDArray[np.int64]
 BAD = -(2**63)
 """Stands for a time that is none."""
 
@@ -181,7 +181,7 @@ def _folded_sum(frame: Any, question: Question) -> tuple[Integers, ...]:
 
 
 def _fold(frame: Any, question: Question) -> tuple[Integers, ...]:
-    """p, k, g and v of each person, step and group, from columns p, k, g, us, u. As `halflife.engines.duck` does it."""
+    """p, k, g and v of each person, step and group, from columns p, k, g, us, u. As `halflife.engines.duckdb.engine` does it."""
     import narwhals as nw
 
     q, u, a = question, nw.col("u"), nw.col("a")

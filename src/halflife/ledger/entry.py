@@ -19,11 +19,10 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from halflife.numerics.arrays import Floats
 from halflife.release import NOISES, Release
 
-Floats = NDArray[np.float64]
 ALL_GROUPS = "*"
 DOUBLE = np.dtype("<f8")
 _LENGTH = struct.Struct(">Q").pack

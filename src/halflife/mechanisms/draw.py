@@ -23,7 +23,7 @@ import numpy as np
 from halflife import noise as grade
 from halflife.accountant import Accountant
 from halflife.errors import InvalidInput
-from halflife.numerics import whole
+from halflife.numerics.parameters import whole
 from halflife.release import Noise, Release
 
 

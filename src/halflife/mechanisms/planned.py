@@ -12,7 +12,7 @@ from halflife import noise as grade
 from halflife.accountant import Accountant
 from halflife.errors import InvalidInput
 from halflife.mechanisms.draw import Draw
-from halflife.notions.base import Floats
+from halflife.numerics.arrays import Floats
 from halflife.plans import Plan
 from halflife.registry import register_mechanism
 from halflife.release import Release

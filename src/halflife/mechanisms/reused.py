@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from halflife.errors import InvalidInput
 from halflife.mechanisms.draw import Draw
-from halflife.numerics import real, whole
-from halflife.plans.periodic import PeriodicPlan
+from halflife.numerics.parameters import real, whole
+from halflife.plans.almost_periodic import PeriodicPlan
 from halflife.registry import register_mechanism
 
 Phase = Callable[[int], int]

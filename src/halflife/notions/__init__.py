@@ -1,12 +1,12 @@
 """Notions of privacy over time: one a file, all of them answering `halflife.notions.base.Notion`."""
 
-from halflife.notions.aged import AgeDependent
+from halflife.notions.age_dependent.notion import AgeDependent
+from halflife.notions.almost_periodic.notion import AlmostPeriodic
 from halflife.notions.base import Exposure, Notion, PlanRequest
 from halflife.notions.classical import Classical
 from halflife.notions.discounted import ExponentialDiscount, GaussianDiscount, HyperbolicDiscount
-from halflife.notions.periodic import AlmostPeriodic
-from halflife.notions.swellfish import Swellfish
-from halflife.notions.windowed import WEvent
+from halflife.notions.swellfish.notion import Swellfish
+from halflife.notions.w_event import WEvent
 
 __all__ = [
     "AgeDependent",

@@ -15,15 +15,15 @@ from fractions import Fraction
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from halflife.errors import InvalidInput, unknown
-from halflife.numerics import TOLERANCE, divide_up, ratio_up, real, whole
+from halflife.numerics.arrays import Floats
+from halflife.numerics.parameters import real, whole
+from halflife.numerics.rounding import TOLERANCE, divide_up, ratio_up
 from halflife.registry import find_notion, find_plan
 from halflife.release import Noise, Release
 
 S = TypeVar("S")
-Floats = NDArray[np.float64]
 
 
 class Exposure(NamedTuple):

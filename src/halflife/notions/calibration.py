@@ -25,11 +25,10 @@ from numpy.typing import ArrayLike, NDArray
 from halflife.errors import InvalidInput, unknown
 from halflife.notions.composition import Exact, check_delta, gaussian_losses, laplace_losses
 from halflife.notions.gaussian_dp import gaussian_epsilon, gaussian_mu
-from halflife.numerics import SMALLEST_NORMAL, divide_down, divide_up, float_up, real, to_units, whole
+from halflife.numerics.arrays import Floats, Integers
+from halflife.numerics.parameters import real, whole
+from halflife.numerics.rounding import SMALLEST_NORMAL, divide_down, divide_up, float_up, to_units
 from halflife.release import NOISES, Noise
-
-Floats = NDArray[np.float64]
-Whole = NDArray[np.int64]
 
 FEW_PAIRS = 200
 """Up to so many distinct (T, ε) are calibrated one by one, to a part in 10⁷."""
@@ -248,7 +247,7 @@ def _octaves(limits: Floats) -> tuple[float, float]:
     return 2.0 ** math.floor(math.log2(least)), 2.0 ** math.ceil(math.log2(most))
 
 
-def _by_duration(lengths: Whole) -> dict[int, NDArray[np.intp]]:
+def _by_duration(lengths: Integers) -> dict[int, NDArray[np.intp]]:
     order = np.argsort(lengths, kind="stable")
     values, starts = np.unique(lengths[order], return_index=True)
     return dict(zip(values.tolist(), np.split(order, starts[1:]), strict=True)) if len(values) else {}
@@ -295,7 +294,7 @@ def _epsilon(epsilon: float) -> float:
     return real("epsilon", epsilon, positive=True, limit=LARGEST_EPSILON)
 
 
-def _columns(durations: ArrayLike, epsilons: ArrayLike) -> tuple[Whole, Floats]:
+def _columns(durations: ArrayLike, epsilons: ArrayLike) -> tuple[Integers, Floats]:
     """Return both as columns of one length, or say which row is wrong."""
     lengths, limits = np.asarray(durations), np.asarray(epsilons)
     if lengths.ndim != 1 or lengths.shape != limits.shape:

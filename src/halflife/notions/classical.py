@@ -9,9 +9,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from halflife.notions.base import Exposure, Floats, Notion
+from halflife.notions.base import Exposure, Notion
 from halflife.notions.composition import Composition, check_delta, composition
-from halflife.numerics import real
+from halflife.numerics.arrays import Floats
+from halflife.numerics.parameters import real
 from halflife.registry import register_notion
 from halflife.release import Noise, Release
 

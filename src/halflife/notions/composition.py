@@ -17,19 +17,9 @@ import numpy as np
 
 from halflife.errors import InvalidInput, UnboundedLoss, missing_extra
 from halflife.notions.gaussian_dp import gaussian_epsilon, gaussian_epsilons, pure_as_gaussian
-from halflife.numerics import (
-    TOLERANCE,
-    UNIT_BITS,
-    down,
-    float_down,
-    float_up,
-    largest,
-    read_units,
-    real,
-    to_units,
-    up,
-    whole,
-)
+from halflife.numerics.parameters import real, whole
+from halflife.numerics.rounding import TOLERANCE, UNIT_BITS, down, float_down, float_up, read_units, to_units, up
+from halflife.numerics.search import largest
 from halflife.release import Release
 
 SMALLEST_DELTA = 1e-10

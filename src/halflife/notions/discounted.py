@@ -15,12 +15,14 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from halflife.errors import InvalidInput
-from halflife.fading import Fading, Floats, Geometric, fading
 from halflife.notions.base import Exposure, Notion
 from halflife.notions.composition import Pure, check_delta
 from halflife.notions.gaussian_dp import gaussian_epsilon, gaussian_epsilons, gaussian_mu
-from halflife.numerics import TOLERANCE, UNIT, down, float_up, real, to_units, up, whole
-from halflife.power_series import convolution, saturating_shares
+from halflife.numerics.arrays import Floats
+from halflife.numerics.fading import Fading, Geometric, fading
+from halflife.numerics.parameters import real, whole
+from halflife.numerics.power_series import convolution, saturating_shares
+from halflife.numerics.rounding import TOLERANCE, UNIT, down, float_up, to_units, up
 from halflife.registry import register_notion
 from halflife.release import Noise, Release
 

@@ -8,7 +8,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from halflife.numerics import largest, up
+from halflife.numerics.rounding import up
+from halflife.numerics.search import largest
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:

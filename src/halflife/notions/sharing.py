@@ -22,7 +22,8 @@ from typing import Any, NamedTuple
 
 from halflife.errors import InvalidInput, UnboundedLoss, unknown
 from halflife.notions.base import Notion
-from halflife.numerics import ratio_up, real, whole
+from halflife.numerics.parameters import real, whole
+from halflife.numerics.rounding import ratio_up
 from halflife.release import NOISES, Noise, Release
 
 LARGEST = 1e300

@@ -1,6 +1,6 @@
 """Noise schedules: each paper's, and the tighter ones; each certified against its notion, infinite tail included."""
 
-from halflife.plans import aged, classical, discounted, periodic, swellfish, swellfish_optimal, windowed
+from halflife.plans import age_dependent, almost_periodic, classical, discounted, swellfish, w_event
 from halflife.plans.base import Plan
 
-__all__ = ["Plan", "aged", "classical", "discounted", "periodic", "swellfish", "swellfish_optimal", "windowed"]
+__all__ = ["Plan", "age_dependent", "almost_periodic", "classical", "discounted", "swellfish", "w_event"]

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from halflife.errors import InvalidInput, unknown
-from halflife.notions.base import Floats, Notion, PlanRequest
+from halflife.notions.base import Notion, PlanRequest
 from halflife.notions.gaussian_dp import gaussian_epsilon
-from halflife.numerics import TOLERANCE, divide_up, whole
+from halflife.numerics.arrays import Floats
+from halflife.numerics.parameters import whole
+from halflife.numerics.rounding import TOLERANCE, divide_up
 from halflife.release import Noise, Release
 
 STD_OF_UNIT_SCALE: dict[str, float] = {"laplace": math.sqrt(2), "gaussian": 1.0}

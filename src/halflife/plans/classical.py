@@ -8,8 +8,8 @@ import numpy as np
 
 from halflife.errors import InvalidInput
 from halflife.notions import Classical, PlanRequest
-from halflife.notions.base import Floats
 from halflife.notions.gaussian_dp import gaussian_mu
+from halflife.numerics.arrays import Floats
 from halflife.plans.base import Plan, numbers, refuse_extra, refuse_gaussian
 from halflife.plans.equal import equal_loss
 from halflife.registry import register_plan

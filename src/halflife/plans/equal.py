@@ -6,7 +6,7 @@ from typing import Any
 
 from halflife.notions.base import Notion, PlanRequest
 from halflife.notions.calibration import equal_split
-from halflife.numerics import divide_down
+from halflife.numerics.rounding import divide_down
 from halflife.plans.base import STD_OF_UNIT_SCALE, Plan, always
 from halflife.release import Noise
 

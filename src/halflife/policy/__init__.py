@@ -1,6 +1,6 @@
 """What to publish, and under which promise: the policy file, worked out and checked before any data is read."""
 
-from halflife.documents import PolicyError
+from halflife.parsing.documents import PolicyError
 from halflife.policy.channel import Channel, channels, explain
 from halflife.policy.contract import ledger_facts, stream_layout
 from halflife.policy.model import Policy

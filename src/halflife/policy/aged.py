@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from halflife.errors import InvalidInput
 from halflife.notions import AgeDependent
-from halflife.notions.base import Floats, Notion
+from halflife.notions.base import Notion
+from halflife.numerics.arrays import Floats
 from halflife.plans import Plan
 from halflife.policy.measure import Measure
 from halflife.processes import AutoRegressive

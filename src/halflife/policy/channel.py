@@ -14,17 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from halflife.documents import Where
 from halflife.engines.base import Question
 from halflife.errors import InvalidInput, unknown
 from halflife.noise import SMALLEST_LOSS
 from halflife.notions import AgeDependent, Swellfish
 from halflife.notions.base import Notion
-from halflife.numerics import down
+from halflife.numerics.arrays import Integers
+from halflife.numerics.rounding import down
 from halflife.outputs import Layout
+from halflife.parsing.documents import Where
+from halflife.parsing.quantities import parse_quantity
 from halflife.plans import Plan
-from halflife.plans.periodic import PeriodicPlan
-from halflife.plans.swellfish import SwellfishPlan
+from halflife.plans.almost_periodic import PeriodicPlan
+from halflife.plans.swellfish.plan import SwellfishPlan
 from halflife.policy.aged import Span, check_horizon, check_statistic, plan_of_stream, shared_plan
 from halflife.policy.groups import read_groups
 from halflife.policy.measure import read_measure
@@ -33,14 +35,12 @@ from halflife.policy.promise import promised
 from halflife.policy.promises import check_declared, check_statistics
 from halflife.policy.promises.almost_periodic import phases
 from halflife.policy.swellfish import check_swellfish, explain_secrets, plan_options, warnings
-from halflife.quantities import parse_quantity
+from halflife.postprocessing import Kalman, MovingAverage, Smoother, Truncate
 from halflife.release import Release
 from halflife.sensitivity import Sensitivity
-from halflife.smoothing import Kalman, MovingAverage, Smoother, Truncate
 from halflife.steps import (
     DAY,
     MOST_STEPS,
-    Integers,
     Steps,
     find_zone,
     microseconds,

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from halflife.documents import Where
 from halflife.errors import InvalidInput, unknown
+from halflife.parsing.documents import Where
 from halflife.policy.tables import read_public_table
 
 if TYPE_CHECKING:

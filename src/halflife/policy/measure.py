@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from halflife.engines.base import LARGEST_TOTAL, LARGEST_UNITS
 from halflife.errors import InvalidInput
+from halflife.parsing.quantities import parse_quantity
 from halflife.policy.groups import GroupList
 from halflife.policy.tables import read_public_table
-from halflife.quantities import parse_quantity
 from halflife.sensitivity import Sensitivity, bounded_sensitivity, histogram_sensitivity
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError
 
-from halflife.documents import Document, PolicyError, Problem, Where, parse_document, read_document
 from halflife.errors import HalflifeError, InvalidInput, unknown
-from halflife.quantities import parse_quantity
+from halflife.parsing.documents import Document, PolicyError, Problem, Where, parse_document, read_document
+from halflife.parsing.quantities import parse_quantity
 
 if TYPE_CHECKING:
     from halflife.notions.base import Notion
@@ -235,7 +235,7 @@ class Policy(Part):
     >>> Policy.parse("population: {id: town, size: 3, persn: id}")
     Traceback (most recent call last):
     ...
-    halflife.documents.PolicyError: policy.yaml:1:1: population.person: missing: The column that identifies a person.
+    halflife.parsing.documents.PolicyError: policy.yaml:1:1: population.person: missing: The column that identifies a person.
     policy.yaml:1:33: population.persn: unknown key 'persn': did you mean 'person'? Known: id, neighbours, person, size
     policy.yaml:1:1: promise: missing: What is promised: a notion with its parameters, and the plan that keeps it.
     policy.yaml:1:1: clock: missing: Steps in wall-clock terms.

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from halflife.documents import Where
 from halflife.errors import InvalidInput, unknown
 from halflife.outputs import ENDINGS
+from halflife.parsing.documents import Where
 
 if TYPE_CHECKING:
     from halflife.policy.model import Policy

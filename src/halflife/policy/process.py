@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError
 
-from halflife.documents import Where, read_regular
+from halflife.engines.samples import Sample, read_sample
 from halflife.errors import HalflifeError, InvalidInput, unknown
+from halflife.parsing.documents import Where, read_regular
+from halflife.parsing.quantities import parse_quantity
 from halflife.policy.model import Part, Positive, Text, Texts, _in_words, _number
-from halflife.policy.samples import Sample, read_sample
 from halflife.processes import (
     PROCESSES,
     AutoRegressive,
@@ -31,7 +32,6 @@ from halflife.processes import (
     Population,
     Process,
 )
-from halflife.quantities import parse_quantity
 from halflife.steps import Steps, microseconds, parse_width
 
 if TYPE_CHECKING:

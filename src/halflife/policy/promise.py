@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from halflife import registry
 from halflife.errors import HalflifeError, InvalidInput, unknown
 from halflife.notions import Notion
+from halflife.parsing.quantities import parse_quantity
 from halflife.policy.process import read_process
 from halflife.policy.promises.almost_periodic import by_the_clock
 from halflife.policy.swellfish import read_secrets
 from halflife.processes import Process
-from halflife.quantities import parse_quantity
 from halflife.specifications import Specifications
 from halflife.steps import Steps, microseconds, parse_width
 

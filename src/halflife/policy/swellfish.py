@@ -21,19 +21,20 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from pydantic import Field, ValidationError
 
-from halflife.documents import Document, PolicyError, Where
 from halflife.errors import InvalidInput
 from halflife.notions import Swellfish
 from halflife.notions.base import Notion
-from halflife.plans.swellfish import SwellfishPlan
+from halflife.numerics.arrays import Integers
+from halflife.parsing.documents import Document, PolicyError, Where
+from halflife.parsing.quantities import parse_quantity
+from halflife.plans.swellfish.plan import SwellfishPlan
 from halflife.policy.groups import read_groups
 from halflife.policy.measure import read_measure
 from halflife.policy.model import Part, Positive, Text, Texts, _in_words
 from halflife.policy.promises.table import SUMS
-from halflife.quantities import parse_quantity
 from halflife.specifications import Specifications
 from halflife.specifications.files import read_specifications
-from halflife.steps import DAY, MOST_STEPS, Integers, Steps, from_us, microseconds, parse_time, parse_width, to_us
+from halflife.steps import DAY, MOST_STEPS, Steps, from_us, microseconds, parse_time, parse_width, to_us
 
 if TYPE_CHECKING:
     from halflife.policy.aged import Span

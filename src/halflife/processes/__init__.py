@@ -3,11 +3,11 @@
 from halflife.processes.autoregressive import AutoRegressive
 from halflife.processes.base import PROCESSES, Process
 from halflife.processes.empirical import EmpiricalProcess
+from halflife.processes.family import Population
 from halflife.processes.graphs import graph_bound, walk_on_graph
 from halflife.processes.markov import MarkovChain
 from halflife.processes.mixing import GeometricMixing
 from halflife.processes.periodic import PeriodicMarkovChain
-from halflife.processes.population import Population
 
 __all__ = [
     "PROCESSES",

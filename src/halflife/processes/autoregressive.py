@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from halflife.errors import InvalidInput
-from halflife.numerics import real, whole
+from halflife.numerics.arrays import Floats
+from halflife.numerics.parameters import real, whole
 from halflife.processes.base import Direction, Process, nothing_yet, register_process
-from halflife.processes.contraction import NOTHING, ROUND_UP, STEEP, Floats, Frontier, theorem_1
+from halflife.processes.contraction import NOTHING, ROUND_UP, STEEP, Frontier, theorem_1
 
 TANGENTS = 2048
 THRESHOLDS, ROUNDS = 65, 4

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from halflife.errors import InvalidInput, unknown
-from halflife.numerics import real, whole
+from halflife.numerics.parameters import real, whole
 from halflife.processes.contraction import EVERYTHING, Frontier, any_prior, contract, theorem_1
 
 if TYPE_CHECKING:

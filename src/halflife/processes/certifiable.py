@@ -9,7 +9,7 @@ import numpy as np
 from halflife.processes.base import Process
 from halflife.processes.contraction import theorem_1
 from halflife.processes.empirical import weissman
-from halflife.processes.population import Population
+from halflife.processes.family import Population
 
 
 def known_to(process: Process, confidence: float = 0.99) -> float | None:

@@ -28,9 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from halflife.errors import InvalidInput
-from halflife.numerics import real, whole
+from halflife.numerics.arrays import Floats
+from halflife.numerics.parameters import real, whole
 from halflife.processes.base import Process
-from halflife.processes.contraction import Floats
 from halflife.processes.empirical import quantise_person
 from halflife.processes.sequences import MISSING, States, read_sequences
 from halflife.processes.verdict import FAMILY_WISE, KINDS, Check, Kind, Outcome, Row

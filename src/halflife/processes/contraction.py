@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from halflife.numerics.arrays import Floats
 
 UNIT_ROUNDOFF = 2.0**-53
 STEEP = 700.0

@@ -9,9 +9,10 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from halflife.errors import InvalidInput
-from halflife.numerics import real, whole
+from halflife.numerics.arrays import Floats
+from halflife.numerics.parameters import real, whole
 from halflife.processes.base import Direction, Process, nothing_yet, register_process
-from halflife.processes.contraction import EVERYTHING, NOTHING, ROUND_UP, Floats, Frontier, hull, merge
+from halflife.processes.contraction import EVERYTHING, NOTHING, ROUND_UP, Frontier, hull, merge
 from halflife.processes.fitting import how_fitted
 from halflife.processes.sequences import Quantised, pair_counts, quantise, read_sequences
 

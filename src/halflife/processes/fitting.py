@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from halflife.errors import InvalidInput
-from halflife.numerics import real, whole
+from halflife.numerics.arrays import Floats
+from halflife.numerics.parameters import real, whole
 from halflife.processes.base import json_object
-from halflife.processes.contraction import Floats
 from halflife.processes.sequences import Quantised, pair_counts, quantise
 
 COUNTS = ("sequences", "people", "readings", "transitions", "slots")

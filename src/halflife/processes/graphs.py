@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from halflife.errors import InvalidInput
+from halflife.numerics.arrays import Floats
 from halflife.processes.base import rows_of
-from halflife.processes.contraction import Floats
 from halflife.processes.markov import MarkovChain
 
 

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from halflife.errors import InvalidInput
-from halflife.numerics import whole
+from halflife.numerics.arrays import Floats
+from halflife.numerics.parameters import whole
 from halflife.processes.base import rows_of
-from halflife.processes.contraction import ROUND_UP, TINY, UNIT_ROUNDOFF, Floats
+from halflife.processes.contraction import ROUND_UP, TINY, UNIT_ROUNDOFF
 
 MOST_STATES = 200
 ROW_TOLERANCE = 1e-9

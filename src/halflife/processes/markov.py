@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from halflife.errors import InvalidInput
-from halflife.numerics import whole
+from halflife.numerics.arrays import Floats
+from halflife.numerics.parameters import whole
 from halflife.processes.base import Direction, Process, nothing_yet, register_process
-from halflife.processes.contraction import NOTHING, ROUND_UP, Floats, Frontier, frontier_of
+from halflife.processes.contraction import NOTHING, ROUND_UP, Frontier, frontier_of
 from halflife.processes.fitting import NO_SMOOTHING, fit_chain, how_fitted
 from halflife.processes.kernels import (
     LARGEST_LAG,

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from halflife.errors import InvalidInput
-from halflife.numerics import real
+from halflife.numerics.parameters import real
 from halflife.processes.base import Direction, Process, nothing_yet, register_process
 from halflife.processes.contraction import EVERYTHING, Frontier
 

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from halflife.errors import InvalidInput
-from halflife.numerics import whole
+from halflife.numerics.arrays import Floats
+from halflife.numerics.parameters import whole
 from halflife.processes.base import Direction, Process, nothing_yet, register_process
-from halflife.processes.contraction import NOTHING, TINY, Floats, Frontier, frontier_of_all
+from halflife.processes.contraction import NOTHING, TINY, Frontier, frontier_of_all
 from halflife.processes.fitting import NO_SMOOTHING, fit_cycle, how_fitted
 from halflife.processes.kernels import (
     LARGEST_LAG,

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from halflife.errors import InvalidInput
-from halflife.numerics import whole
+from halflife.numerics.arrays import Floats
+from halflife.numerics.parameters import whole
 
-Floats = NDArray[np.float64]
 States = NDArray[np.int64]
 MISSING = -1
 LARGEST_STATES = 200

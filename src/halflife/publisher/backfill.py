@@ -26,7 +26,7 @@ from halflife.errors import InvalidInput, unknown
 from halflife.noise import GridNoise, draw_many
 from halflife.policy import Channel, Policy, channels, explain
 from halflife.publisher import points
-from halflife.publisher.draws import Due, Totals
+from halflife.publisher.drawing import Due, Totals
 from halflife.publisher.session import Session
 from halflife.steps import from_us
 

@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from halflife.errors import InvalidInput
 from halflife.ledger import Entry
+from halflife.numerics.arrays import Floats
 from halflife.outputs import Block, Published
 from halflife.release import Release
-
-Floats = NDArray[np.float64]
 
 BAND_OF_UNIT_SCALE = {"laplace": 2.995732273553991, "gaussian": 1.959963984540054}
 """95 % of the noise of scale 1 lies within ± this: P(|X| > x) = exp(−x) = 1/20 for Laplace noise."""

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from halflife.accountant import Accountant
-from halflife.engines.scratch import sweep
+from halflife.engines.duckdb.scratch import sweep
 from halflife.errors import BudgetExceeded, InvalidInput, LedgerError
 from halflife.ledger import Entry, SqliteLedger
 from halflife.mechanisms.draw import ReleaseDraw
@@ -24,7 +24,7 @@ from halflife.noise import GridNoise
 from halflife.outputs import Output, Published, open_output
 from halflife.policy import Channel, Policy, channels, ledger_facts, promised
 from halflife.publisher import points
-from halflife.publisher.draws import Due, Totals, draw_planned, draw_stepwise, due, stepwise
+from halflife.publisher.drawing import Due, Totals, draw_planned, draw_stepwise, due, stepwise
 from halflife.publisher.readable import readable
 from halflife.publisher.verification import UNREADABLE, newest_data_time, stream_digests
 from halflife.steps import from_us

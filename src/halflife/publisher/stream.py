@@ -20,7 +20,7 @@ from halflife.outputs import Published
 from halflife.policy import Policy
 from halflife.policy.ranges import total_range
 from halflife.publisher.backfill import write_operator
-from halflife.publisher.draws import Totals
+from halflife.publisher.drawing import Totals
 from halflife.publisher.readable import readable
 from halflife.publisher.session import Session
 from halflife.steps import find_zone, from_us, parse_time, to_us

@@ -9,10 +9,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from halflife.errors import InvalidInput, unknown
-from halflife.numerics import real, whole
+from halflife.numerics.arrays import Floats, Integers
+from halflife.numerics.parameters import real, whole
 from halflife.specifications.checks import (
     FARTHEST,
     KEEP_ONE,
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from halflife.steps import Steps
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 __all__ = [
     "FARTHEST",

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from halflife.errors import InvalidInput
-from halflife.numerics import SMALLEST_NORMAL
+from halflife.numerics.rounding import SMALLEST_NORMAL
 
 NUMBERS = ("power", "duration", "start", "end", "epsilon")
 WHOLE = ("duration", "start", "end")

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from halflife.documents import LARGEST, MOST_PARTS, Document, PolicyError
 from halflife.errors import InvalidInput
+from halflife.parsing.documents import LARGEST, MOST_PARTS, Document, PolicyError
 from halflife.specifications.base import NUMBERS, Specifications
 from halflife.specifications.checks import KEEP_ONE, MOST_FAULTS
 from halflife.specifications.entries import Frame

@@ -12,14 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from halflife.errors import InvalidInput, unknown
-from halflife.numerics import ratio_up, real
-from halflife.quantities import parse_quantity
+from halflife.numerics.arrays import Integers
+from halflife.numerics.parameters import real
+from halflife.numerics.rounding import ratio_up
+from halflife.parsing.quantities import parse_quantity
 from halflife.specifications.base import Secret
 from halflife.specifications.checks import MOST_EPSILON, MOST_POWER
 from halflife.specifications.wall_clock import TooShort, as_utc, first_moments, last_moments, read_duration, touched
 from halflife.steps import DAY, SECOND, YEARS, Steps, find_zone, from_us, offsets
 
-Integers = NDArray[np.int64]
 MINUTE = 60 * SECOND
 NAMES = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 GROUPS = {"day": range(7), "daily": range(7), "weekday": range(5), "weekend": range(5, 7), "weekend day": range(5, 7)}

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from halflife.documents import LARGEST, Document, PolicyError, Where, dotted, parse_document
 from halflife.errors import InvalidInput, unknown
+from halflife.parsing.documents import LARGEST, Document, PolicyError, Where, dotted, parse_document
 from halflife.specifications.checks import MOST_FAULTS, NUMBERS, WHOLE, check_name
 from halflife.specifications.entries import FIELDS, Columns, EntryError, Frame, read_entry
 from halflife.specifications.tables import COLUMNS, checked_columns

@@ -12,7 +12,8 @@ from functools import cached_property
 
 import numpy as np
 
-from halflife.specifications.base import Floats, Integers, Specifications
+from halflife.numerics.arrays import Floats, Integers
+from halflife.specifications.base import Specifications
 
 PART = 2_000_000
 """So many pieces are worked on at once, which keeps memory small."""

@@ -17,12 +17,11 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from halflife.errors import InvalidInput
+from halflife.numerics.arrays import Integers
 from halflife.steps import DAY, Piece, Steps, find_zone, microseconds, offsets, parse_time, parse_width, to_us
 
-Integers = NDArray[np.int64]
 FOREVER = 2**62
 
 

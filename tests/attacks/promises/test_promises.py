@@ -175,7 +175,7 @@ def test_an_account_that_charges_too_little_is_noticed(monkeypatch):
 
 
 def test_data_that_fades_too_fast_is_noticed(monkeypatch):
-    from halflife.notions.aging.fading import Frontiers
+    from halflife.notions.age_dependent.fading import Frontiers
 
     real = Frontiers.__call__
     monkeypatch.setattr(Frontiers, "__call__", lambda self, gaps, losses: real(self, gaps, losses) * 0.8)
@@ -183,7 +183,7 @@ def test_data_that_fades_too_fast_is_noticed(monkeypatch):
 
 
 def test_a_secret_that_is_hidden_too_little_is_noticed(monkeypatch):
-    from halflife.notions.swellfish import Swellfish
+    from halflife.notions.swellfish.notion import Swellfish
 
     def keeps(self, state, step):
         return state.worst.share * 0.8 <= 1

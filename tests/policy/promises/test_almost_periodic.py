@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from halflife import AlmostPeriodic
+from halflife.audit.policy.path import totals_of
 from halflife.policy import Policy, PolicyError, channels
-from halflife.policy_audit_path import totals_of
 
 HOUR = 3_600_000_000
 WEAK = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from halflife.audit.policy.audit import audit_policy
 from halflife.policy import Policy
 from halflife.policy.promises import RULES
 from halflife.policy.promises.table import Case, every_case, judge
-from halflife.policy_audit import audit_policy
 from policy.promises.test_table import folder, write_policy
 
 __all__ = ["folder"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from halflife.documents import Where
 from halflife.notions import AgeDependent, AlmostPeriodic
 from halflife.notions.base import Notion
+from halflife.parsing.documents import Where
 from halflife.policy.promises import age_dependent, almost_periodic, classical, discounted, swellfish, w_event
 from halflife.policy.promises.almost_periodic import check_declared
 from halflife.policy.promises.table import Case, Rule, judge

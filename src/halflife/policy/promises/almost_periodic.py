@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from halflife.notions import AlmostPeriodic
 from halflife.notions.base import Notion
 from halflife.plans import Plan
-from halflife.plans.periodic import PeriodicPlan
+from halflife.plans.almost_periodic import PeriodicPlan
 from halflife.policy.promises.table import ADD, COMPLETE, FIXED, REPLACE, SUMS, accept, refuse
 from halflife.steps import DAY, Steps, find_zone
 

@@ -1,0 +1,1 @@
+"""What the audit computes for each notion by itself."""

@@ -1,0 +1,1 @@
+"""Audits of a policy's real publishing path."""

@@ -1,0 +1,183 @@
+"""The real publisher on exact totals that an audit made, run again and again, with all that it leaves behind thrown away."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from halflife.audit.verdict import Finding
+from halflife.engines import open_source
+from halflife.ledger import SqliteLedger
+from halflife.notions import AgeDependent
+from halflife.numerics.arrays import Floats
+from halflife.policy import Channel, Policy, channels, promised
+from halflife.publisher.session import Session
+
+Totals = dict[str, NDArray[np.int64]]
+Row = tuple[str | None, int, Any, str | None]
+"""A reading: whose, when in µs, how much, of which group."""
+Stretch = tuple[Mapping[str, int], Totals]
+"""Exact totals of consecutive steps, and which step they begin with, by stream; with step 1 if it is not there."""
+FAR = 9e9
+
+
+@dataclass(frozen=True, eq=False)
+class PublishingPath:
+    """The real publisher on exact totals of one of two neighbours, with a new ledger for each run; values as they are written.
+
+    first  which step the totals begin with, by stream; 1 if it is not there
+    """
+
+    policy: dict[str, Any]
+    folder: str
+    totals: tuple[Totals, Totals]
+    first: Mapping[str, int] = field(default_factory=dict)
+
+    def __call__(self, which: int, runs: int) -> Floats:
+        """Return the values that so many runs publish."""
+        with tempfile.TemporaryDirectory(prefix="halflife-audit-", dir=fast_folder()) as place:
+            policy = quiet_policy(self.policy, self.folder, Path(place))
+            return np.array([self.run(policy, self.totals[which], Path(place)) for _ in range(runs)])
+
+    def run(self, policy: Policy, totals: Totals, place: Path) -> Floats:
+        """Publish once, and forget it."""
+        return run_once(policy, [(self.first, totals)], place)
+
+
+def run_once(policy: Policy, stretches: Sequence[Stretch], place: Path) -> Floats:
+    """Publish stretches of steps once with a new ledger, forget it, and return the values, stream by stream."""
+    publish_totals(policy, stretches)
+    numbers = [_read_values(policy.path(s.output)) for s in policy.streams]
+    for file in place.iterdir():
+        file.unlink()
+    return np.concatenate(numbers)
+
+
+def publish_totals(policy: Policy, stretches: Sequence[Stretch]) -> None:
+    """Publish steps of every stream with these exact totals, as `publish` does after reading."""
+    session = Session(policy, clock=lambda: FAR)
+    try:
+        with session.held(10.0):
+            for first, totals in stretches:
+                begins = [(c, first.get(c.name, 1)) for c in session.channels]
+                dues = [session.due(c, k, k + len(totals[c.name]) - 1) for c, k in begins]
+                session.publish([(d, totals[d.channel.name]) for d in dues])
+    finally:
+        session.close()
+
+
+def _read_values(path: Path) -> Floats:
+    with path.open(encoding="utf-8") as lines:
+        return np.array([json.loads(line)["value"] for line in lines])
+
+
+def fast_folder() -> str | None:
+    """Memory, where there is a file system for it: a run's ledger is thrown away at once."""
+    return "/dev/shm" if Path("/dev/shm").is_dir() and shutil.disk_usage("/dev/shm").free > 2**28 else None
+
+
+def quiet_policy(data: Mapping[str, Any], folder: str, place: Path) -> Policy:
+    """The same policy with ledger and outputs elsewhere, without post-processing (which only hides), its steps as planned."""
+    changed = json.loads(json.dumps(data))
+    changed["ledger"] = str(place / "audit.ledger")
+    changed["clock"]["late"] = "as-planned"
+    for i, stream in enumerate(changed["streams"]):
+        stream |= {"output": str(place / f"{i}.jsonl"), "post": []}
+    return Policy.from_dict(changed, folder)
+
+
+def as_data(policy: Policy) -> dict[str, Any]:
+    """A policy as plain data; a process as it was read or fitted, so that it is not fitted again."""
+    data = policy.model_dump(mode="json")
+    notion = promised(policy, channels(policy)[0].account)
+    if isinstance(notion, AgeDependent):
+        data["promise"]["process"] = notion.process.to_dict()
+    return data
+
+
+def promised_epsilon(policy: Policy) -> float:
+    """Return the ε that a policy promises."""
+    return float(promised(policy, channels(policy)[0].account).epsilon)  # type: ignore[attr-defined]
+
+
+def make_loud(policy: Policy) -> Policy:
+    """Return the policy with so large an ε that one step of its first stream loses about 1: then a black box sees something."""
+    data = as_data(policy)
+    first = channels(policy)[0].losses(1, 1)[0]
+    data["promise"]["epsilon"] = max(1.0, promised_epsilon(policy) / first)
+    return Policy.from_dict(data, str(policy.path(".")))
+
+
+def totals_of(channel: Channel, rows: Sequence[Row], first: int, last: int) -> NDArray[np.int64]:
+    """Exact totals (steps × cells) of these readings, by the real engine."""
+    engine = open_source(_table(channel, rows))
+    try:
+        answer = engine.aggregate(channel.question(first, last))
+    finally:
+        engine.close()
+    totals = answer.sums + np.array(channel.offsets, dtype=np.int64)[None, :, None]
+    return np.asarray(totals.reshape(last - first + 1, -1), dtype=np.int64)
+
+
+def _table(channel: Channel, rows: Sequence[Row]) -> Any:
+    """Readings as an Arrow table with the policy's columns."""
+    import pyarrow as pa
+
+    source = channel.part.source
+    assert source is not None
+    person, us, values, group = zip(*rows, strict=True) if rows else ((), (), (), ())
+    scale = {"s": 10**6, "ms": 10**3, "us": 1}
+    times = (
+        pa.array(us, pa.timestamp("us", tz="UTC")) if source.epoch is None else [t // scale[source.epoch] for t in us]
+    )
+    columns: dict[str, Any] = {source.person or channel.person: pa.array(person, pa.string()), source.time: times}
+    if source.value is not None:
+        columns[source.value] = pa.array(values, pa.float64())
+    if source.group is not None:
+        columns[source.group] = pa.array(group, pa.string())
+    return pa.table(columns)
+
+
+def silence(policy: Policy, totals: Mapping[str, Totals], first: Mapping[str, int]) -> Finding:
+    """Publish each variant once, and compare all that can be seen but the values: it must not depend on the readings."""
+    start = time.perf_counter()
+    variants = list(totals)
+    seen = {variant: _traces(policy, (first, totals[variant])) for variant in variants}
+    differ = [v for v in variants if seen[v] != seen[variants[0]]]
+    detail = "rows, times, losses, noise scales and log lines are the same whatever the readings are"
+    if differ:
+        detail = f"what is published besides the values differs between {variants[0]} and {differ[0]} readings"
+    spent = time.perf_counter() - start
+    return Finding("refusal, timing and form", "silence", 0.0, float(len(differ)), bool(differ), detail, spent)
+
+
+def _traces(policy: Policy, stretch: Stretch) -> list[Any]:
+    """Everything that a run leaves, without values, hashes and the clock's time."""
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(f"{record.getMessage()} {getattr(record, 'fields', '')}")  # type: ignore[method-assign]
+    logger = logging.getLogger("halflife")
+    logger.addHandler(handler)
+    try:
+        with tempfile.TemporaryDirectory(prefix="halflife-audit-") as place:
+            quiet = quiet_policy(as_data(policy), str(policy.path(".")), Path(place))
+            publish_totals(quiet, [stretch])
+            rows = [
+                [{k: v for k, v in json.loads(line).items() if k != "value"} for line in quiet.path(s.output).open()]
+                for s in quiet.streams
+            ]
+            with SqliteLedger(quiet.ledger_path, read_only=True) as book:
+                facts = [(e.stream, e.step, e.release_step, e.releases, e.spread, len(e.noisy)) for e in book.entries()]
+    finally:
+        logger.removeHandler(handler)
+    return [rows, facts, lines]

@@ -1,0 +1,283 @@
+"""The embedded engine: DuckDB over Parquet, CSV, DuckDB and SQLite files and Arrow tables.
+
+A question becomes at most four statements over `readings`, whose columns are
+
+    p, named     the person, and whether there is one            x, finite    the value, and whether it is a finite number
+    t, absolute  µs since 1970, and whether of UTC's clock or a local one            g    the group's name
+
+    tallies    why each row of the asked steps is bad, and how many good ones lie outside the bounds: cheap scans
+    bounded    group by (person, step[, group]) → one whole number each, clipped; then add up: the costly part
+    once       the same over the largest reading of each moment; only if some person has two readings in a step
+    moments    how many moments there are, if only the tally of duplicates needs them
+
+DuckDB spills beyond its memory limit; person and step stay the keys themselves, so no two people can ever be merged. How a
+source is opened and read is in `engines/source.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from halflife.engines.base import LATEST, ONCE_MATTERS, TALLIES, Answer, Question, empty_answer
+from halflife.engines.columns import check_columns
+from halflife.engines.duckdb.files import Format, find_files, find_format
+from halflife.engines.duckdb.source import DuckSource, Part, Unreadable, label_of
+from halflife.engines.duckdb.sql import (
+    adds_sql,
+    bin_sql,
+    class_of,
+    clip,
+    fold_sql,
+    name,
+    person_sql,
+    shifted,
+    time_sql,
+    units,
+    value_sql,
+)
+from halflife.errors import InvalidInput, unknown
+
+REASONS = ("good", "bad_time", "bad_person", "bad_value", "unknown_person", "unknown_group")
+TIMELESS = f"t IS NULL OR t NOT BETWEEN -{LATEST} AND {LATEST}"
+
+
+class DuckEngine(DuckSource):
+    """One source, and its answers. See `halflife.engines.base.Engine`."""
+
+    def aggregate(self, question: Question) -> Answer:
+        """Answer a question; if DuckDB's own reader stops, with the one that does not."""
+        try:
+            return self._answer(question)
+        except Unreadable:
+            if self._patient is None:
+                raise
+        self._parts, self._patient, self._parse_once = self._patient, None, True
+        return self._answer(question)
+
+    def _answer(self, question: Question) -> Answer:
+        self._register_lists(question)
+        tallies, people = self._tally(question)
+        good = tallies["rows"] - sum(tallies[reason] for reason in REASONS[1:])
+        every = question.fold in ONCE_MATTERS and question.kind != "count"
+        once = question.once and good > 0
+        crowded = good > 1.2 * people * question.shape[0]  # far more readings than (person, step) pairs, by an estimate
+        if once and every and crowded:
+            sums, entries, beyond, moments = self._bounded(question, good, once=True)
+        else:
+            sums, entries, beyond, moments = self._bounded(question, good, once=False)
+            if once and entries < good:  # some person has two readings in a step, perhaps at one moment
+                if every:
+                    sums, entries, beyond, moments = self._bounded(question, good, once=True)
+                else:
+                    moments = self._run(f"SELECT count(*) FROM ({self._moments(question)})")[0][0]
+            elif once:
+                moments = good
+        if once:
+            tallies["duplicates"] = good - moments
+        tallies["too_many_groups"] = beyond
+        return Answer(sums, {tally: tallies[tally] for tally in TALLIES})
+
+    def _register_lists(self, question: Question) -> None:
+        """Make the public lists joinable: `people` (name, number i, group g, weight w) and `names` of groups."""
+        import pyarrow as pa
+
+        q = question
+        if q.table is not None or q.weights is not None:
+            first: Mapping[str, int] = q.table if q.table is not None else q.weights or {}
+            known = [p for p in first if q.weights is None or p in q.weights]
+            columns: dict[str, Any] = {"name": pa.array(known, pa.string()), "i": range(len(known))}
+            columns["g"] = pa.array([0 if q.table is None else q.table[p] for p in known], pa.int64())
+            columns["w"] = pa.array([1 if q.weights is None else q.weights[p] for p in known], pa.int64())
+            self._register("people", pa.table(columns))
+        if q.group is not None:
+            names = pa.array(q.groups, pa.string())
+            self._register("names", pa.table({"name": names, "g": range(len(q.groups))}))
+
+    def _readings(self, question: Question) -> tuple[str, int]:
+        """What stands after FROM to get the readings; and how many rows were too broken to get there."""
+        q = question
+        key = (q.person, q.time, q.epoch, q.value, q.group)
+        if key in self._parsed:
+            return self._parsed[key]
+        columns = [c for c in dict.fromkeys((q.person, q.time, q.value, q.group)) if c is not None]
+        check_columns(self._label, columns, self._names)
+        parts = self._parts(columns)
+        sql = " UNION ALL BY NAME ".join(_read_sql(q, part, as_text=len(parts) > 1) for part in parts)
+        if not self._parse_once:
+            return f"({sql})", 0
+        table = self._scratch(f"readings_{len(self._parsed)}", sql)
+        self._parsed[key] = table, self._rejected()
+        return self._parsed[key]
+
+    def _rejected(self) -> int:
+        """Count the lines that DuckDB could not even take as text, and forget them."""
+        if not self._run("SELECT 1 FROM duckdb_tables() WHERE table_name = 'reject_errors'"):
+            return 0
+        lines = self._run("SELECT count(*) FROM (SELECT DISTINCT scan_id, file_id, line FROM reject_errors)")
+        count = int(lines[0][0])
+        self._run("DELETE FROM reject_errors")
+        return count
+
+    def _rows(self, question: Question) -> str:
+        """Rows of the asked steps: the moment us, and the step k counted from 0, beside p, named, x, finite and g.
+
+        A first filter on t keeps what may lie in the steps, so that no later sum can leave 64 bits.
+        """
+        q = question
+        readings, _ = self._readings(q)
+        width, adds, moves = q.buckets.width, [a for _, a in q.buckets.pieces], [abs(a) for _, a in q.local]
+        earliest = max((q.first - 1) * width - max(adds) - max(moves), -LATEST)
+        latest = min(q.last * width - min(adds) + max(moves), LATEST)
+        us = f"CASE WHEN absolute THEN t ELSE {shifted('t', q.local)} END" if any(moves) else "t"
+        since = shifted("us", q.buckets.pieces, (q.first - 1) * width)
+        return (
+            f"(SELECT *, since // {width} AS k FROM (SELECT *, {since} AS since FROM (SELECT *, {us} AS us "
+            f"FROM {readings} WHERE t BETWEEN {earliest} AND {latest})) WHERE since >= 0 AND since < {q.shape[0] * width})"
+        )
+
+    def _tally(self, question: Question) -> tuple[dict[str, int], int]:
+        """The tallies of rows, and how many people there are at least."""
+        q = question
+        rows = self._rows(q)
+        readings, broken = self._readings(q)
+        reasons, joins = ["WHEN named IS NOT TRUE THEN 2"], ""
+        if q.value is not None:
+            reasons.append("WHEN finite IS NOT TRUE THEN 3")
+        if q.table is not None or q.weights is not None:
+            joins += " LEFT JOIN people ON r.p::VARCHAR = people.name"
+            reasons.append("WHEN people.i IS NULL THEN 4")
+        if q.table is None and q.group is not None:
+            joins += " LEFT JOIN names ON r.g = names.name"
+            reasons.append("WHEN names.g IS NULL THEN 5")
+        clipped = "false" if q.value is None else f"{units(q)} NOT BETWEEN {q.low}::DOUBLE AND {q.high}::DOUBLE"
+        counts = self._run(
+            f"SELECT why, count(*), count_if(clipped), approx_count_distinct(p) FROM (SELECT p, {clipped} AS clipped, "
+            f"CASE {' '.join(reasons)} ELSE 0 END::TINYINT AS why FROM {rows} r{joins}) GROUP BY why"
+        )
+        timeless = broken + self._run(f"SELECT count(*) FROM {readings} WHERE {TIMELESS}")[0][0]
+        tallies = dict.fromkeys(TALLIES, 0) | {REASONS[why]: n for why, n, _, _ in counts if why}
+        tallies |= {"rows": timeless + sum(n for _, n, _, _ in counts), "bad_time": timeless}
+        tallies["clipped"] = sum(n for why, _, n, _ in counts if why == 0)
+        return tallies, sum(people for why, _, _, people in counts if why == 0)
+
+    def _good(self, question: Question) -> str:
+        """Good readings: person p (its number if there is a public table), step k, moment us, units u, group g."""
+        q = question
+        p, g, joins = "r.p", "", ""
+        if q.table is not None or q.weights is not None:
+            p, joins = "people.i", " JOIN people ON r.p::VARCHAR = people.name"
+        if q.table is None and q.group is not None:
+            g, joins = ", names.g", joins + " JOIN names ON r.g = names.name"
+        u = "" if q.value is None else f", {clip(units(q), q, 'DOUBLE')} AS u"
+        return f"SELECT {p} AS p, k, us{u}{g} FROM {self._rows(q)} r{joins} WHERE named AND finite"
+
+    def _moments(self, question: Question) -> str:
+        """Good readings, the largest of each person, moment and group."""
+        g = ", g" if question.table is None and question.group is not None else ""
+        u = "" if question.value is None else ", max(u) AS u"
+        return f"SELECT p, us, any_value(k) AS k{g}{u}, count(*) AS c FROM ({self._good(question)}) GROUP BY p, us{g}"
+
+    def _bounded(self, question: Question, readings: int, *, once: bool) -> tuple[Any, int, int, int]:
+        """The answer; how many (person, step, group) entries there were, how many of them too many, and of how many moments."""
+        q = question
+        g = ", g" if q.table is None and q.group is not None else ""
+        fold, v = fold_sql(q, readings)
+        rows, c = (self._moments(q), ", count(*) AS c") if once else (self._good(q), "")
+        sql = f"SELECT *, {v} AS v FROM (SELECT p, k{g}{fold}{c} FROM ({rows}) GROUP BY p, k{g})"
+        kept = ""
+        if g and q.most_groups < len(q.groups):
+            sql = f"SELECT *, row_number() OVER (PARTITION BY p, k ORDER BY g) AS place FROM ({sql})"
+            kept = f" FILTER (place <= {q.most_groups})"
+        if q.table is not None or q.weights is not None:
+            sql = f"SELECT e.*, w{'' if g else ', people.g'} FROM ({sql}) e JOIN people ON e.p = people.i"
+        columns = {
+            "k": "k",
+            "total": adds_sql(q, kept),
+            "entries": "count(*)",
+            **({"g": "g"} if g or q.table is not None else {}),
+            **({"b": f"coalesce({bin_sql(q)}, -1)"} if q.kind == "histogram" else {}),
+            **({"kept": f"count(*){kept}"} if kept else {}),
+            **({"moments": "sum(c)::BIGINT"} if once else {}),
+        }
+        keys = ", ".join(key for key in ("k", "g", "b") if key in columns)
+        listed = ", ".join(f"{sql_} AS {column}" for column, sql_ in columns.items())
+        found = self._run(f"SELECT {listed} FROM ({sql}) GROUP BY {keys}", arrays=True)
+        sums, everywhere = empty_answer(q), found["k"] >= 0
+        inside = found["b"] >= 0 if "b" in columns else everywhere
+        place = tuple(found[key][inside] if key in columns else 0 for key in ("k", "g", "b"))
+        sums[place] = found["total"][inside]
+        entries = int(found["entries"].sum())
+        beyond = entries - int(found["kept"].sum()) if kept else 0
+        return sums, entries, beyond, int(found["moments"].sum()) if once else 0
+
+
+def _read_sql(question: Question, part: Part, *, as_text: bool) -> str:
+    """SQL of a part's readings; persons as text where there are parts of other types, so that 7, 7.0 and '7' are one."""
+    q, kind = question, {column: class_of(found) for column, found in part.types.items()}
+
+    def wrong(column: str, rule: str) -> InvalidInput:
+        return InvalidInput(f"{part.label}: column {column!r} is {part.types[column]}, but {rule}")
+
+    called = {column: name(identifier) for column, identifier in part.identifiers.items()}
+    person = person_sql(called[q.person], kind[q.person])
+    time = time_sql(called[q.time], kind[q.time], q.epoch)
+    value = "NULL" if q.value is None else value_sql(called[q.value], kind[q.value])
+    group = "NULL" if q.group is None else person_sql(called[q.group], kind[q.group])
+    if person is None:
+        raise wrong(q.person, "a person is text or a whole number")
+    if time is None and q.epoch is None:
+        raise wrong(q.time, "a time is a timestamp, a date or text; for numbers say epoch: s, ms or us")
+    if time is None:
+        raise wrong(q.time, f"epoch {q.epoch} needs numbers: leave it out for timestamps")
+    if value is None:
+        raise wrong(str(q.value), "a value is a number or text")
+    if group is None:
+        raise wrong(str(q.group), "a group is text or a whole number")
+    person = f"({person})::VARCHAR" if as_text else person
+    named = "p <> ''" if as_text or kind[q.person] == "text" else "p IS NOT NULL"
+    finite = "true" if q.value is None else "isfinite(x)"
+    return (
+        f"SELECT *, {named} AS named, {finite} AS finite FROM (SELECT {person} AS p, {time[0]} AS t, "
+        f"{time[1]} AS absolute, {value} AS x, {group}::VARCHAR AS g FROM {part.source})"
+    )
+
+
+def open_files(
+    paths: Sequence[str | Path],
+    format: Format | None = None,
+    table: str | None = None,
+    *,
+    threads: int | None = None,
+    memory: str = "500MB",
+    scratch: Path | None = None,
+) -> DuckEngine:
+    """Open files, or a table of a database file; patterns such as `2013/*.parquet` are expanded."""
+    files = find_files(paths)
+    kind = find_format(files) if format is None else format
+    openers = {
+        "parquet": lambda engine: engine.open_parquet(files),
+        "csv": lambda engine: engine.open_csv(files),
+        "duckdb": lambda engine: engine.open_duckdb(files, table),
+        "sqlite": lambda engine: engine.open_sqlite(files, table),
+    }
+    if kind not in openers:
+        raise unknown("format", kind, openers)
+    return _opened(DuckEngine(label_of(files), threads, memory, scratch), openers[kind])
+
+
+def open_arrow(
+    table: Any, *, threads: int | None = None, memory: str = "500MB", scratch: Path | None = None
+) -> DuckEngine:
+    """Open an Arrow table, or anything that streams Arrow batches (`__arrow_c_stream__`)."""
+    return _opened(DuckEngine("the Arrow table", threads, memory, scratch), lambda engine: engine.open_arrow(table))
+
+
+def _opened(engine: DuckEngine, how: Callable[[DuckEngine], None]) -> DuckEngine:
+    try:
+        how(engine)
+    except BaseException:
+        engine.close()
+        raise
+    return engine

@@ -1,0 +1,322 @@
+"""A source of readings behind one DuckDB connection: opening it, its columns, and how each kind of file is read.
+
+Parquet, DuckDB and Arrow are scanned where they lie. CSV, SQLite and Arrow streams are parsed once, into a scratch database on
+disk, which is unlinked while it is open.
+
+**Nothing that DuckDB says while it reads cells is passed on**: it quotes them. Its reader of Parquet stops at text that is no
+UTF-8, so a file at which it stops is read once more, through Arrow, where such a cell is a bad one.
+
+**Files may differ in their types.** DuckDB would cast all to the types of the first, which splits and merges people; so the files
+are grouped by the types of the columns that are asked for, each group is read as its types say, and people are compared as text.
+
+**A column is the one of exactly that name.** DuckDB takes `kwh` and `KWH` for one; so every part says under which identifier of
+its own DuckDB finds a column: its place in the source decides, and names are compared here.
+
+**CSV lines are independent.** A quote that never closes would swallow the rows of other people, which no sensitivity allows for;
+so a line is a record, always, and a line that does not split into the header's columns is one bad row.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote as percent
+
+from halflife.engines.arrow import folders, outermost, parquet_stream, readable
+from halflife.engines.duckdb.files import (
+    check_gzip,
+    csv_header,
+    csv_sql,
+    decode,
+    find_table,
+    listed,
+    only,
+    sqlite_batches,
+)
+from halflife.engines.duckdb.scratch import Scratch
+from halflife.engines.duckdb.sql import literal, name
+from halflife.errors import InvalidInput
+
+
+class Unreadable(InvalidInput):
+    """DuckDB stopped while it read cells."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows of one schema: their name, what stands after FROM to get them, and each column's type and identifier there."""
+
+    label: str
+    source: str
+    types: Mapping[str, str]
+    identifiers: Mapping[str, str]
+
+
+class DuckSource:
+    """One source behind one DuckDB connection. See `halflife.engines.base.Engine`."""
+
+    def __init__(
+        self, label: str, threads: int | None = None, memory: str = "500MB", scratch: Path | None = None
+    ) -> None:
+        import duckdb
+
+        self._label = label
+        self._folder = Scratch(scratch)
+        options: dict[str, Any] = {
+            "memory_limit": memory,
+            "temp_directory": str(self._folder.path / "spill"),
+            "preserve_insertion_order": False,
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+        }
+        try:
+            self._duck = duckdb.connect(config=options if threads is None else {**options, "threads": threads})
+        except duckdb.Error as error:
+            self._folder.close()
+            raise InvalidInput(f"DuckDB refuses memory={memory!r}, threads={threads!r}: {error}") from None
+        self._run("SET TimeZone = 'UTC'")
+        self._run("SET enable_progress_bar = false")
+        self._types: dict[str, str] = {}
+        self._names: list[str] = []
+        self._parts: Callable[[Sequence[str]], list[Part]] = lambda columns: []
+        self._patient: Callable[[Sequence[str]], list[Part]] | None = None
+        self._parse_once = False
+        self._parsed: dict[tuple[str | None, ...], tuple[str, int]] = {}
+
+    def columns(self) -> Mapping[str, str]:
+        """Return the source's columns and their types."""
+        return dict(self._types)
+
+    def close(self) -> None:
+        """Close the connection and remove the scratch folder."""
+        self._duck.close()
+        self._folder.close()
+
+    def _run(self, sql: str, *, arrays: bool = False) -> Any:
+        """Run a statement to its end, for rows or for arrays by column. DuckDB's words may quote a cell: none are passed on.
+
+        Refusals are raised after the `except`, so that not even their context holds DuckDB's.
+        """
+        import duckdb
+
+        try:
+            return self._duck.execute(sql).fetchnumpy() if arrays else self._duck.execute(sql).fetchall()
+        except duckdb.OutOfMemoryException:
+            refusal = InvalidInput(f"{self._label}: DuckDB needs more memory: raise its limit, or ask for fewer steps")
+        except duckdb.Error:
+            refusal = self._unreadable()
+        raise refusal
+
+    def _unreadable(self) -> Unreadable:
+        return Unreadable(
+            f"{self._label} cannot be read to its end: a file may be damaged or the disk full; "
+            "check both, or write the readings anew"
+        )
+
+    def _open(self, sql: str) -> Any:
+        """Run a statement that opens a source and reads no cell: what DuckDB refuses is said with the source's name."""
+        import duckdb
+
+        try:
+            return self._duck.execute(sql).fetchall()
+        except duckdb.Error as error:
+            raise InvalidInput(f"{self._label} cannot be read: {str(error).splitlines()[0]}") from None
+
+    def _register(self, table: str, stream: Any) -> None:
+        """Make Arrow data known by a name; it says so if it has types that DuckDB does not know."""
+        import duckdb
+
+        try:
+            self._duck.register(table, stream)
+        except duckdb.Error as error:
+            raise InvalidInput(f"{self._label} has a column of a type that DuckDB cannot read: {error}") from None
+
+    # -- opening
+
+    def _described(self, source: str) -> list[tuple[str, str]]:
+        """The columns of what may stand after FROM, each with its identifier, which is DuckDB's alone, and its type."""
+        return [(row[0], row[1]) for row in self._open(f"DESCRIBE SELECT * FROM {source}")]
+
+    def _part(self, label: str, source: str, names: Sequence[str], types: Mapping[int, str] | None = None) -> Part:
+        """What may stand after FROM, whose columns have these names place by place, and other types where DuckDB errs."""
+        found = self._described(source)
+        kinds = [(types or {}).get(i, kind) for i, (_, kind) in enumerate(found)]
+        identifiers = [identifier for identifier, _ in found]
+        return Part(label, source, dict(zip(names, kinds, strict=True)), dict(zip(names, identifiers, strict=True)))
+
+    def _look(self, source: str, names: Sequence[str] | None = None, types: Mapping[int, str] | None = None) -> None:
+        """Take a source as it lies: what may stand after FROM; with its names and types where DuckDB has others."""
+        self._names = [name for name, _ in self._described(source)] if names is None else list(names)
+        part = self._part(self._label, source, self._names, types)
+        self._types = dict(part.types)
+        self._parts = lambda columns: [part]
+
+    def _scratch(self, table: str, sql: str) -> str:
+        """Write a query's rows to the scratch database, compressed and on disk.
+
+        Its file loses its name at once, where the system allows, and its log is empty after each table: then a process that is
+        killed leaves none of it.
+        """
+        file = self._folder.path / "scratch.duckdb"
+        self._open(f"ATTACH IF NOT EXISTS {literal(str(file))} AS scratch")
+        with contextlib.suppress(OSError):
+            file.unlink()
+        self._run(f"CREATE TABLE scratch.{table} AS {sql}")
+        self._run("CHECKPOINT scratch")
+        return f"scratch.{table}"
+
+    def open_arrow(self, table: Any) -> None:
+        """Read an Arrow table where it lies; any other stream of Arrow batches is first written to disk."""
+        import pyarrow as pa
+
+        stream, zoned = readable(table if isinstance(table, pa.Table) else pa.RecordBatchReader.from_stream(table))
+        self._register("source", stream)
+        source = "source" if isinstance(table, pa.Table) else self._scratch("source", "SELECT * FROM source")
+        self._look(source, stream.schema.names, zoned)
+
+    def open_parquet(self, files: Sequence[Path]) -> None:
+        """Read Parquet files, each as its own types say; files of one schema in one scan."""
+        schemas = {path: self._parquet_columns(path) for path in files}
+        for found in schemas.values():
+            self._names += [name for name in found.names if name not in self._names or found.names.count(name) > 1]
+            for column, kind in found.types.items():
+                known = self._types.setdefault(column, kind)
+                self._types[column] = known if kind in known.split(" or ") else f"{known} or {kind}"
+
+        def parts(columns: Sequence[str]) -> list[Part]:
+            alike: dict[Any, list[Path]] = {}
+            for path, found in schemas.items():
+                self._same_columns(columns, path, found)
+                kinds = tuple(found.types[c] for c in columns)
+                alike.setdefault((kinds, *folders(path), path if found.renamed else None), []).append(path)
+            return [
+                Part(label_of(paths), _parquet(paths), schemas[paths[0]].types, schemas[paths[0]].identifiers)
+                for paths in alike.values()
+            ]
+
+        self._parts = parts
+        self._patient = lambda columns: [self._streamed(i, path, columns) for i, path in enumerate(files)]
+
+    def _parquet_columns(self, path: Path) -> _Columns:
+        """A Parquet file's own names, in their order, and those that its folders state; each with DuckDB's identifier."""
+        rows = self._open(f"SELECT name, num_children FROM parquet_schema({literal(glob.escape(str(path)))})")
+        found, names = self._described(_parquet([path])), outermost(rows)
+        names += [identifier for identifier, _ in found[len(names) :]]
+        if len(names) > len(found):
+            raise InvalidInput(f"{path} has columns that DuckDB does not show: write it anew")
+        return _Columns(names, [identifier for identifier, _ in found], [kind for _, kind in found])
+
+    def _same_columns(self, columns: Sequence[str], path: Path, found: _Columns) -> None:
+        stated = {key.lower(): key for key in folders(path)}
+        for column in columns:
+            if column not in found.types:
+                raise InvalidInput(
+                    f"{path} has no column {column!r}, which other files have: give files with the same columns"
+                )
+            if stated.get(column.lower(), column) != column:
+                raise InvalidInput(
+                    f"{path}: the column {column!r} is hidden by a folder that states {stated[column.lower()]!r}: rename one"
+                )
+
+    def _streamed(self, i: int, path: Path, columns: Sequence[str]) -> Part:
+        """A Parquet file read through Arrow; what Arrow says of it is not passed on either."""
+        import pyarrow as pa
+
+        stream = None
+        with contextlib.suppress(pa.ArrowException, OSError, KeyError):
+            stream, zoned = readable(parquet_stream(path, columns))
+        if stream is None:
+            raise self._unreadable()
+        self._register(f"source_{i}", stream)
+        return self._part(str(path), f"source_{i}", columns, zoned)
+
+    def open_duckdb(self, files: Sequence[Path], table: str | None) -> None:
+        """Read a table or view of a DuckDB file."""
+        self._open(f"ATTACH {literal(str(only(files)))} AS base (READ_ONLY)")
+        known = {
+            (t if schema == "main" else f"{schema}.{t}"): f"base.{name(schema)}.{name(t)}"
+            for schema, t in self._open(
+                "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = 'base' UNION ALL "
+                "SELECT schema_name, view_name FROM duckdb_views() WHERE database_name = 'base' AND NOT internal"
+            )
+        }
+        self._look(known[find_table(table, known, self._label)])
+
+    def open_sqlite(self, files: Sequence[Path], table: str | None) -> None:
+        """Read a table of a SQLite file, as text: its cells have types of their own."""
+        path = only(files)
+
+        def connect() -> sqlite3.Connection:
+            base = sqlite3.connect(f"file:{percent(str(path.resolve()))}?mode=ro", uri=True, check_same_thread=False)
+            base.text_factory = decode
+            return base
+
+        try:
+            base = connect()
+            known = [r[0] for r in base.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")]
+            chosen = find_table(table, known, self._label)
+            rows = base.execute(f"PRAGMA table_info({name(chosen)})").fetchall()
+            base.close()
+        except sqlite3.Error as error:
+            raise InvalidInput(f"{self._label} cannot be read as SQLite: {error}") from None
+        self._types = {row[1]: row[2] or "ANY" for row in rows}
+        self._names = [row[1] for row in rows]
+
+        def parts(columns: Sequence[str]) -> list[Part]:
+            self._register("source", sqlite_batches(connect(), chosen, columns))
+            return [self._part(self._label, "source", columns)]
+
+        self._parts, self._parse_once = parts, True
+
+    def open_csv(self, files: Sequence[Path]) -> None:
+        """Read CSV files with one header, each line a record."""
+        header, delimiter = csv_header(files[0])
+        for path in files[1:]:
+            if csv_header(path) != (header, delimiter):
+                raise InvalidInput(f"{path} has another header than {files[0]}: give files with the same columns")
+        self._names, self._types = header, dict.fromkeys(header, "VARCHAR")
+        self._parse_once = True
+
+        def parts(columns: Sequence[str]) -> list[Part]:
+            check_gzip(files)
+            source = csv_sql(files, header, delimiter, columns)
+            return [Part(self._label, source, self._types, {column: f"c{i}" for i, column in enumerate(columns)})]
+
+        self._parts = parts
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """The columns of a Parquet file, place by place: its own names, DuckDB's identifiers and types."""
+
+    names: list[str]
+    found: list[str]
+    kinds: list[str]
+
+    @property
+    def renamed(self) -> bool:
+        """Whether DuckDB calls some otherwise, as their names differ in case alone: then it mixes them up between files."""
+        return self.names != self.found
+
+    @property
+    def types(self) -> dict[str, str]:
+        return dict(zip(self.names, self.kinds, strict=True))
+
+    @property
+    def identifiers(self) -> dict[str, str]:
+        return dict(zip(self.names, self.found, strict=True))
+
+
+def label_of(files: Sequence[Path]) -> str:
+    """Return what files are called in an error."""
+    return str(files[0]) if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
+
+
+def _parquet(files: Sequence[Path]) -> str:
+    """Parquet files after FROM; what their folders' names state is text, whichever files there are."""
+    return f"read_parquet([{listed(files)}], hive_types_autocast = false)"

@@ -1,0 +1,1 @@
+"""Errors of stale data, and pictures of processes and schedules."""

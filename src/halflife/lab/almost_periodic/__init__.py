@@ -1,0 +1,1 @@
+"""Is a series almost periodic? Checks, proposals and pictures."""

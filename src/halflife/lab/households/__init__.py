@@ -1,0 +1,1 @@
+"""Generated households: appliances and their readings."""

@@ -1,0 +1,1 @@
+"""What secrets cost in noise, and pictures of them."""

@@ -1,0 +1,450 @@
+"""What a plan would cost, before anything is spent: noise, error and risk over wall-clock time, and when they pass a limit.
+
+Step k begins at `start` + (k − 1)·`width`. Nothing here draws noise or keeps an account.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, dataclass, fields
+from html import escape
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from halflife import registry
+from halflife.accountant import Accountant
+from halflife.errors import InvalidInput
+from halflife.lab.demo import parameters, three_figures
+from halflife.lab.views.page import PALETTE, figure_html, layout, load_plotly, write_page
+from halflife.notions import Notion
+from halflife.numerics.arrays import Floats
+from halflife.numerics.parameters import real
+from halflife.numerics.rounding import divide_up
+from halflife.plans import Plan
+from halflife.plans.base import MEAN_ABSOLUTE_OF_UNIT_SCALE
+from halflife.steps import parse_time, parse_width
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+SEARCHED = 1_000_000
+"""How many steps are looked at before a question is left undecided; tables and plots end here too."""
+
+LONGEST = 10_000_000
+"""A longer horizon would need gigabytes."""
+
+SLACK = 1e-9
+"""A risk or an error counts as past its limit when it is this much above it, relatively: rounding up is not spending."""
+
+
+class Answer(NamedTuple):
+    """The answer to a question about time: `verdict` is "at", "not within the horizon", "never" or "undecided"."""
+
+    verdict: str
+    step: int | None
+    time: str | None
+    text: str
+
+
+@dataclass(frozen=True, eq=False)
+class PlanView:
+    """A plan on the calendar.
+
+    scales, errors   noise scale and expected |error| of steps 1, 2, …; infinite where nothing is published
+    risks            risk after each step, in nats;  limit  what it is promised to stay under
+    answers          when the expected error passes what was asked, and when the budget would run out at that error
+    """
+
+    plan: Plan
+    start: datetime.datetime
+    width: datetime.timedelta
+    scales: Floats
+    errors: Floats
+    risks: Floats
+    limit: float
+    answers: tuple[Answer, ...]
+
+    @property
+    def steps(self) -> int:
+        """How many steps the table and the plots show."""
+        return len(self.scales)
+
+
+class Row(NamedTuple):
+    """One line of the table."""
+
+    step: int
+    time: str
+    scale: float
+    error: float
+    risk: float
+    share: float
+
+
+def plan_view(
+    notion: Notion[Any],
+    *,
+    width: str = "30 min",
+    start: str | None = None,
+    error: float | None = None,
+    **request: Any,
+) -> PlanView:
+    """Return the plan that `notion.plan(**request)` gives, with all that is to be shown of it.
+
+    width  of a step, such as "30 min";  start  ISO date or date-time (UTC), by default today's midnight;
+    error  asks when the expected error passes it, and when the budget would run out if every release had it
+    """
+    step, begin = parse_width(width), parse_start(start)
+    asked = None if error is None else real("error", error, positive=True)
+    if (request.get("horizon") or 0) > LONGEST:
+        raise InvalidInput(
+            f"a horizon of {request['horizon']:,} steps is too long to show: give at most {LONGEST:,}, or none"
+        )
+    plan: Plan = notion.plan(**request)
+    a_year = max(1, round(datetime.timedelta(days=365) / step))
+    steps = min(plan.horizon or a_year, SEARCHED)
+    scales = plan.scales(steps)
+    errors = scales * MEAN_ABSOLUTE_OF_UNIT_SCALE[plan.noise]
+    limit = Accountant(notion).exposure(1).limit
+    clock = _Clock(begin, step)
+    answers = () if asked is None else (when_error_passes(plan, asked, clock), when_budget_ends(plan, asked, clock))
+    return PlanView(plan, begin, step, scales, errors, plan.risks(steps), limit, answers)
+
+
+# What is asked ------------------------------------------------------------------------------------------------------
+
+
+def make_notion(name: str, given: dict[str, Any]) -> Notion[Any]:
+    """Return the notion of this name with the parameters that were given; what it does not have is refused.
+
+    >>> make_notion("hyperbolic", {"epsilon": 1.0, "beta": 0.1})
+    HyperbolicDiscount(epsilon=1.0, beta=0.1)
+    >>> make_notion("hyperbolic", {"epsilon": 1.0, "alpha": 0.9})
+    Traceback (most recent call last):
+    ...
+    halflife.errors.InvalidInput: hyperbolic has no alpha: it has epsilon, beta
+    """
+    cls = registry.find_notion(name)
+    known = [f for f in fields(cls) if f.init]
+    names = ", ".join(f.name for f in known)
+    for key in given:
+        if key not in [f.name for f in known]:
+            raise InvalidInput(f"{name} has no {key}: it has {names}")
+    needed = [f.name for f in known if f.default is MISSING and f.default_factory is MISSING and f.name not in given]
+    if needed:
+        raise InvalidInput(f"{name} needs {' and '.join(needed)}: it has {names}")
+    notion: Notion[Any] = cls(**given)
+    return notion
+
+
+def parse_start(text: str | None) -> datetime.datetime:
+    """Return when step 1 begins, in UTC; without a time zone it is taken as UTC, without anything it is today's midnight.
+
+    >>> parse_start("2026-01-01").isoformat(), parse_start("2026-01-01T02:00+02:00").isoformat()
+    ('2026-01-01T00:00:00+00:00', '2026-01-01T00:00:00+00:00')
+    """
+    if text is None:
+        return datetime.datetime.combine(datetime.datetime.now(datetime.UTC).date(), datetime.time(), datetime.UTC)
+    try:
+        return parse_time(text).astimezone(datetime.UTC)
+    except OverflowError:
+        raise InvalidInput(f"start {text!r} lies outside the calendar") from None
+
+
+class _Clock(NamedTuple):
+    """Steps as wall-clock time."""
+
+    start: datetime.datetime
+    width: datetime.timedelta
+
+    def at(self, step: int) -> str:
+        """When a step begins."""
+        try:
+            return f"{self.start + (step - 1) * self.width:%Y-%m-%d %H:%M} UTC"
+        except OverflowError:
+            return "after the year 9999"
+
+
+# Answers in wall-clock time -----------------------------------------------------------------------------------------
+
+
+def when_error_passes(plan: Plan, error: float, clock: _Clock) -> Answer:
+    """Return when a release of the plan first has a larger expected error than this."""
+    unit = MEAN_ABSOLUTE_OF_UNIT_SCALE[plan.noise]
+
+    def errors(n: int) -> Floats:
+        scales = plan.scales(n)
+        return np.where(np.isfinite(scales), scales, 0.0) * unit
+
+    step = None if largest_scale(plan) * unit <= error * (1 + SLACK) else _first_above(errors, error, plan.horizon)
+    what = f"The expected error passes {error:g}"
+    if step is not None:
+        return _at(step, f"{what} at step {step:,}: {clock.at(step)}.", clock)
+    if plan.horizon is not None and plan.horizon <= SEARCHED:
+        return _not_within(f"The expected error does not pass {error:g}", plan.horizon, clock)
+    if math.isfinite(largest_scale(plan)):
+        top = three_figures(largest_scale(plan) * unit)
+        return Answer("never", None, None, f"The expected error never passes {error:g}: it is at most {top}, for ever.")
+    return _undecided(f"Whether the expected error ever passes {error:g} is undecided", clock)
+
+
+def when_budget_ends(plan: Plan, error: float, clock: _Clock) -> Answer:
+    """Return the first release that the promise has no room for if every one has this expected error.
+
+    Never, if the same notion has a plan for ever whose scales stay at or below this one: less loss everywhere is less risk.
+    """
+    scale, request = error / MEAN_ABSOLUTE_OF_UNIT_SCALE[plan.noise], plan.request
+    loss = divide_up(plan.sensitivity, scale)
+    limit = Accountant(plan.notion).exposure(1).limit
+
+    def risks(n: int) -> Floats:
+        losses = np.zeros(n)
+        losses[:: request.every] = loss
+        return plan.notion.risks(losses, request.age, plan.noise)
+
+    given = f"With an expected error of {error:g} every time (noise scale {three_figures(scale)})"
+    for_ever = plan.notion.plan(
+        sensitivity=plan.sensitivity, age=request.age, every=request.every,
+        noise=plan.noise if len(plan.notion.noises) > 1 else None,
+    )  # fmt: skip
+    lasts = scale * (1 + SLACK) >= largest_scale(for_ever)
+    step = None if lasts else _first_above(risks, limit, plan.horizon)
+    if step is not None:
+        step = _refine(lambda k: float(risks(k)[-1]) > limit * (1 + SLACK), step, request.every, plan.horizon)
+    if step is not None:
+        text = f"{given} the budget would run out at step {step:,}: {clock.at(step)}; that release would be refused."
+        return _at(step, text, clock)
+    if lasts:
+        enough = f"a scale of {three_figures(largest_scale(for_ever))} is enough for ever"
+        return Answer("never", None, None, f"{given} the budget would never run out: {enough}.")
+    if plan.horizon is not None and plan.horizon <= SEARCHED:
+        return _not_within(f"{given} the budget would not run out", plan.horizon, clock)
+    return _undecided(f"{given} it is undecided when the budget would run out", clock)
+
+
+def largest_scale(plan: Plan) -> float:
+    """Return a bound of the plan's noise scales at all steps, infinite if there is none or none is known.
+
+    With a horizon, their largest. For ever: one scale for w-event and for Gaussian discounting; Δf / min(ρ_1, ε(1−αᵉᵛᵉʳʸ))
+    for exponential discounting (Corollary 12; the saturating plan's losses are no smaller, ρ_1 being its cap). Others grow.
+    """
+    notion: Any = plan.notion
+    if plan.horizon is not None and plan.horizon <= SEARCHED:
+        scales = plan.scales(plan.horizon)
+        return float(scales[np.isfinite(scales)].max())
+    if notion.name == "w-event" or (notion.name == "gaussian-discount" and math.isfinite(notion.half_life_steps())):
+        return plan.scale(1)
+    if notion.name == "exponential" and notion.alpha < 1 and plan.request.method in ("tight", "paper"):
+        steady = float(notion.epsilon) * -math.expm1(plan.request.every * math.log(notion.alpha))
+        return plan.sensitivity / min(steady, plan.loss(1)) * (1 + 1e-7)
+    return math.inf
+
+
+def _first_above(values: Callable[[int], Floats], limit: float, horizon: int | None) -> int | None:
+    """The first step whose value is above the limit: lengths double up to the horizon, or SEARCHED."""
+    last = min(horizon or SEARCHED, SEARCHED)
+    for n in _lengths(last):
+        above = values(n) > limit * (1 + SLACK)
+        if above.any():
+            return int(np.argmax(above)) + 1
+    return None
+
+
+def _refine(refused: Callable[[int], bool], step: int, every: int, horizon: int | None) -> int | None:
+    """The first release from `step` on that is refused: long arrays of risks are rounded up coarsely, their last one is not.
+
+    Equal losses on an empty account: the risk grows from release to release, so doubling and halving find it.
+    """
+    last = min(horizon or SEARCHED, SEARCHED)
+    step -= (step - 1) % every
+    low, width = step - every, every
+    while not refused(step):
+        if step + width > last:
+            return None
+        low, step, width = step, step + width, 2 * width
+    while step - low > every:
+        middle = low + (step - low) // (2 * every) * every
+        low, step = (low, middle) if refused(middle) else (middle, step)
+    return step
+
+
+def _lengths(last: int) -> Iterator[int]:
+    n = 1024
+    while n < last:
+        yield n
+        n *= 4
+    yield last
+
+
+def _at(step: int, text: str, clock: _Clock) -> Answer:
+    return Answer("at", step, clock.at(step), text)
+
+
+def _not_within(what: str, horizon: int, clock: _Clock) -> Answer:
+    text = f"{what} within the horizon of {horizon:,} steps, the last of which begins {clock.at(horizon)}."
+    return Answer("not within the horizon", None, None, text)
+
+
+def _undecided(what: str, clock: _Clock) -> Answer:
+    text = f"{what}: it does not happen within the {SEARCHED:,} steps searched, up to {clock.at(SEARCHED)}."
+    return Answer("undecided", None, None, text)
+
+
+# What is shown ------------------------------------------------------------------------------------------------------
+
+
+def row_data(view: PlanView, rows: int = 14) -> list[Row]:
+    """Return the table: steps with a release, evenly spaced on a logarithmic scale, the first and the last included."""
+    every, clock = view.plan.request.every, _Clock(view.start, view.width)
+    releases = (view.steps - 1) // every + 1
+    chosen = np.unique(np.rint(np.geomspace(1, releases, rows)).astype(int))
+    found = []
+    for number in chosen.tolist():
+        i = (number - 1) * every
+        risk = float(view.risks[i])
+        found.append(Row(i + 1, clock.at(i + 1), float(view.scales[i]), float(view.errors[i]), risk, risk / view.limit))
+    return found
+
+
+def other_words(view: PlanView) -> list[str]:
+    """Say what the promise comes to in human time, and what the plan loses if nothing is forgotten."""
+    minutes = view.width.total_seconds() / 60
+    return [*view.plan.notion.in_other_words(minutes), classical_words(view.plan)]
+
+
+def classical_words(plan: Plan) -> str:
+    """Say what the plan comes to under classical privacy, from its certificate."""
+    risk = plan.certificate()["classical_risk"]
+    if risk.get("why"):
+        return f"Read classically, with nothing forgotten, its loss has no bound: {risk['why']}."
+    loss = (
+        (three_figures(risk["pure"]) if risk["pure"] < 1000 else f"{risk['pure']:,.0f}") + " nats"
+        if "pure" in risk
+        else f"ε = {risk['epsilon']:.3g} at δ = {risk['delta']:g}"
+    )
+    return f"Read classically, with nothing forgotten, this plan loses {loss} within {risk['steps']:,} steps."
+
+
+def plan_json(view: PlanView) -> dict[str, Any]:
+    """Return everything as JSON can hold it; first what is not protected."""
+    return {
+        **view.plan.certificate(),
+        "in_other_words": other_words(view),
+        "start": view.start.isoformat(),
+        "step_minutes": view.width.total_seconds() / 60,
+        "limit": view.limit,
+        "table": [row._asdict() for row in row_data(view)],
+        "answers": [answer._asdict() for answer in view.answers],
+    }
+
+
+def print_view(view: PlanView, console: Console) -> None:
+    """Print what is not protected, the promise in words, a table, a plot, and the answers; the console knows no markup."""
+    plan = view.plan
+    console.print("What is not protected", style="bold")
+    for text in plan.not_protected():
+        console.print(f"- {text}")
+    console.print(f"\n{plan.notion.name} ({parameters(plan.notion)}), plan: {plan.request.method}", style="bold")
+    for text in (plan.notion.summary, *other_words(view), plan.tail):
+        console.print(f"- {text}")
+    console.print()
+    console.print(_table(view))
+    console.print("\n".join(bars(view, min(72, console.width - 14))))
+    if (plan.horizon or 0) > view.steps:
+        console.print(f"(The first {view.steps:,} of {plan.horizon:,} steps.)")
+    for answer in view.answers:
+        console.print(f"\n{answer.text}")
+
+
+def _table(view: PlanView) -> Table:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for name in ("step", "begins (UTC)", "noise\nscale", "expected\n|error|", "risk\n(nats)", "of the\npromise"):
+        table.add_column(name, justify="left" if name.startswith("begins") else "right", no_wrap=True)
+    for row in row_data(view):
+        table.add_row(
+            f"{row.step:,}", row.time.removesuffix(" UTC"), three_figures(row.scale), three_figures(row.error),
+            three_figures(row.risk), f"{100 * row.share:.1f} %",
+        )  # fmt: skip
+    return table
+
+
+_BLOCKS = " ▁▂▃▄▅▆▇█"
+
+
+def bars(view: PlanView, width: int = 60, height: int = 5) -> list[str]:
+    """Return the noise scale over time as lines of blocks, from 0 up; each column is the largest of its stretch."""
+    scales = view.scales[:: view.plan.request.every]
+    columns = [float(part.max()) for part in np.array_split(scales, min(width, len(scales)))]
+    repeat = max(1, width // len(columns))
+    top = max(columns)
+    lines = []
+    for level in reversed(range(height)):
+        eighths = (min(8, max(0, round(8 * (c / top * height - level)))) for c in columns)
+        label = three_figures(top) if level == height - 1 else "0" if level == 0 else ""
+        lines.append(f"{label:>12} " + "".join(_BLOCKS[e] * repeat for e in eighths))
+    clock = _Clock(view.start, view.width)
+    first, last = clock.at(1).removesuffix(" UTC"), clock.at(view.steps).removesuffix(" UTC")
+    axis = f"{first}{last:>{max(len(last) + 2, len(columns) * repeat - len(first))}}"
+    return ["noise scale over time", *lines, f"{'':>12} {axis}"]
+
+
+# The page -----------------------------------------------------------------------------------------------------------
+
+_SCALE = "Scale of the noise: the mean absolute noise if it is Laplace, the standard deviation if Gaussian."
+_ERROR = "Mean absolute error of each release, in the unit of what is published."
+_RISK = "Risk after each step; it is promised to stay at or below the line."
+_PLOTS = (
+    ("scales", "Noise scale", "noise scale", _SCALE),
+    ("errors", "Expected error", "expected |error|", _ERROR),
+    ("risks", "Risk", "risk (nats)", _RISK),
+)
+
+
+def plot_view(view: PlanView, what: str, y_title: str, colour: int) -> Any:
+    """Draw scales, errors or risks over wall-clock time."""
+    every = 1 if what == "risks" else view.plan.request.every
+    values: Floats = getattr(view, what)[::every]
+    figure = load_plotly().Figure(layout=layout(y_title))
+    figure.add_scatter(
+        y=values, x0=view.start.replace(tzinfo=None).isoformat(), dx=every * view.width.total_seconds() * 1000,
+        name=y_title, mode="lines", line={"color": PALETTE[colour][0], "width": 2.5}, meta={"colours": PALETTE[colour]},
+        hovertemplate="%{y:.4~g}", showlegend=False,
+    )  # fmt: skip
+    figure.update_yaxes(rangemode="tozero")
+    if what == "risks":
+        figure.add_hline(y=view.limit, line={"color": "#8a8f98", "width": 1}, layer="below")
+        figure.update_yaxes(range=[0, 1.08 * max(view.limit, float(values.max()))])
+    return figure
+
+
+def write_plan_page(view: PlanView, path: Path) -> None:
+    """Write the plan as one interactive HTML file."""
+    plan = view.plan
+    title = f"{plan.notion.name}, {parameters(plan.notion)}"
+    open_points = "".join(f"<li>{escape(text)}</li>" for text in plan.not_protected())
+    said = "".join(f"<li>{escape(text)}</li>" for text in other_words(view))
+    answers = "".join(f"<p>{escape(answer.text)}</p>" for answer in view.answers)
+    figures = [
+        f"<section><h2>{head}</h2>{figure_html(what, plot_view(view, what, y, i), f'{head} over time', caption)}</section>"
+        for i, (what, head, y, caption) in enumerate(_PLOTS)
+    ]
+    body = f"""<header><h1>A plan, before anything is spent</h1>
+<p class="lede">{escape(title)}; method {escape(plan.request.method)}, sensitivity {plan.sensitivity:g},
+horizon {f"{plan.horizon:,} steps" if plan.horizon else "none: for ever"}.</p></header>
+<section><h2>What is not protected</h2><ul class="open">{open_points}</ul>
+<h2>In other words</h2><p>{escape(plan.notion.summary)}</p><ul>{said}</ul><p>{escape(plan.tail)}</p>{answers}</section>
+{"".join(figures)}"""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_page(path, f"halflife plan: {title}", body, f"Made by halflife {version('halflife')}.")
+    except OSError as error:
+        raise InvalidInput(f"cannot write {path}: {error.strerror or error}: choose another file") from error

@@ -1,0 +1,347 @@
+"""Age-dependent privacy: where a person is today, today, when what was published is about earlier days."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from halflife.errors import InvalidInput, UnboundedLoss, unknown
+from halflife.notions.age_dependent.approximate import Approximate
+from halflife.notions.age_dependent.autoregressive import OnASpan
+from halflife.notions.age_dependent.fading import AnyPrior, Frontiers
+from halflife.notions.age_dependent.once import Once
+from halflife.notions.age_dependent.pairwise import Pairwise
+from halflife.notions.age_dependent.skip import WINDOW, Skip
+from halflife.notions.base import Exposure, Notion
+from halflife.notions.composition import check_delta
+from halflife.numerics.arrays import Floats
+from halflife.numerics.parameters import real, whole
+from halflife.numerics.search import largest
+from halflife.processes import GeometricMixing, MarkovChain, Process
+from halflife.processes.autoregressive import AutoRegressive
+from halflife.processes.base import ADVERSARIES
+from halflife.registry import register_notion
+from halflife.release import Noise, Release
+
+BOUNDS = ("tight", "paper", "pairwise")
+LARGEST_LOSS = 1e6
+
+
+@register_notion
+@dataclass(frozen=True)
+class AgeDependent(Notion[Any]):
+    """Age-dependent (ε, δ)-differential privacy for ever (Definition 10; paper), by the tight rules of T4 (ours).
+
+    At every step t, all that was published by t tells at most ε about where a person is *at t*. Neighbours differ in one person's
+    state of now; the past is drawn from the reversed process. Each release counts at the step that its data is about, S − A,
+    and fades with the kernel from there to now: K_t (T3) instead of Theorem 1, in the order of data times (erratum A1: Theorem 3
+    orders by publication and under-reports where A > S_n − S_{n−1}). Post-processing costs nothing (Proposition 7).
+
+    process    how one person's data moves; people must be independent of each other
+    bound      "tight": leaps over releases where that is better (T4a); "pairwise": tells pairs of states apart as well (T4b,
+    for few
+               states); "paper": Theorem 3's recursion with Theorem 1, by data time (A1 corrected)
+    adversary  "stationary" knows the process and no more; "any-prior" may know anything else about the person's state
+    horizon    the last step that is promised about; needed where the process is known up to a last lag only
+
+    >>> from halflife import Accountant, MarkovChain, Release
+    >>> account = Accountant(AgeDependent(2.0, MarkovChain([[0.9, 0.1], [0.1, 0.9]])))
+    >>> for step in range(1, 9):
+    ...     account.admit(Release(step, 0.5))
+    >>> round(account.risk(8), 5), round(account.retrospective(8, about=4), 2)
+    (1.75867, 2.49)
+    """
+
+    epsilon: float
+    process: Process
+    delta: float = 0.0
+    bound: str = "tight"
+    adversary: str = "stationary"
+    horizon: int | None = None
+
+    name: ClassVar[str] = "age-dependent"
+    by_data_time: ClassVar[bool] = True
+    summary: ClassVar[str] = (
+        "Where a person is now is hidden now; data fades as it ages, as fast as its process forgets."
+    )
+    noises: ClassVar[tuple[Noise, ...]] = ("laplace", "gaussian")
+    not_protected: ClassVar[tuple[str, ...]] = (
+        "Where a person was: later releases tell more about an earlier step, and a trajectory costs the sum of all losses.",
+        "People who move together (a cold spell, a holiday, a household) tell about each other; each is protected as if alone.",
+        "That a person is in the data at all, and what is true of a population.",
+    )
+    assumptions: ClassVar[tuple[str, ...]] = (
+        "People's data are independent of each other.",
+        "Each person's data move as the process says: it is public, and was not fitted to the data that is protected.",
+        "The adversary knows the process and what was published and, unless any prior is allowed, nothing else of the person.",
+        "Each release's sensitivity bounds what one person's data of one step can move it by; it is public knowledge.",
+        "A release depends on the data of its own data time alone; the noise of different releases is independent.",
+        "With an autoregressive process: each person has one reading a step, which is the process's state; it is rounded to a "
+        "resolution of at most half of σ/√(1 + ρ²) and clipped no narrower than the span, and what is lost is in proportion to "
+        "how far the value moves, as with Laplace noise.",
+    )
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        put(self, "epsilon", real("epsilon", self.epsilon, positive=True, limit=1e6))
+        put(self, "process", Process.from_dict(self.process))
+        put(self, "delta", check_delta(self.delta))
+        if self.bound not in BOUNDS:
+            raise unknown("bound", self.bound, BOUNDS)
+        if self.adversary not in ADVERSARIES:
+            raise unknown("adversary", self.adversary, ADVERSARIES)
+        if self.horizon is not None:
+            put(self, "horizon", whole("horizon", self.horizon, least=1))
+        self._check_combination()
+
+    def _check_combination(self) -> None:
+        """Refuse what is not known to be sound."""
+        process, last = self.process, self.process.last_lag
+        if last is not None and (self.horizon is None or self.horizon > last):
+            raise InvalidInput(
+                f"process is known for lags up to {last}, so it can carry a promise up to a horizon of at most {last} steps: "
+                f"give horizon={last} or less, or a process that is known for ever"
+            )
+        if last is not None and process.composes != "once":
+            raise InvalidInput(
+                f"{process.name} is known for lags up to {last}, and adds up from lag to lag: it must answer for every lag, as "
+                "what is left of a loss only falls"
+            )
+        if self.bound != "tight" and process.composes != "markov":
+            raise InvalidInput(
+                f"bound {self.bound!r} needs the Markov property, which {process.name} on a stream has not: use 'tight'"
+            )
+        if self.bound == "pairwise" and not isinstance(process, MarkovChain):
+            raise InvalidInput(f"bound 'pairwise' is for a single Markov chain, not for {process.name}: use 'tight'")
+        if self.adversary == "any-prior":
+            if self.bound != "tight":
+                raise InvalidInput(f"adversary 'any-prior' has one bound, 'tight', not {self.bound!r}")
+            if process.composes != "markov":
+                raise InvalidInput(f"adversary 'any-prior' is worked out for Markov processes, not for {process.name}")
+            process.spread(1)
+        if self.delta and (process.composes != "markov" or self.adversary != "stationary" or self.bound == "pairwise"):
+            raise InvalidInput(
+                "delta above 0 is worked out for Markov processes, adversary 'stationary' and bound 'tight' or 'paper': "
+                "leave it 0"
+            )
+
+    @property
+    def adaptive(self) -> bool:
+        """Pure losses may be chosen from outputs; with a δ a fixed schedule is assumed."""
+        return self.delta == 0
+
+    @classmethod
+    def examples(cls) -> Sequence[Self]:
+        """At home or not, for half hours, and the mean over fifty homes of a value that moves by 1; every rule once."""
+        home = MarkovChain([[0.85, 0.15], [0.1, 0.9]])
+        levels = MarkovChain([[0.7, 0.2, 0.1], [0.2, 0.6, 0.2], [0.1, 0.3, 0.6]])
+        return (
+            cls(1.0, home),
+            cls(1.0, GeometricMixing(1.0, 0.8), bound="paper"),
+            cls(1.0, levels, adversary="any-prior"),
+            cls(1.0, levels, bound="pairwise"),
+            cls(1.0, AutoRegressive(0.9, 0.02, 0.02)),
+            cls(1.0, home, delta=1e-6),
+        )
+
+    # The state ------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _rule(self) -> Skip | OnASpan | Once | Approximate:
+        """How losses add up, by what is known of the process."""
+        process = self.process
+        if isinstance(process, AutoRegressive):
+            return OnASpan(process)
+        if process.composes == "once":
+            return Once(Frontiers(process, "tight"), process.last_lag)
+        if self.adversary == "any-prior":
+            return Skip(AnyPrior(process), AnyPrior(process))
+        kind = "paper" if self.bound == "paper" else "tight"
+        back = Frontiers(process, kind)
+        if self.delta:
+            return Approximate(process, back, self.delta)
+        return Skip(back, Frontiers(process, kind, "ahead"), 1 if self.bound == "paper" else WINDOW)
+
+    @cached_property
+    def _pairs(self) -> Pairwise | None:
+        return Pairwise(self.process) if self.bound == "pairwise" and isinstance(self.process, MarkovChain) else None
+
+    def start(self) -> Any:
+        """Nothing published."""
+        return (self._rule.start(), None if self._pairs is None else self._pairs.start())
+
+    def record(self, state: Any, releases: Sequence[Release]) -> Any:
+        """Put each loss to its data time."""
+        kept, pairs = state
+        for release in releases:
+            self._check_release(release)
+            if not release.loss:
+                continue
+            if isinstance(self._rule, Approximate):
+                kept = self._rule.add(kept, release.data_time, release.loss, release.noise)
+            else:
+                kept = self._rule.add(kept, release.data_time, release.loss)
+            if self._pairs is not None:
+                pairs = self._pairs.add(pairs, release.data_time, release.loss)
+        return (kept, pairs)
+
+    @property
+    def least_sensitivity(self) -> float:
+        """What a release's sensitivity must come to at least, in the unit of the process: the span of an AR(1) process.
+
+        Two people who differ by the span D now differed by ρ^t D before: by ρ^t of the sensitivity, if that is no less than D.
+        """
+        return self.process.span if isinstance(self.process, AutoRegressive) else 0.0
+
+    def _check_release(self, release: Release) -> None:
+        if release.noise == "gaussian" and release.loss and not self.delta:
+            raise UnboundedLoss(
+                f"step {release.step}: Gaussian noise has no bounded pure loss: promise delta above 0, or use Laplace noise",
+                step=release.step,
+            )
+        if release.loss == float("inf"):
+            raise UnboundedLoss(
+                f"step {release.step}: the exact value was published, and its loss has no bound", step=release.step
+            )
+        if release.loss:
+            self.check_sensitivity(release.sensitivity, f"step {release.step}: ")
+        self._check_horizon(release.step)
+
+    def check_sensitivity(self, sensitivity: float, where: str = "") -> None:
+        """Refuse a sensitivity that does not cover the process's span."""
+        if sensitivity < self.least_sensitivity:
+            raise InvalidInput(
+                f"{where}a sensitivity of {sensitivity:g} is less than the process's span of {self.least_sensitivity:g}, and a "
+                "value that moves by more than the noise covers does not lose in proportion: clip no narrower than the span, "
+                "give a narrower span, or, for a mean over n people, a process with sigma and span over n"
+            )
+
+    def _check_horizon(self, step: int) -> None:
+        if self.horizon is not None and step > self.horizon:
+            raise InvalidInput(
+                f"step {step} lies beyond the promise's horizon of {self.horizon}: nothing is promised there"
+            )
+
+    def exposure(self, state: Any, step: int) -> Exposure:
+        """Risk falls until the next release, as kernels only lose, and is its own peak; unless the process is known up to a last
+        lag, beyond which data of that age counts in full again: then the peak is the worst up to the horizon."""
+        self._check_horizon(step)
+        risk = self._rule.risk(state[0], step)
+        if self._pairs is not None:
+            risk = min(risk, self._pairs.risk(state[1], step))
+        peak = self._rule.peak(state[0], step, self.horizon) if isinstance(self._rule, Once) else risk
+        return Exposure(risk, peak, self.epsilon)
+
+    def headroom(self, state: Any, step: int, age: int) -> float:
+        """Found by trying: the risk after a release grows with its loss."""
+        self._check_horizon(step)
+
+        def holds(loss: float) -> bool:
+            return self.keeps(self.record(state, [self.like(step, loss, age)]), step)
+
+        return (
+            largest(holds, 0.0, LARGEST_LOSS, 1e-9)
+            if holds(0.0) and self.exposure(state, step).risk < self.epsilon
+            else 0.0
+        )
+
+    def least_scale(self, state: Any, step: int, sensitivity: float, age: int) -> float:
+        """As for every notion, of a sensitivity that covers the process's span."""
+        self.check_sensitivity(sensitivity)
+        return super().least_scale(state, step, sensitivity, age)
+
+    def like(self, step: int, loss: float, age: int, noise: Noise = "laplace") -> Release:
+        """A release of this loss whose sensitivity is large enough."""
+        return Release(step, loss, age, sensitivity=self.least_sensitivity or 1.0, noise=noise)
+
+    def retrospective(self, state: Any, step: int, about: int) -> float:
+        """The risk at `step` about where a person was at the earlier step `about`, rounded up (ours): ε + r← + r→.
+
+        Given the state at `about`, what is told by data before and after it is independent, so both sides add up.
+        """
+        return self._rule.about(state[0], about)
+
+    def dump(self, state: Any) -> Any:
+        """Return what the rules remember."""
+        pairs = {} if self._pairs is None else {"pairs": self._pairs.dump(state[1])}
+        return {"rule": type(self._rule).__name__, "kept": self._rule.dump(state[0]), **pairs}
+
+    def load(self, data: Any) -> Any:
+        """Read what `dump` gave."""
+        if not isinstance(data, dict) or data.get("rule") != type(self._rule).__name__:
+            raise InvalidInput(f"an account of {self.name} must say how its losses add up, not {data!r}")
+        kept, pairs = (
+            self._rule.load(data.get("kept")),
+            None if self._pairs is None else self._pairs.load(data.get("pairs")),
+        )
+        if pairs is not None and bool(pairs) != bool(kept.times):  # type: ignore[union-attr]
+            raise InvalidInput("a pairwise account must hold pairs if, and only if, something was published")
+        return (kept, pairs)
+
+    # Plans ----------------------------------------------------------------------------------------------------------
+
+    def risks(self, losses: Floats, age: int, noise: Noise) -> Floats:
+        """Return the risk after each step, release by release; once an even schedule has settled, the rest repeats.
+
+        Pairs of states are not told apart here, which is sound and takes no linear programs.
+        """
+        if self._pairs is not None:
+            return replace(self, bound="tight").risks(losses, age, noise)
+        result, state = np.empty(len(losses)), self.start()
+        moments = np.flatnonzero(losses)
+        even = (
+            len(moments) > 2
+            and bool(np.all(np.diff(moments, 2) == 0))
+            and bool(np.all(losses[moments] == losses[moments[0]]))
+        )
+        every = int(moments[1] - moments[0]) if even else 1
+        settled = 0
+        for k, loss in enumerate(losses.tolist(), start=1):
+            if loss:
+                state = self.record(state, [self.like(k, loss, age, noise)])
+            result[k - 1] = self.exposure(state, k).risk
+            same = even and k > every and result[k - 1] == result[k - 1 - every]
+            settled = settled + 1 if same else 0
+            if settled > every * (WINDOW + 2):  # everything that is remembered has repeated, so it will
+                rest = np.arange(k, len(losses))
+                result[k:] = result[k - every + (rest - k) % every]
+                break
+        return result
+
+    def share(self, part: float) -> Notion[Any]:
+        """Not parts of ε: losses about one time add up before they fade, and then they come to more than the parts (ours).
+
+        Streams share the *losses* of one plan instead, as a policy does.
+        """
+        if part != 1:
+            raise InvalidInput(
+                "parts of an age-dependent promise do not add up to the whole, as what fades is the sum of all losses: plan "
+                "once, and share the plan's losses"
+            )
+        return self
+
+    def in_other_words(self, step_minutes: float = 30.0) -> list[str]:
+        """Say how fast a loss fades."""
+        lines = []
+        for hours in (1, 6, 24):
+            gap = round(hours * 60 / step_minutes)
+            if gap >= 1 and (self.process.last_lag is None or gap <= self.process.last_lag):
+                left = self.process.amplify(1.0, gap, adversary=self.adversary)
+                lines.append(
+                    f"A loss of 1 about data that is {hours} h old counts as {left:.3g}, if the process is right."
+                )
+        return lines
+
+    def checks(self) -> Mapping[str, Any]:
+        """The outcome of the process's own check, beside the assumption that it is about."""
+        return {} if self.process.checked is None else {self.assumptions[1]: dict(self.process.checked)}
+
+    # What is written down -------------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return name and parameters, the process among them."""
+        return {**super().to_dict(), "process": self.process.to_dict()}

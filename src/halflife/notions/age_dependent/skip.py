@@ -1,0 +1,131 @@
+"""Composition by data time for Markov processes, leaping over releases where that is better (T4, T4a)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from halflife.errors import InvalidInput
+from halflife.notions.age_dependent.fading import Fade, add_up
+from halflife.numerics.arrays import Floats
+from halflife.numerics.parameters import real, whole
+from halflife.processes.contraction import ROUND_UP
+
+WINDOW = 128
+"""How many data times an account remembers. A leap over more of them than that is not tried, which is sound: it is one of
+many."""
+
+
+class Past(NamedTuple):
+    """Data times, ascending; the losses about each; what earlier ones tell about each; whether older ones were forgotten."""
+
+    times: tuple[int, ...] = ()
+    losses: tuple[float, ...] = ()
+    before: tuple[float, ...] = ()
+    forgot: bool = False
+
+
+class Skip:
+    """Sorted by data time τ_1 < τ_2 < …, with ε_n lost about τ_n, what releases before n tell about X_{τ_n} is at most
+
+        r_n = min over j < n of  Σ_{j<i<n} ε_i + K_{τ_n − τ_j}(ε_j + r_j)          (T4a; ours)
+
+    and the risk about X_t is the same expression with t in place of τ_n. With j = n − 1 alone this is T4, which on its own can
+    diverge where the true risk does not (a walk between neighbours); leaping over releases costs their losses in full and lets
+    the kernel mix. Losses about one data time add up. A data time between known ones is put in its place, and one older than all
+    that is remembered adds its loss in full: any ε-private release adds at most ε.
+
+    back, ahead  K of the kernels into the past and into the future;  reach  how many releases to leap over, 1 for none
+    """
+
+    def __init__(self, back: Fade, ahead: Fade, reach: int = WINDOW) -> None:
+        self._back, self._ahead, self._reach = back, ahead, reach
+
+    def start(self) -> Past:
+        """Nothing published."""
+        return Past()
+
+    def add(self, state: Past, time: int, loss: float) -> Past:
+        """Put a loss to its data time, and see what that tells about later ones."""
+        times, losses, before = list(state.times), list(state.losses), list(state.before)
+        place = bisect_left(times, time)
+        if place == 0 and state.forgot and times[0] != time:
+            before[0] = add_up(before[0], loss)
+        elif place < len(times) and times[place] == time:
+            losses[place] = add_up(losses[place], loss)
+        else:
+            before.insert(place, self._told(times[:place], losses[:place], before[:place], time))
+            times.insert(place, time)
+            losses.insert(place, loss)
+        for k in range(place + 1, len(times)):
+            before[k] = min(self._told(times[:k], losses[:k], before[:k], times[k]), add_up(before[k], loss))
+        forgot = state.forgot or len(times) > WINDOW
+        return Past(tuple(times[-WINDOW:]), tuple(losses[-WINDOW:]), tuple(before[-WINDOW:]), forgot)
+
+    def _told(self, times: Sequence[int], losses: Sequence[float], before: Sequence[float], at: int) -> float:
+        """What losses about these times tell about X_at."""
+        if not times:
+            return 0.0
+        recent = slice(-self._reach, None)
+        own = np.array(losses[recent])
+        return self._leap(at - np.array(times[recent]), own, own + np.array(before[recent]), self._back)
+
+    @staticmethod
+    def _leap(gaps: Any, own: Floats, told: Floats, fade: Fade) -> float:
+        """The least of Σ of what is leapt over + K(what is told at the landing); the last entry is the nearest."""
+        over = np.concatenate([np.cumsum(own[:0:-1])[::-1], [0.0]])
+        return (
+            float((over * ROUND_UP + fade(gaps, told * ROUND_UP)).min()) if len(own) > 1 else float(fade(gaps, told)[0])
+        )
+
+    def risk(self, state: Past, step: int) -> float:
+        """What all releases tell about X_step, a step not before any data time."""
+        return self._told(state.times, state.losses, state.before, step)
+
+    def about(self, state: Past, moment: int) -> float:
+        """What all releases tell about X_moment, those about later times included: past and future tell independent things."""
+        if state.forgot and state.times and moment < state.times[0]:
+            raise InvalidInput(
+                f"the account remembers data times from {state.times[0]} on, so it cannot say what is known about step {moment}: "
+                "ask earlier, or replay the history of that time"
+            )
+        split = bisect_right(state.times, moment)
+        back = self._told(state.times[:split], state.losses[:split], state.before[:split], moment)
+        return add_up(back, self._told_ahead(state.times[split:], state.losses[split:], moment))
+
+    def _told_ahead(self, times: Sequence[int], losses: Sequence[float], at: int) -> float:
+        """What losses about later times tell about X_at: the same recursion, from the newest down, with the kernel ahead."""
+        after: list[float] = []
+        for k in range(len(times) - 1, -2, -1):
+            here = times[k] if k >= 0 else at
+            far = slice(k + 1, k + 1 + self._reach)
+            own = np.array(losses[far])[::-1]
+            told = own + np.array(after[-len(own) :] if len(own) else [])
+            after.append(self._leap(np.array(times[far])[::-1] - here, own, told, self._ahead) if len(own) else 0.0)
+        return after[-1]
+
+    def dump(self, state: Past) -> Any:
+        """As lists."""
+        return {"past": [list(x) for x in zip(*state[:3], strict=True)], "forgot": state.forgot}
+
+    def load(self, data: Any) -> Past:
+        """Read what `dump` gave."""
+        if (
+            not isinstance(data, dict)
+            or not isinstance(data.get("past"), list)
+            or not isinstance(data.get("forgot"), bool)
+        ):
+            raise InvalidInput(f"an age-dependent account must hold its past and what it forgot, not {data!r}")
+        if not all(isinstance(item, list) and len(item) == 3 for item in data["past"]):
+            raise InvalidInput("the past of an age-dependent account must be [data time, loss, told before] each")
+        times = tuple(whole("data time", item[0]) for item in data["past"])
+        if any(b <= a for a, b in pairwise(times)) or len(times) > WINDOW:
+            raise InvalidInput(f"the data times of an age-dependent account must ascend, {WINDOW} at most")
+        if data["forgot"] and not times:
+            raise InvalidInput("an age-dependent account that has forgotten releases must remember later ones")
+        losses = tuple(real("loss", item[1]) for item in data["past"])
+        return Past(times, losses, tuple(real("told before", item[2]) for item in data["past"]), data["forgot"])

@@ -1,0 +1,115 @@
+"""Which secret has lost the most by its share, release by release: what a Swellfish account decides by."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+
+import numpy as np
+
+from halflife.errors import InvalidInput, UnboundedLoss
+from halflife.notions.calibration import FEW_PAIRS, composed_epsilon
+from halflife.notions.gaussian_dp import gaussian_epsilon
+from halflife.notions.swellfish.certified import gaussian_limits
+from halflife.notions.swellfish.live import Live
+from halflife.notions.swellfish.losses import Reading
+from halflife.notions.swellfish.memory import Hidden, Worst
+from halflife.notions.swellfish.required import asked_scales
+from halflife.numerics.arrays import Floats
+from halflife.numerics.rounding import TOLERANCE, up
+from halflife.release import Noise, Release
+from halflife.specifications.base import Specifications
+
+TOO_LARGE = 1.02
+"""Scales that are calibrated together are too large, by less than this; a secret that seems short by less is looked at alone."""
+
+
+class Judge:
+    """Costs are held to limits; Laplace noise with δ > 0 to calibrated scales, so that no loss distribution is computed (T6)."""
+
+    def __init__(self, specifications: Specifications, reading: Reading, delta: float, noise: Noise) -> None:
+        self.specifications, self.reading, self.delta, self.noise = specifications, reading, delta, noise
+        self.live = Live(specifications, reading, noise)
+        self.by_threshold = delta > 0 and noise == "laplace"
+
+    @cached_property
+    def limits(self) -> Floats:
+        """What each secret's cost must stay within: ε_s, or with Gaussian noise the square of μ(ε_s, δ), rounded down."""
+        s = self.specifications
+        return s.epsilon if self.noise == "laplace" else gaussian_limits(s, self.delta)
+
+    @cached_property
+    def asked(self) -> Floats:
+        """The scale that each secret asks for: g_s by unit of power, under all-events c_s in all (`notions.hiding.required`)."""
+        return asked_scales(self.specifications, self.reading, self.delta, self.noise)
+
+    def check(self, state: Hidden, release: Release) -> None:
+        """Refuse a release about a step whose windows reach back to what was forgotten, or one too many about a step."""
+        time, place = release.data_time, release.data_time - state.first
+        if state.forgotten is not None and self.live.lowest(time) <= state.forgotten:
+            raise InvalidInput(
+                f"release at step {release.step}: its data time {time} lies in a window with steps of which the account has "
+                f"forgotten what was published (up to {state.forgotten}): publish it earlier"
+            )
+        if self.by_threshold and 0 <= place < len(state.x) and state.x[place]:
+            raise UnboundedLoss(
+                f"step {release.step}: a second release about step {time}: with Laplace noise and a delta, scales are calibrated "
+                "for one release about each step: use noise='gaussian', or delta=0",
+                step=release.step,
+            )
+
+    def worst(self, state: Hidden, time: int) -> Worst:
+        """Return the worst secret once the noise at a data time has changed."""
+        first, values, worst, _ = state
+        if self.by_threshold:
+            return self.worst_by_scale(worst, values[time - first], time)
+        x, newest = np.array(values), first + len(values) - 1
+        ends = (time,) if self.reading == "all-events" else range(time, min(newest, time + self.live.reach - 1) + 1)
+        for end in ends:
+            rows, costs = self.live.costs(end, x, first)
+            if len(rows):
+                shares = costs / self.limits[rows]
+                i = int(np.argmax(shares))
+                if shares[i] > worst.share:
+                    worst = Worst(float(shares[i]), float(costs[i]), float(self.specifications.epsilon[rows[i]]))
+        return worst
+
+    def worst_by_scale(self, worst: Worst, x: float, time: int) -> Worst:
+        """The same for Laplace noise with a δ: each relevant secret's calibrated scale over the scale that was used."""
+        rows, asked, moved = self.live.asked(time, self.asked)
+        shares, losses = asked * x, np.nextafter(moved * x, np.inf)
+        if self._in_batch:
+            for k in np.flatnonzero((shares > 1 + TOLERANCE) & (shares <= TOO_LARGE)):
+                shares[k] *= self._asked_alone(int(rows[k])) / self.asked[rows[k]]
+        i = int(np.argmax(shares)) if len(rows) else 0
+        if not len(rows) or shares[i] <= worst.share:
+            return worst
+        s = self.specifications
+        return Worst(float(shares[i]), float(losses[i]), float(s.epsilon[rows[i]]), int(s.duration[rows[i]]))
+
+    @cached_property
+    def _in_batch(self) -> bool:
+        """Whether scales are calibrated for so many kinds of secrets at once that they may be up to 1 % too large."""
+        s = self.specifications
+        return bool(len(np.unique(np.stack([s.duration.astype(np.float64), s.epsilon]), axis=1).T) > FEW_PAIRS)
+
+    def _asked_alone(self, row: int) -> float:
+        """What a secret asks for, calibrated by itself (under all-events with its household); seldom needed."""
+        begin, stop = self.specifications.rows(int(self.specifications.household[row]))
+        rows = np.arange(begin, stop) if self.reading == "all-events" else np.array([row])
+        found = asked_scales(self.specifications.only(rows), self.reading, self.delta, self.noise)
+        return float(found[np.flatnonzero(rows == row)[0]])
+
+    def risk(self, worst: Worst) -> float:
+        """Return the loss of the worst secret in ε at δ, rounded up."""
+        if self.noise == "gaussian":
+            return gaussian_epsilon(up(math.sqrt(worst.cost)), self.delta)
+        if not self.by_threshold:
+            return worst.cost
+        if worst.share == 0:
+            return 0.0
+        if worst.share <= 1 + TOLERANCE:  # ε(ρ)/ρ never falls as ρ grows (notions.calibration)
+            return up(worst.share * worst.epsilon)
+        if self.reading == "all-events":
+            return math.inf
+        return composed_epsilon(worst.together, worst.cost, self.delta, self.noise)

@@ -1,0 +1,1 @@
+"""Numbers: directed rounding, exact sums, bisection, array types, fading weights and power series."""

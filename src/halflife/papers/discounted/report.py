@@ -1,0 +1,217 @@
+"""The report of `halflife reproduce discounted`: plots of what the reproduction computes, and the files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from halflife.errors import InvalidInput
+from halflife.lab.demo import three_figures
+from halflife.lab.views.page import DASHES, PALETTE, figure_html, layout, load_plotly, write_page
+from halflife.numerics.arrays import Floats
+from halflife.papers.discounted.reproduction import (
+    TABLE_HEADS,
+    WITNESS_HEADS,
+    Reproduction,
+    Source,
+    TableRow,
+    figure_tables,
+    histogram_data,
+    table_cells,
+    tables_markdown,
+    where_corollary_16_ends,
+    witness_cells,
+)
+
+
+def write_all(found: Reproduction, folder: Path) -> list[Path]:
+    """Write report.html, tables.md and the numbers of every figure as Parquet files; return what was written."""
+    import pyarrow.parquet as pq
+
+    load_plotly()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        written = [folder / "report.html", folder / "tables.md"]
+        write_page(written[0], "Discounted differential privacy, reproduced", _body(found), _made_by())
+        written[1].write_text(tables_markdown(found), encoding="utf-8")
+        for name, table in figure_tables(found).items():
+            pq.write_table(table, folder / f"{name}.parquet")
+            written.append(folder / f"{name}.parquet")
+    except OSError as error:
+        raise InvalidInput(f"cannot write to {folder}: {error.strerror or error}: choose another folder") from error
+    return written
+
+
+# Plots --------------------------------------------------------------------------------------------------------------
+
+
+def plot_histogram(source: Source) -> Any:
+    """Figure 1 left: the histogram of single homes' daily use."""
+    data = histogram_data(source)
+    figure = load_plotly().Figure(layout=_plain("days of a home (log)", f"kWh per home and day: {source.histogram_of}"))
+    figure.add_bar(
+        x=(data["from_kwh"] + data["to_kwh"]) / 2, y=data["count"], meta={"colours": PALETTE[0]},
+        marker={"color": PALETTE[0][0]}, hovertemplate="%{y:,} days", showlegend=False, name="",
+    )  # fmt: skip
+    figure.update_yaxes(type="log", dtick=1, tickformat=",")
+    figure.update_layout(bargap=0.08)
+    return figure
+
+
+def plot_means(source: Source) -> Any:
+    """Figure 1 right: the daily means that are to be published."""
+    figure = load_plotly().Figure(layout=layout("kWh per home and day", **_DAYS))
+    _line(figure, source.days.astype(str), source.mean_kwh, source.name, 0, "%{y:.2f} kWh", legend=False)
+    figure.update_yaxes(rangemode="tozero")
+    return figure
+
+
+def plot_errors(source: Source, curves: dict[str, Floats]) -> Any:
+    """One panel of Figure 2: expected relative error of each day."""
+    figure = load_plotly().Figure(layout=layout("expected relative error (log)", **_DAYS))
+    for name, y in curves.items():
+        _line(figure, source.days.astype(str), y, name, _style(name), "%{y:,.3~%}")
+    _percent_axis(figure, list(curves.values()))
+    return figure
+
+
+def plot_averages(axis: str, curves: dict[str, Floats]) -> Any:
+    """One panel of Figure 3: average expected relative error against α or β."""
+    name = "discount factor α (a day)" if axis == "α" else "discounting coefficient β (a day, log)"
+    figure = load_plotly().Figure(layout=_plain("average expected relative error (log)", name))
+    lines = {k: v for k, v in curves.items() if k != "parameter"}
+    for label, y in lines.items():
+        _line(figure, curves["parameter"], y, label, _style(label), "%{y:,.3~%}")
+    _percent_axis(figure, list(lines.values()))
+    if axis == "β":
+        figure.update_xaxes(type="log", tickformat="~g", dtick=1)
+        figure.add_vline(x=where_corollary_16_ends(), line={"color": "#8a8f98", "width": 1, "dash": "dot"})
+    return figure
+
+
+_DAYS = {"title": {"text": "day", "font": {"size": 13}}, "hoverformat": "%a %-d %b %Y"}
+
+
+def _plain(y_title: str, x_title: str) -> dict[str, Any]:
+    """A layout whose x axis is a number."""
+    title = {"text": x_title, "font": {"size": 13}}
+    return layout(y_title, type="linear", title=title, hoverformat=".3~g", zeroline=False)
+
+
+def _style(curve: str) -> int:
+    """The same colour for the same kind of plan in every panel: the paper's, for ever, with a horizon, Gaussian."""
+    return next(i for i, word in enumerate(("paper", "for ever", "days", "Gaussian")) if word in curve)
+
+
+def _percent_axis(figure: Any, curves: Sequence[Floats]) -> None:
+    """A logarithmic axis of percentages, with a tick at every 1, 2 and 5, or where that is too many at every power of ten."""
+    span = max(float(np.nanmax(y)) for y in curves) / min(float(np.nanmin(y)) for y in curves)
+    figure.update_yaxes(type="log", tickformat=",.4~%", dtick="D2" if span < 300 else 1)
+
+
+def _line(figure: Any, x: Any, y: Floats, name: str, i: int, hover: str, legend: bool = True) -> None:
+    figure.add_scatter(
+        x=x, y=y, name=escape(name, quote=False), mode="lines", line={"color": PALETTE[i][0], "width": 2.5, "dash": DASHES[i]},
+        meta={"colours": PALETTE[i]}, hovertemplate=hover, showlegend=legend,
+    )  # fmt: skip
+
+
+# The page -----------------------------------------------------------------------------------------------------------
+
+
+def _made_by() -> str:
+    return (
+        f"Made by halflife {version('halflife')} (reproduce discounted). The numbers are in the files beside this page."
+    )
+
+
+def _body(found: Reproduction) -> str:
+    return "\n".join((_opening(found), _figure_1(found), _figure_2(found), _figure_3(found), _tables(found)))
+
+
+def _opening(found: Reproduction) -> str:
+    notes = "".join(f"<li>{escape(note)}</li>" for note in found.source.notes)
+    return f"""<header><h1>Discounted differential privacy, reproduced</h1>
+<p class="lede">Figures 1 to 3 of Farokhi, <i>Temporally discounted differential privacy for evolving datasets on an infinite
+horizon</i>, recomputed from its formulas, with halflife's own plans beside each curve. The paper's text prints no ε, α or β
+for Figure 2; the ones used here are on the figures. Nothing was drawn at random: expected errors follow from the noise
+scales.</p></header>
+<section aria-labelledby="open"><h2 id="open">What to know first</h2><ul class="open">{notes}
+<li>Forgetting is a convention: nothing published becomes less identifiable, and read classically the loss of an endless
+stream grows without bound.</li></ul></section>"""
+
+
+def _figure_1(found: Reproduction) -> str:
+    source = found.source
+    left = figure_html(
+        "figure1-left", plot_histogram(source), f"Histogram of daily use of single homes: {source.histogram_of}",
+        f"Left: daily use of single homes, {source.histogram_of}. "
+        + ("The paper shows Ausgrid's homes; those are not at hand." if source.real else "Generated."),
+    )  # fmt: skip
+    right = figure_html(
+        "figure1-right", plot_means(source), f"Daily mean per home: {source.name}",
+        f"Right: the series to publish, the mean per home and day. {source.name}.",
+    )  # fmt: skip
+    return f'<section aria-labelledby="f1"><h2 id="f1">Figure 1: the data</h2>{left}{right}</section>'
+
+
+def _figure_2(found: Reproduction) -> str:
+    parts = []
+    for i, (panel, curves) in enumerate(found.errors.items()):
+        averages = "; ".join(f"{name}: {three_figures(100 * float(y.mean()))} %" for name, y in curves.items())
+        caption = f"Average over the year. {averages[0].upper()}{averages[1:]}."
+        figure = figure_html(
+            f"figure2-{i}", plot_errors(found.source, curves), f"Expected relative error, {panel}. {caption}", caption
+        )
+        parts.append(f"<h3>{escape(panel[0].upper() + panel[1:])}</h3>{figure}")
+    return f"""<section aria-labelledby="f2"><h2 id="f2">Figure 2: expected relative error over the year</h2>
+<p>The expected size of the noise, divided by the day's value: 100 % is noise as large as the value.</p>
+{"".join(parts)}</section>"""
+
+
+def _figure_3(found: Reproduction) -> str:
+    captions = {
+        "α": "The smaller α, the faster the forgetting, and the weaker the promise.",
+        "β": f"The larger β, the faster the forgetting, and the weaker the promise. From β = {where_corollary_16_ends():.3f} on "
+        "(dotted line) Corollary 16 does not hold (erratum D1), so the paper's curve ends there.",
+    }  # fmt: skip
+    parts = [
+        figure_html(f"figure3-{i}", plot_averages(axis, curves), f"Average error against {axis}", captions[axis])
+        for i, (axis, curves) in enumerate(found.averages.items())
+    ]
+    return f"""<section aria-labelledby="f3"><h2 id="f3">Figure 3: average error against the discount</h2>
+<p>Where the discount hardly acts within the year (α near 1, small β), a plan for ever spends too early, and one that knows
+its horizon is better.</p>{"".join(parts)}</section>"""
+
+
+def _tables(found: Reproduction) -> str:
+    witnesses = [witness_cells(w) for w in found.witnesses]
+    early = "The same where β·T is small: tight spends too early, constant or optimal are better."
+    return f"""<section aria-labelledby="scales"><h2 id="scales">Noise scales of the hyperbolic plans</h2>
+<p>Over {found.steps:,} steps, Δf = ε = 1. The root mean square is what <code>optimal</code> minimises; its duality gap bounds how
+much smaller the total squared noise of any other plan could be.</p>
+{_table("Noise scales", TABLE_HEADS, _scale_rows(found.rows))}
+{_table(early, TABLE_HEADS, _scale_rows(found.small))}
+<h2>Erratum D1: Corollary 16 is false for large β</h2>
+<p>Its noise, used unchecked, would bring the risk to this multiple of what is promised. halflife refuses it there.</p>
+{_table("Witnesses of D1", WITNESS_HEADS, witnesses)}</section>"""
+
+
+def _scale_rows(rows: Sequence[TableRow]) -> list[tuple[str, ...]]:
+    return [table_cells(row) for row in rows]
+
+
+def _table(caption: str, heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    named = ' class="named"' if heads[1] == "plan" else ""
+    head = "".join(f'<th scope="col">{escape(h)}</th>' for h in heads)
+    body = "".join(
+        f'<tr><th scope="row">{escape(line[0])}</th>{"".join(f"<td>{escape(c)}</td>" for c in line[1:])}</tr>\n'
+        for line in lines
+    )
+    return f"""<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}"><table{named}>
+<caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"""

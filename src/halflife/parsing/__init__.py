@@ -1,0 +1,1 @@
+"""Documents with positions, and quantities with units."""

@@ -1,0 +1,258 @@
+"""Plans under age-dependent privacy: equal losses at equal intervals (Theorem 4: nothing that varies does better)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from halflife.errors import InvalidInput
+from halflife.notions import AgeDependent, PlanRequest
+from halflife.notions.age_dependent.skip import WINDOW
+from halflife.notions.gaussian_dp import gaussian_mu
+from halflife.numerics.parameters import real
+from halflife.numerics.search import largest
+from halflife.plans.age_dependent.equally_spaced import contraction, largest_loss, limit_before, periodic_peak
+from halflife.plans.base import STD_OF_UNIT_SCALE, Plan, always, refuse_extra, refuse_gaussian
+from halflife.processes.base import Direction
+from halflife.processes.certifiable import known_to, least_certifiable
+from halflife.registry import register_plan
+from halflife.release import Noise
+
+MOST_TIMES_EPSILON = 4.0
+"""No release costs more than so many times ε unless `cap` allows it. Age alone protects the present, however little noise there
+is: without a cap old data would be published all but exactly, and with it where everybody was."""
+MOST_BETWEEN = 512
+"""Steps between two releases are looked at one by one up to so many; beyond, both sides count in full."""
+DIRECTIONS: tuple[Direction, Direction] = ("back", "ahead")
+
+
+@register_plan("age-dependent", "paper")
+def proposition_3(notion: AgeDependent, request: PlanRequest) -> Plan:
+    """ε_C = ln((E + Δ(A)) / (Δ(A) + E Δ(S̄))), E = e^ε − 1: Proposition 3 solved for the loss of a release (paper).
+
+    >>> from halflife import AgeDependent, GeometricMixing
+    >>> plan = AgeDependent(1.0, GeometricMixing(1.0, 0.8)).plan(method="paper", age=2, every=4)
+    >>> round(plan.loss(1), 6)
+    0.562426
+    """
+    refuse_extra(request, "cap")
+    refuse_gaussian(request, "Proposition 3 is about pure losses")
+    _refuse_paper(notion)
+    loss = min(largest_loss(notion.process, notion.epsilon, request.age, request.every, "paper"), _cap(notion, request))
+    _refuse_nothing(notion, request, loss)
+    tail = (
+        f"A loss of {loss:.6g} every {request.every} steps on data {request.age} steps old has a risk of at most "
+        f"{notion.epsilon:g} for ever: the recursion of Theorem 3 rises to the fixed point of Proposition 3, never above it."
+    )
+    return _plan(notion, request, "laplace", loss, "age-dependent, Proposition 3 (paper)", tail)
+
+
+def _refuse_paper(notion: AgeDependent) -> None:
+    if notion.process.composes != "markov" or notion.adversary != "stationary":
+        raise InvalidInput(
+            "Proposition 3 is about Markov processes and an adversary who knows the stationary law, not about "
+            f"{notion.process.name} and {notion.adversary!r}: use method='tight'"
+        )
+
+
+@register_plan("age-dependent", "tight", "constant")
+def steady(notion: AgeDependent, request: PlanRequest) -> Plan:
+    """The largest equal loss whose risk stays within ε: for ever by the fixed point of T4a, with a horizon by the recursion
+    itself (ours).
+
+    No release costs more than `cap`, 4 ε if it is not given: age alone protects the present, so that the largest loss can be
+    without bound, and the past would be published exactly.
+
+    With δ > 0 also Gaussian noise, whichever has the smaller standard deviation: a release is charged (ε_∞, δ_∞) in the long run,
+    with δ_∞ = δ (1 − Δ(S̄))/(2 − Δ(S̄)) and ε_∞ the loss that Proposition 3 allows.
+
+    >>> from halflife import AgeDependent, MarkovChain
+    >>> notion = AgeDependent(1.0, MarkovChain([[0.9, 0.1], [0.1, 0.9]]))
+    >>> [round(notion.plan(method=m, age=2, every=4).loss(1), 4) for m in ("tight", "paper")]
+    [1.2141, 0.5624]
+    """
+    refuse_extra(request, "cap")
+    if not notion.delta:
+        refuse_gaussian(request, "Gaussian noise has no bounded pure loss (delta = 0)")
+    if request.method == "constant" and request.horizon is None:
+        raise InvalidInput("method='constant' needs a horizon: give horizon=, or use method='tight'")
+    options = {family: _loss(notion, request, family) for family in _families(notion, request)}
+    noise = min(options, key=lambda family: STD_OF_UNIT_SCALE[family] / max(options[family], 1e-300))
+    loss = options[noise]
+    _refuse_nothing(notion, request, loss)
+    ends = _horizon(notion, request)
+    if ends is None:
+        how = f"the risk rises to a limit within {notion.epsilon:g} that the recursion maps below itself, and never passes it."
+    elif notion.process.last_lag is None:
+        how = f"each of its {-(-ends // request.every)} releases has a risk within {notion.epsilon:g}, and later it only falls."
+    else:
+        how = (
+            f"the risk of its {-(-ends // request.every)} releases stays within {notion.epsilon:g} up to step {notion.horizon}, "
+            f"data older than the last known lag of {notion.process.last_lag} counted in full; after it nothing is promised."
+        )
+    tail = f"With a loss of {loss:.6g} ({noise}) every {request.every} steps on data {request.age} steps old, {how}"
+    return _plan(notion, request, noise, loss, "age-dependent, steady losses by data time (ours)", tail)
+
+
+def _families(notion: AgeDependent, request: PlanRequest) -> tuple[Noise, ...]:
+    if request.noise is not None:
+        return (request.noise,)
+    return ("laplace", "gaussian") if notion.delta else ("laplace",)
+
+
+def _horizon(notion: AgeDependent, request: PlanRequest) -> int | None:
+    """The last step that matters: the plan's, or the promise's."""
+    ends = [h for h in (notion.horizon, request.horizon) if h is not None]
+    return min(ends) if ends else None
+
+
+def _loss(notion: AgeDependent, request: PlanRequest, noise: Noise) -> float:
+    age, every, ends = request.age, request.every, _horizon(notion, request)
+    cap = _cap(notion, request)
+    if noise == "gaussian":
+        return _gaussian(notion, age, every, cap)
+    bound = "paper" if notion.bound == "paper" or notion.delta else "tight"
+    for_ever = largest_loss(notion.process, notion.epsilon, age, every, bound, notion.adversary)
+    if ends is None or for_ever >= cap:
+        return min(for_ever, cap)
+    releases = -(-ends // every)
+
+    def holds(loss: float) -> bool:
+        return _peak(notion, loss, age, every, releases) <= notion.epsilon
+
+    low = max(for_ever, notion.epsilon / releases * (1 - 1e-12))
+    if notion.process.composes == "once":
+        high = cap  # for ever nothing is known, so that says nothing of how large a loss a few releases may have
+    else:
+        high = 1.01 * largest_loss(notion.process, notion.epsilon, age, 10**6, bound, notion.adversary)
+    return min(largest(holds, low, max(high, low * (1 + 1e-9)), 1e-5), cap) if holds(low) else 0.0
+
+
+def _cap(notion: AgeDependent, request: PlanRequest) -> float:
+    """The most that one release may cost."""
+    given = request.extra.get("cap")
+    return MOST_TIMES_EPSILON * notion.epsilon if given is None else real("cap", given, positive=True)
+
+
+def _peak(notion: AgeDependent, loss: float, age: int, every: int, releases: int) -> float:
+    """The largest risk of so many equal releases, release by release until everything that is remembered repeats.
+
+    Where at most one release is amplified, n of them have a risk of at least (n − 1) losses, and fewer of at most that: the
+    worst comes after the last.
+    """
+    notion = replace(notion, bound="tight") if notion.bound == "pairwise" else notion
+    state, worst, same = notion.start(), 0.0, 0
+    if notion.process.composes == "once":
+        state = notion.record(state, [notion.like(1 + k * every, loss, age) for k in range(releases)])
+        return notion.exposure(state, 1 + (releases - 1) * every).peak
+    for k in range(releases):
+        step = 1 + k * every
+        state = notion.record(state, [notion.like(step, loss, age)])
+        risk = notion.exposure(state, step).risk
+        same, worst = (same + 1, worst) if risk == worst else (0, max(worst, risk))
+        if same > WINDOW + 2 or worst > notion.epsilon:
+            break
+    return worst
+
+
+def _gaussian(notion: AgeDependent, age: int, every: int, cap: float) -> float:
+    """The μ whose (ε_∞, δ_∞) Proposition 3 allows; 0 if the process does not forget within a period."""
+    mixed = notion.process.total_variation(every)
+    if mixed >= 1:
+        return 0.0
+    epsilon = min(largest_loss(notion.process, notion.epsilon, age, every, "paper"), cap)
+    delta = notion.delta * (1 - mixed) / (2 - mixed) * (1 - 1e-9)
+    return gaussian_mu(epsilon * (1 - 1e-9), delta) if epsilon > 0 else 0.0
+
+
+def _refuse_nothing(notion: AgeDependent, request: PlanRequest, loss: float) -> None:
+    if loss <= 0:
+        raise InvalidInput(
+            f"publishing every {request.every} steps for ever leaves no budget: the process keeps Δ({request.every}) = "
+            f"{notion.process.total_variation(request.every):.6g} of what is known from one release to the next: publish less "
+            "often, let the data age, or give a horizon"
+        )
+
+
+def _plan(notion: AgeDependent, request: PlanRequest, noise: Noise, loss: float, source: str, tail: str) -> Plan:
+    notion.check_sensitivity(min(request.varying or (request.sensitivity,)))
+    facts: dict[str, Any] = {"loss": loss}
+    warnings = (
+        first_line(notion, loss if noise == "laplace" else None, request),
+        *_after_the_horizon(notion, request, loss),
+        *_what_can_be_certified(notion, loss),
+    )
+    return Plan(notion, request, noise, always(loss), source, tail, facts, warnings)
+
+
+def first_line(notion: AgeDependent, loss: float | None, request: PlanRequest) -> str:
+    """Say what a reader must know first: that the past is exposed further, to what, and whether the model stood its check."""
+    peak = retrospective_peak(notion, loss, request.age, request.every) if loss is not None else math.inf
+    grows = f"grows to {peak:.3g}" if peak < math.inf else "grows with every release"
+    checked = notion.process.checked
+    if checked is None:
+        stood = "the process was never checked against data"
+    elif checked.get("good"):
+        stood = f"the process was checked against data: {_sentence(checked)}"
+    else:
+        stood = f"THE PROCESS FAILED ITS CHECK: {_sentence(checked)}"
+    return (
+        f"This protects where a person is now, within {notion.epsilon:g}, not where they were: about a past step the risk "
+        f"{grows} as later releases come; and {stood}."
+    )
+
+
+def _sentence(checked: Mapping[str, Any]) -> str:
+    return str(checked.get("verdict", "it does not say how")).rstrip(".")
+
+
+def _after_the_horizon(notion: AgeDependent, request: PlanRequest, loss: float) -> tuple[str, ...]:
+    """Say what is known once a process that is known up to a last lag has nothing more to say."""
+    if notion.process.last_lag is None or (ends := _horizon(notion, request)) is None:
+        return ()
+    return (
+        f"Nothing is promised after step {notion.horizon}: the process is known for lags up to {notion.process.last_lag}, and "
+        f"of older data nothing is known to fade, so that the risk may come to {loss * -(-ends // request.every):.3g}.",
+    )
+
+
+def _what_can_be_certified(notion: AgeDependent, loss: float) -> tuple[str, ...]:
+    """Say how well an estimated process is known, if it was estimated."""
+    off, least = known_to(notion.process), least_certifiable(notion.process, loss)
+    if off is None or least is None:
+        return ()
+    return (
+        f"The process was estimated: at 99 % confidence its distances are known to ±{off:.2g} at best, so a loss of {loss:.3g} "
+        f"cannot be certified below {least:.3g}, however old the data; the figures here take the estimate for the truth.",
+    )
+
+
+def retrospective_peak(notion: AgeDependent, loss: float, age: int, every: int) -> float:
+    """The risk about a past step in the end, if a loss is published at equal intervals for ever (ours), or ∞.
+
+    About a data time it is ε_C + r← + r→, and k steps after one K_k(ε_C + r←) + K′_{S̄−k}(ε_C + r→), K′ the kernel ahead, which
+    can be more: the worst of them.
+
+    Symmetric two-state chain, p = q = 0.1, ε_C = 0.5 at every step: 3.12 about a past step where the risk about now is 1.81.
+
+    >>> from halflife import AgeDependent, MarkovChain
+    >>> round(retrospective_peak(AgeDependent(2.0, MarkovChain([[0.9, 0.1], [0.1, 0.9]])), 0.5, 0, 1), 2)
+    3.12
+    """
+    process = notion.process
+    if process.composes == "once":
+        return math.inf
+    if process.composes == "autoregressive":
+        now = periodic_peak(process, loss, 0, every)
+        return 2 * now - loss
+    back, ahead = (contraction(process, notion.adversary, direction) for direction in DIRECTIONS)
+    before, after = limit_before(back, loss, every), limit_before(ahead, loss, every)
+    if math.inf in (before, after):
+        return math.inf
+    told, will_tell = loss + before, loss + after
+    if every > MOST_BETWEEN:
+        return told + will_tell
+    between = (back(told, k) + ahead(will_tell, every - k) for k in range(1, every))
+    return max([told + after, *between])

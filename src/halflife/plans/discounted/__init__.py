@@ -1,0 +1,5 @@
+"""Plans for discounted promises: losses that saturate, and the least-squares optimum."""
+
+from halflife.plans.discounted import plan
+
+__all__ = ["plan"]

@@ -1,0 +1,64 @@
+"""Plans under w-event privacy: Uniform, as the paper has it and as exact accounting allows."""
+
+from __future__ import annotations
+
+import math
+
+from halflife.errors import InvalidInput
+from halflife.notions import PlanRequest, WEvent
+from halflife.notions.composition import Exact, laplace_losses
+from halflife.numerics.rounding import divide_down
+from halflife.plans.base import Plan, always, refuse_extra, refuse_gaussian
+from halflife.plans.equal import equal_loss
+from halflife.registry import register_plan
+
+
+@register_plan("w-event", "paper")
+def uniform(notion: WEvent, request: PlanRequest) -> Plan:
+    """Uniform(w, ε, δ, Δ): ρ = ε/w (Theorem 2; paper), with δ > 0 λ = Δ(2/ε)√(w ln(e + ε/δ)) (Theorem 10; paper).
+
+    Theorem 10 fails for large ε (erratum S3: (60, 0.1) at w = 2000 has δ ≈ 0.62), so it is checked by exact
+    accounting, and refused where it does not hold.
+
+    >>> round(WEvent(0.1, 65, 1 / 117_716_237).plan(method="paper").scale(1), 1)
+    650.6
+    """
+    refuse_extra(request)
+    refuse_gaussian(request, "Uniform is about Laplace noise")
+    if notion.delta == 0:
+        loss, source = divide_down(notion.epsilon, float(notion.w)), "Swellfish, Theorem 2 (paper)"
+        why = "w equal losses of ε/w add up to ε in every window"
+    else:
+        log = math.log(math.e + notion.epsilon / notion.delta)
+        loss, source = notion.epsilon / (2 * math.sqrt(notion.w * log)), "Swellfish, Theorem 10 (paper)"
+        found = Exact(notion.delta).epsilon(laplace_losses(loss, notion.w))
+        if found > notion.epsilon:
+            raise InvalidInput(
+                f"Theorem 10 of the Swellfish paper does not hold here (erratum S3): {notion.w} releases of loss "
+                f"{loss:.6g} have ε = {found:.6g} at δ = {notion.delta:g}, above {notion.epsilon:g}: use method='tight'"
+            )
+        why = (
+            f"every window of {notion.w} such releases has ε = {found:.6g} at δ = {notion.delta:g} by exact accounting"
+        )
+    tail = f"Every window of w = {notion.w} steps holds at most w releases, and {why}."
+    return Plan(notion, request, "laplace", always(loss), source, tail)
+
+
+@register_plan("w-event", "tight", "constant")
+def tight(notion: WEvent, request: PlanRequest) -> Plan:
+    """Equal losses for the releases that a window really holds: ⌈w/every⌉, or all of them if the horizon is shorter.
+
+    With δ > 0 calibrated exactly, Laplace or Gaussian, whichever has the smaller standard deviation (T6; known).
+
+    >>> WEvent(1.0, 48).plan(every=3).scale(1), WEvent(1.0, 48).plan(horizon=8).scale(1)
+    (16.0, 8.0)
+    """
+    refuse_extra(request)
+    if notion.delta == 0:
+        refuse_gaussian(request, "Gaussian noise has no bounded pure loss (delta = 0)")
+    if request.method == "constant" and request.horizon is None:
+        raise InvalidInput("method='constant' needs a horizon: give horizon=, or use method='tight'")
+    together = -(-notion.w // request.every)
+    if request.releases is not None:
+        together = min(together, request.releases)
+    return equal_loss(notion, request, notion.epsilon, notion.delta, together, f"every window of {notion.w} steps")

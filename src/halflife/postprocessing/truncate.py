@@ -1,0 +1,37 @@
+"""Truncation of published values to public bounds."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from halflife.errors import InvalidInput
+from halflife.numerics.arrays import Floats
+from halflife.postprocessing.base import PLAIN, Facts, check_values
+
+
+class Truncate:
+    """Keep values within public bounds: max(low, min(high, y)). An error never grows.
+
+    >>> Truncate(0.0, 5.0).smooth(np.array([[-1.0], [2.0]]), np.ones(2))[0].tolist()
+    [[0.0], [2.0]]
+    """
+
+    name: ClassVar[str] = "truncate"
+
+    def __init__(self, low: float, high: float) -> None:
+        if not low < high:
+            raise InvalidInput(f"truncate needs low below high, not {low!r} and {high!r}")
+        self.low, self.high = low, high
+
+    def smooth(self, values: Floats, scales: Floats, facts: Facts = PLAIN) -> tuple[Floats, Floats]:
+        """Return the truncated values."""
+        check_values(values, scales)
+        return np.clip(values, self.low, self.high), scales
+
+    def state(self) -> None:
+        """Nothing to keep."""
+
+    def restore(self, state: Any) -> None:
+        """Nothing to restore."""

@@ -1,0 +1,132 @@
+"""The report in a real browser: Debian's chromium, driven by Playwright, without a network."""
+
+from __future__ import annotations
+
+import pytest
+
+from browser import ARGUMENTS, CHROMIUM, playwright
+from halflife.cli.demo import run_demo
+
+DRAWN = "() => [...document.querySelectorAll('.plot')].every(p => p.querySelector('.scatterlayer .trace'))"
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory):
+    return run_demo(tmp_path_factory.mktemp("report"), households=10, days=20)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as p:
+        browser = p.chromium.launch(executable_path=str(CHROMIUM), args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_report(browser, result):
+    """Open the report; at the end of the test there must have been no complaint and no other request."""
+    complaints, requests, contexts = [], [], []
+
+    def open_it(**options):
+        context = browser.new_context(**options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda m: complaints.append(m.text) if m.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda r: requests.append(r.url) if not r.url.startswith("data:") else None)
+        page.goto(result.report.as_uri())
+        page.wait_for_function(DRAWN)
+        return page
+
+    yield open_it
+    for context in contexts:
+        context.close()
+    assert complaints == []
+    assert set(requests) == {result.report.as_uri()}
+
+
+def x_range(page, plot):
+    return page.evaluate("id => document.getElementById(id)._fullLayout.xaxis.range.map(t => t.slice(0, 10))", plot)
+
+
+def test_the_report_is_drawn(open_report, result):
+    page = open_report(viewport={"width": 1280, "height": 900})
+    assert page.locator("h1").count() == 1
+    assert page.get_by_role("heading", name="What is not protected").count() == len(result.outcomes)
+    assert page.get_by_role("table").locator("tbody tr").count() == len(result.outcomes)
+    assert page.locator(".plot").count() == 2 + len(result.outcomes)
+    assert page.locator("#scales .scatterlayer .trace").count() == len(result.outcomes)
+    assert page.locator("#risks .scatterlayer .trace").count() == len(result.outcomes)
+    points = page.evaluate("() => document.getElementById('series-0')._fullData.map(t => t._length)")
+    assert points == [len(result.exact)] * 4
+    title = page.evaluate("() => document.querySelector('#series-0 .ytitle').textContent")
+    assert "kWh" in title
+
+
+def test_the_browser_shows_the_published_numbers(open_report, result):
+    page = open_report()
+    for i, outcome in enumerate(result.outcomes):
+        shown = page.evaluate(
+            "id => Array.from(document.getElementById(id)._fullData.find(t => t.name === 'published').y)",
+            f"series-{i}",
+        )
+        assert shown == outcome.published.tolist()
+
+
+def test_views_can_be_chosen_with_the_keyboard(open_report):
+    page = open_report()
+    group = page.locator("section[aria-labelledby='notion-0'] .views")
+    assert group.get_by_role("button", pressed=True).inner_text() == "Last week"
+    assert x_range(page, "series-0") == ["2024-01-21", "2024-01-28"]
+    group.get_by_role("button", name="Everything").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_function(
+        "() => document.querySelector('.views button[aria-pressed=true]').textContent === 'Everything'"
+    )
+    assert x_range(page, "series-0") == ["2024-01-08", "2024-01-28"]
+    assert x_range(page, "series-1") == ["2024-01-21", "2024-01-28"], "the other plots stay"
+    page.evaluate("() => Plotly.relayout('series-0', {'xaxis.range': ['2024-01-10', '2024-01-11']})")
+    page.wait_for_function(
+        "() => !document.querySelector('#series-0').parentElement.querySelector('[aria-pressed=true]')"
+    )
+
+
+def test_nothing_offers_to_send_the_chart_anywhere(open_report):
+    page = open_report()
+    labels = page.locator(".modebar-btn").evaluate_all("bs => bs.map(b => b.dataset.title || b.ariaLabel)")
+    assert "Zoom" in labels
+    assert not [text for text in labels if any(w in text.lower() for w in ("share", "cloud", "send", "edit", "upload"))]
+
+
+@pytest.mark.parametrize("width", [420, 1280])
+def test_the_page_fits_its_window(open_report, width):
+    page = open_report(viewport={"width": width, "height": 900})
+    assert page.evaluate("() => document.documentElement.scrollWidth") <= width
+    for plot in page.locator(".plot").all():
+        assert plot.locator(".main-svg").first.bounding_box()["width"] <= width
+
+
+CONTRAST = """() => {
+  const light = c => c.match(/[\\d.]+/g).slice(0, 3).map(v => v / 255)
+    .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4).reduce((s, v, i) => s + v * [.2126, .7152, .0722][i], 0);
+  const paper = light(getComputedStyle(document.body).backgroundColor);
+  const ratio = c => { const l = light(c); return (Math.max(l, paper) + .05) / (Math.min(l, paper) + .05); };
+  const text = [...document.querySelectorAll('h1, p, td, figcaption, .parameters, a')].map(e => getComputedStyle(e).color);
+  const ticks = [...document.querySelectorAll('.xtick text, .legendtext')].map(e => getComputedStyle(e).fill);
+  const lines = [...document.querySelectorAll('#scales .js-line')].map(e => getComputedStyle(e).stroke);
+  return [Math.min(...[...text, ...ticks].map(ratio)), Math.min(...lines.map(ratio))];
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_and_lines_stand_out(open_report, scheme):
+    """WCAG 2.2: 4.5 for text, 3 for what a plot draws; the page turns over when the reader's setting does."""
+    page = open_report(color_scheme="dark" if scheme == "light" else "light")
+    page.emulate_media(color_scheme=scheme)
+    page.wait_for_function("c => getComputedStyle(document.body).backgroundColor === c",
+                           arg="rgb(255, 255, 255)" if scheme == "light" else "rgb(18, 22, 28)")  # fmt: skip
+    page.wait_for_function(f"() => ({CONTRAST})()[0] >= 4.5")
+    text, lines = page.evaluate(CONTRAST)
+    assert text >= 4.5
+    assert lines >= 3

@@ -22,13 +22,14 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from halflife.cli.demo import Progress, exact_series, publish_and_verify, readings_table
+from halflife.cli.demo import exact_series, publish_and_verify, readings_table
 from halflife.errors import HalflifeError
 from halflife.lab.demo import Comparison, Outcome, three_figures
 from halflife.lab.households.readings import SLOTS_PER_DAY, simulate
 from halflife.lab.views.page import figure_html, load_plotly, write_page
 from halflife.lab.views.report import error_table, errors, opening, overview, plot_lines, section, series_figure, table
 from halflife.numerics.arrays import Floats
+from halflife.numerics.progress import Progress
 from halflife.papers.discounted.reproduction import LONDON, find_data
 from halflife.policy import Policy, channels
 

@@ -26,7 +26,17 @@ class HalflifeError(Exception):
 
 
 class InvalidInput(HalflifeError, ValueError):
-    """A value that means nothing here: NaN, negative, out of order, of the wrong type, or unknown."""
+    """A value that means nothing here: NaN, negative, out of order, of the wrong type, or unknown.
+
+    `about` names the parameter that the message is about (None: no single one), so that no program need parse the text.
+
+    >>> InvalidInput("w must be at least 1, not 0", about="w").about
+    'w'
+    """
+
+    def __init__(self, message: str, *, about: str | None = None) -> None:
+        super().__init__(message)
+        self.about = about
 
 
 class MissingExtra(HalflifeError, ImportError):
@@ -59,8 +69,8 @@ class UnboundedLoss(BudgetExceeded):
         super().__init__(message, step=step, risk=float("inf"), limit=float("nan"), headroom=None)
 
 
-def unknown(kind: str, name: object, known: Iterable[str]) -> InvalidInput:
-    """The error for a name that is not on a list, with the nearest one suggested.
+def unknown(kind: str, name: object, known: Iterable[str], *, about: str | None = None) -> InvalidInput:
+    """Return the error for a name that is not on a list, with the nearest one suggested.
 
     >>> print(unknown("notion", "classic", ["classical", "w-event"]))
     unknown notion 'classic': did you mean 'classical'? Known: classical, w-event
@@ -68,7 +78,7 @@ def unknown(kind: str, name: object, known: Iterable[str]) -> InvalidInput:
     names = sorted(known)
     near = difflib.get_close_matches(str(name), names, n=1)
     hint = f" did you mean {near[0]!r}?" if near else ""
-    return InvalidInput(f"unknown {kind} {name!r}:{hint} Known: {', '.join(names)}")
+    return InvalidInput(f"unknown {kind} {name!r}:{hint} Known: {', '.join(names)}", about=about)
 
 
 def missing_extra(package: str, extra: str, purpose: str) -> MissingExtra:

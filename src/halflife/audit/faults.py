@@ -18,9 +18,10 @@ from halflife.audit.black_box import Pair
 from halflife.audit.notions.age_dependent.faults import aged_findings
 from halflife.audit.notions.almost_periodic import CorollaryEight, corollary_8_pair
 from halflife.audit.notions.swellfish import honest_path, swellfish_histories, swellfish_paths
-from halflife.audit.verdict import Finding, Progress, Verdict, audit_history, audit_paths
+from halflife.audit.verdict import Finding, Verdict, audit_history, audit_paths
 from halflife.notions import Classical, HyperbolicDiscount, WEvent
 from halflife.numerics.arrays import Floats
+from halflife.numerics.progress import Progress
 from halflife.plans.discounted.plan import paper_constant
 from halflife.release import Release
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ from halflife.audit.exact import worst_loss
 from halflife.errors import InvalidInput
 from halflife.notions.base import Notion
 from halflife.numerics.arrays import Floats
+from halflife.numerics.progress import Progress
 from halflife.numerics.rounding import TOLERANCE
 from halflife.release import Release
 
-Progress = Callable[[str, int, int], None]
 FIRST_RUNS = 4
 """How many runs are made to begin with, whatever they take: after them it is known how long a run takes."""
 RUNNING = 0.93

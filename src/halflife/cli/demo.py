@@ -27,6 +27,7 @@ from halflife.ledger import SqliteLedger
 from halflife.notions import Notion
 from halflife.numerics.arrays import Floats
 from halflife.numerics.parameters import whole
+from halflife.numerics.progress import Progress
 from halflife.policy import Policy, channels, promised
 from halflife.publisher import publish, verify
 
@@ -59,9 +60,6 @@ MADE = (
     *(LEDGER + ending for ending in ("", "-wal", "-shm", ".lock", ".shown", ".operator.jsonl")),
 )
 """All that the demo puts into a folder of its own, and all that it ever deletes there."""
-
-Progress = Callable[[str, int, int], None]
-"""What is being done now, how many pieces of work are done, how many there are."""
 
 
 def _silent(what: str, done: int, total: int) -> None:

@@ -18,23 +18,24 @@ def real(name: str, value: object, *, positive: bool = False, limit: float = mat
     halflife.errors.InvalidInput: epsilon must be at least 0, not -1
     """
     if type(value) is not float and (isinstance(value, bool) or not isinstance(value, Real)):
-        raise InvalidInput(f"{name} must be a number, not {value!r}")
+        raise InvalidInput(f"{name} must be a number, not {value!r}", about=name)
     try:
         x = float(value)
     except OverflowError:
-        raise InvalidInput(f"{name} must be finite, not a number too large for a double") from None
+        raise InvalidInput(f"{name} must be finite, not a number too large for a double", about=name) from None
     if math.isnan(x):
-        raise InvalidInput(f"{name} is NaN: something upstream divided nothing by nothing; give a number")
+        raise InvalidInput(f"{name} is NaN: something upstream divided nothing by nothing; give a number", about=name)
     if math.isinf(x):
-        raise InvalidInput(f"{name} must be finite, not {x}")
+        raise InvalidInput(f"{name} must be finite, not {x}", about=name)
     if x < 0 or (positive and x == 0):
-        raise InvalidInput(f"{name} must be {'above' if positive else 'at least'} 0, not {value!r}")
+        raise InvalidInput(f"{name} must be {'above' if positive else 'at least'} 0, not {value!r}", about=name)
     if 0 < x < SMALLEST_NORMAL:
         raise InvalidInput(
-            f"{name} = {x!r} is subnormal, where doubles lose their precision: give 0 or a larger number"
+            f"{name} = {x!r} is subnormal, where doubles lose their precision: give 0 or a larger number",
+            about=name,
         )
     if x > limit:
-        raise InvalidInput(f"{name} must be at most {limit:g}, not {value!r}")
+        raise InvalidInput(f"{name} must be at most {limit:g}, not {value!r}", about=name)
     return x
 
 
@@ -47,8 +48,8 @@ def whole(name: str, value: object, *, least: int | None = None) -> int:
     halflife.errors.InvalidInput: w must be a whole number, not 2.5
     """
     if type(value) is not int and (isinstance(value, bool) or not isinstance(value, Integral)):
-        raise InvalidInput(f"{name} must be a whole number, not {value!r}")
+        raise InvalidInput(f"{name} must be a whole number, not {value!r}", about=name)
     n = int(value)
     if least is not None and n < least:
-        raise InvalidInput(f"{name} must be at least {least}, not {n}")
+        raise InvalidInput(f"{name} must be at least {least}, not {n}", about=name)
     return n

@@ -24,6 +24,7 @@ from halflife.accountant import Accountant
 from halflife.engines import Engine, open_source
 from halflife.errors import InvalidInput, unknown
 from halflife.noise import GridNoise, draw_many
+from halflife.numerics.progress import Progress
 from halflife.policy import Channel, Policy, channels, explain
 from halflife.publisher import points
 from halflife.publisher.drawing import Due, Totals
@@ -37,7 +38,6 @@ AHEAD_CELLS = 50_000
 READ_CELLS = 4_000_000
 """About how many numbers are asked of an engine at a time."""
 
-Progress = Callable[[str, int, int], None]
 log = logging.getLogger("halflife.publisher")
 
 

@@ -6,7 +6,7 @@ costs, each risk by replaying every release through a new account, which must co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -19,13 +19,13 @@ from halflife.ledger import Entry, SqliteLedger
 from halflife.ledger.differences import first_difference
 from halflife.ledger.entry import batch_link, digest, first_link
 from halflife.ledger.sqlite import Batch
+from halflife.numerics.progress import Progress
 from halflife.outputs import Digests, Pinned, compare_output, find_changed_files, match_output, pin_output
 from halflife.policy import Channel, Policy, channels, ledger_facts, promised, stream_layout
 from halflife.publisher.readable import readable, readable_block
 
 UNREADABLE = (HalflifeError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 """What reading a state that nobody wrote may raise. Such errors may quote it, and states may be secret: none is passed on."""
-Progress = Callable[[str, int, int], None]
 Link = tuple[int, Entry, bytes]
 """An entry with its number and its hash."""
 

@@ -41,10 +41,11 @@ from halflife.audit.policy.path import (
     silence,
 )
 from halflife.audit.policy.swellfish import audit_secrets
-from halflife.audit.verdict import Finding, Progress, Verdict, audit_history, audit_paths
+from halflife.audit.verdict import Finding, Verdict, audit_history, audit_paths
 from halflife.ledger import SqliteLedger
 from halflife.notions import AgeDependent, AlmostPeriodic, Swellfish
 from halflife.numerics.arrays import Floats
+from halflife.numerics.progress import Progress
 from halflife.policy import Channel, Policy, channels, promised
 from halflife.policy.promises.table import SUMS
 from halflife.processes import Process

@@ -25,11 +25,12 @@ from halflife.audit.black_box import Pair
 from halflife.audit.exact import pair_loss
 from halflife.audit.notions.swellfish import worst_secret
 from halflife.audit.policy.path import PublishingPath, Row, Totals, as_data, silence, totals_of
-from halflife.audit.verdict import MARGIN, Finding, Progress, Verdict, audit_paths
+from halflife.audit.verdict import MARGIN, Finding, Verdict, audit_paths
 from halflife.errors import InvalidInput
 from halflife.ledger import SqliteLedger
 from halflife.notions import Swellfish
 from halflife.numerics.arrays import Floats
+from halflife.numerics.progress import Progress
 from halflife.numerics.rounding import TOLERANCE
 from halflife.parsing.documents import Document
 from halflife.parsing.quantities import parse_quantity

@@ -6,7 +6,7 @@ Specifications are public, so everything here may be shown. Nothing draws noise 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from halflife.notions.calibration import quieter, unit_scales
 from halflife.notions.swellfish.losses import Reading
 from halflife.numerics.arrays import Floats
 from halflife.numerics.parameters import whole
+from halflife.numerics.progress import Progress
 from halflife.plans.base import MEAN_ABSOLUTE_OF_UNIT_SCALE, STD_OF_UNIT_SCALE
 from halflife.plans.swellfish.plan import SwellfishPlan
 from halflife.release import Noise
@@ -34,8 +35,6 @@ PAPER_LONGEST, PAPER_SENSITIVITY = 65, 3.92
 METHODS = ("paper", "tight", "optimal")
 FIRST_DAY = datetime.datetime(2004, 1, 1)
 """When generated towns begin: a Thursday in winter, as the paper's data does."""
-
-Progress = Callable[[str, int, int], None]
 
 
 def _silent(what: str, done: int, total: int) -> None:

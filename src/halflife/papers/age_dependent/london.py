@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +18,7 @@ import numpy as np
 
 from halflife.lab.households.readings import MAX_KWH, SLOTS_PER_DAY, simulate
 from halflife.numerics.arrays import Floats
+from halflife.numerics.progress import Progress
 from halflife.papers.figures import (
     DASH,
     DASHDOT,
@@ -49,8 +50,6 @@ WHERE_TO_GET = (
     "The real data is not here. The London Datastore publishes it as 'SmartMeter Energy Consumption Data in London "
     "Households'; give the folder with --data or HALFLIFE_DATA. Running on generated homes."
 )
-
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, eq=False)

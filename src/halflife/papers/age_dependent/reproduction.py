@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from halflife.lab.age_dependent.check_view import check_data
+from halflife.numerics.progress import Progress
 from halflife.papers.age_dependent import model, sequences
 from halflife.papers.age_dependent.errata import Erratum, errata_data
 from halflife.papers.age_dependent.london import (
     Chance,
     Distance,
     Fitted,
-    Progress,
     Reversible,
     Row,
     Source,

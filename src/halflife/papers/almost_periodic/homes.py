@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -38,8 +37,6 @@ NOT_AT_HAND = (
     "The paper's two sets of single homes are not at hand: neither Ausgrid's 300 homes nor UMass's 114. Figures 2 to 6 are "
     "drawn for {name} instead, and no coefficient of the paper can be checked on its own data."
 )
-
-Progress = Callable[[str, int, int], None]
 
 
 class ReadOff(NamedTuple):

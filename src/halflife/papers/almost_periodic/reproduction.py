@@ -21,6 +21,7 @@ from halflife.lab.demo import three_figures
 from halflife.notions.classical import Classical
 from halflife.notions.discounted import ExponentialDiscount
 from halflife.notions.w_event import WEvent
+from halflife.numerics.progress import Progress
 from halflife.papers.age_dependent.errata import Erratum
 from halflife.papers.almost_periodic import error
 from halflife.papers.almost_periodic.errata import Attack, Loss, attack_data, errata_data, loss_data, p1_panels
@@ -30,7 +31,6 @@ from halflife.papers.almost_periodic.homes import (
     MONTH_DAYS,
     WEEK,
     Drift,
-    Progress,
     Source,
     Told,
     drift_data,

@@ -23,6 +23,7 @@ from halflife.lab.demo import three_figures
 from halflife.lab.households.readings import MAX_KWH, SLOTS_PER_DAY, mean_per_home, simulate
 from halflife.notions import Classical, ExponentialDiscount, GaussianDiscount, HyperbolicDiscount
 from halflife.numerics.arrays import Floats
+from halflife.numerics.progress import Progress
 from halflife.plans import Plan
 from halflife.plans.base import MEAN_ABSOLUTE_OF_UNIT_SCALE
 from halflife.plans.discounted.plan import paper_constant, true_constant
@@ -48,8 +49,6 @@ WHERE_TO_GET = (
     "The real data is not here. Ausgrid publishes it as 'Solar home electricity data', the London Datastore as 'SmartMeter "
     "Energy Consumption Data in London Households'; give the folder with --data or HALFLIFE_DATA. Running on generated homes."
 )
-
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,8 +8,7 @@ One spine: release → notion → accountant → plan → publisher.
 0.96
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from halflife import plans
 from halflife.accountant import Accountant
@@ -28,15 +27,15 @@ from halflife.notions import (
     WEvent,
 )
 from halflife.plans import Plan
-from halflife.plans.age_dependent.schedule import Schedule, best_schedule
+from halflife.plans.age_dependent.schedule import NoSchedule, Schedule, best_schedule
 from halflife.processes import (
     AutoRegressive,
     EmpiricalProcess,
     GeometricMixing,
     MarkovChain,
     PeriodicMarkovChain,
-    Population,
     Process,
+    ProcessFamily,
 )
 from halflife.release import History, Release
 from halflife.sensitivity import mean_sensitivity
@@ -52,17 +51,28 @@ from halflife.specifications import (
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from halflife.parsing.documents import PolicyError
     from halflife.policy import Policy
-    from halflife.publisher import Stream, publish, verify
+    from halflife.publisher import Pushed, Stream, Summary, Verdict, publish, verify
 
-_LATE = {"Policy": "policy", "Stream": "publisher", "publish": "publisher", "verify": "publisher"}
+_LATE = {"PolicyError": "parsing.documents", "Policy": "policy"} | dict.fromkeys(
+    ("Pushed", "Stream", "Summary", "Verdict", "publish", "verify"), "publisher"
+)
+"""Public names that need heavier parts (pydantic, SQLite), and the modules that they are imported from when first used."""
 
 
-def __getattr__(name: str) -> Any:
-    """Import what needs heavier parts (pydantic, SQLite) when it is first used."""
+def __getattr__(name: str) -> object:
+    """Import a public name that needs heavier parts when it is first used."""
     if name not in _LATE:
         raise AttributeError(f"module 'halflife' has no attribute {name!r}")
-    return getattr(import_module(f"halflife.{_LATE[name]}"), name)
+    import importlib
+
+    return getattr(importlib.import_module(f"halflife.{_LATE[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    """Return the public names, those that are imported late among them."""
+    return sorted([*__all__, "__version__", "__doc__", "__file__", "__name__", "__path__"])
 
 
 __all__ = [
@@ -85,13 +95,16 @@ __all__ = [
     "MarkovChain",
     "Mechanism",
     "MissingExtra",
+    "NoSchedule",
     "Notion",
     "PeriodicMarkovChain",
     "Plan",
     "PlannedNoise",
     "Policy",
-    "Population",
+    "PolicyError",
     "Process",
+    "ProcessFamily",
+    "Pushed",
     "Recurring",
     "Release",
     "ReleaseDraw",
@@ -102,8 +115,10 @@ __all__ = [
     "Specification",
     "Specifications",
     "Stream",
+    "Summary",
     "Swellfish",
     "UnboundedLoss",
+    "Verdict",
     "WEvent",
     "best_schedule",
     "mean_sensitivity",

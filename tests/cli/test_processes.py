@@ -63,7 +63,7 @@ def test_a_process_is_fitted_written_and_used_in_a_policy(readings, tmp_path):
 @pytest.mark.parametrize(
     ("kind", "name", "more"),
     [
-        ("population", "population", ()),
+        ("family", "process-family", ()),
         ("periodic", "periodic-markov-chain", ("--smoothing", "0.5")),
         ("periodic", "periodic-markov-chain", ("--slots", "12", "--smoothing", "0.5")),
         ("empirical", "empirical", ("--lags", "30")),

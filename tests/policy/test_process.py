@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pytest
 
-from halflife import Accountant, AgeDependent, AutoRegressive, GeometricMixing, MarkovChain, Population, Release
+from halflife import Accountant, AgeDependent, AutoRegressive, GeometricMixing, MarkovChain, ProcessFamily, Release
 from halflife.engines.samples import read_sample
 from halflife.policy import Policy, PolicyError, channels, ledger_facts, promised
 from halflife.processes import EmpiricalProcess, PeriodicMarkovChain
@@ -64,7 +64,10 @@ FIT = "fit: {files: design.csv, person: id, time: ts, value: kwh, states: 2, who
         ("{name: markov-chain, matrix: [[0.9, 1e-1], [.1, 9e-1]]}", COIN),
         ("{name: geometric, c: 1, rho: 0.8}", GeometricMixing(1.0, 0.8)),
         ("{name: autoregressive, rho: -0.9, sigma: 1, span: 1.0}", AutoRegressive(-0.9, 1.0, 1.0)),
-        ("{name: population, processes: [{name: markov-chain, matrix: [[0.9, 0.1], [0.1, 0.9]]}]}", Population([COIN])),
+        (
+            "{name: process-family, processes: [{name: markov-chain, matrix: [[0.9, 0.1], [0.1, 0.9]]}]}",
+            ProcessFamily([COIN]),
+        ),
         (
             "{name: periodic-markov-chain, kernels: [[[0.9, 0.1], [0.1, 0.9]], [[1, 0], [0.5, 0.5]]]}",
             PeriodicMarkovChain([[[0.9, 0.1], [0.1, 0.9]], [[1, 0], [0.5, 0.5]]]),
@@ -107,7 +110,7 @@ BAD = [
     ("{name: geometric, c: 1, rho: 1.5}", "promise.process.rho: rho must lie between 0 and 1"),
     ("{name: geometric, c: yes, rho: 0.5}", "promise.process.c: c must be a number"),
     ("{name: autoregressive, rho: [0.5, 0.2], sigma: 1, span: 1}", "promise.process.rho: rho must be one number, not 2"),
-    ("{name: population, processes: []}", "promise.process.processes: .*at least one process"),
+    ("{name: process-family, processes: []}", "promise.process.processes: .*at least one process"),
     ("{file: nowhere.json}", "promise.process.file: .*nowhere.json cannot be read: No such file"),
     ("{file: homes.csv}", "promise.process.file: homes.csv is not JSON"),
     ("{file: broken.json}", "promise.process.file: broken.json: row 0 of the transition matrix sums to 0.9"),
@@ -169,7 +172,7 @@ def test_a_process_is_read_from_a_file_and_a_changed_one_is_another_promise(fold
     assert ledger_facts(other, channels(other))["promise"] != facts["promise"]
 
 
-@pytest.mark.parametrize("name", ["markov-chain", "population", "periodic-markov-chain", "empirical"])
+@pytest.mark.parametrize("name", ["markov-chain", "process-family", "periodic-markov-chain", "empirical"])
 def test_a_process_is_fitted_on_a_declared_sample(folder, name):
     write_design(folder)
     fit = FIT.replace(
@@ -185,13 +188,13 @@ def test_a_process_is_fitted_on_a_declared_sample(folder, name):
     sequences = list(sample.sequences)
     direct = {
         "markov-chain": lambda: MarkovChain.fit(sequences, [0.5], 0.5).matrix,
-        "population": lambda: Population.fit(sequences, [0.5], 0.5).processes[1].matrix,
+        "process-family": lambda: ProcessFamily.fit(sequences, [0.5], 0.5).processes[1].matrix,
         "periodic-markov-chain": lambda: PeriodicMarkovChain.fit(sequences, [0.5], 48, 0.5).kernels[7],
         "empirical": lambda: EmpiricalProcess.fit(sequences, [0.5], 400).total_variation(3),
     }[name]()
     made = {
         "markov-chain": lambda: found.matrix,
-        "population": lambda: found.processes[1].matrix,
+        "process-family": lambda: found.processes[1].matrix,
         "periodic-markov-chain": lambda: found.kernels[7],
         "empirical": lambda: found.total_variation(3),
     }[name]()

@@ -204,7 +204,7 @@ GOODS = [
         for process in (
             "{name: markov-chain, matrix: [[0.9, 1e-1], [0.1, 0.9]]}\n  bound: tight\n  adversary: any-prior",
             "{file: home.json, whose: other people}\n  delta: 1e-6\n  horizon: 1 week",
-            "{name: population, fit: {files: [a.csv], time: ts, value: kwh, states: 6, whose: public}}",
+            "{name: process-family, fit: {files: [a.csv], time: ts, value: kwh, states: 6, whose: public}}",
             "{name: markov-chain, fit: {files: a.csv, time: ts, value: kwh, edges: [0.1, 1], step: 30 min, whose: public}}",
         )
     ),

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from halflife.processes import GeometricMixing, MarkovChain, PeriodicMarkovChain, Population
+from halflife.processes import GeometricMixing, MarkovChain, PeriodicMarkovChain, ProcessFamily
 from halflife.processes.certifiable import known_to, least_certifiable
 
 
 def test_forty_homes_and_a_year_cannot_certify_much():
     rng = np.random.default_rng(1)
-    homes = Population.fit([rng.random(17_521) for _ in range(40)], 6)
+    homes = ProcessFamily.fit([rng.random(17_521) for _ in range(40)], 6)
     assert known_to(homes) == pytest.approx(0.099, abs=5e-4)
     assert least_certifiable(homes, 4.0) == pytest.approx(1.84, abs=0.01)
 

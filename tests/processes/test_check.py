@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from halflife import EmpiricalProcess, GeometricMixing, InvalidInput, MarkovChain, Process
-from halflife.processes import AutoRegressive, PeriodicMarkovChain, Population
+from halflife.processes import AutoRegressive, PeriodicMarkovChain, ProcessFamily
 from halflife.processes import check as module
 from halflife.processes.check import check
 
@@ -82,7 +82,7 @@ def london(data_folder):
 
 @pytest.mark.parametrize("states", [6, 12])
 def test_it_warns_on_london(london, states):
-    people = Population.fit(london, states)
+    people = ProcessFamily.fit(london, states)
     found = people.check(london)
     assert not found.good
     assert found.outcome == "under-reports"
@@ -113,11 +113,14 @@ def test_a_single_london_household_is_enough(london):
 def test_it_does_not_warn_on_data_drawn_from_londons_model(london):
     """As long and with the same gaps; checked with the true chains, and with chains fitted again."""
     rng = np.random.default_rng(4)
-    people = Population.fit(london, 6)
+    people = ProcessFamily.fit(london, 6)
     six = [i for i, one in enumerate(people.processes) if one.states == 6][:24]
     drawn = draw([people.processes[i].matrix for i in six], 17_520, rng)
     drawn = np.where(np.isnan(london[six]), np.nan, drawn)
-    for process in (Population([MarkovChain(people.processes[i].matrix) for i in six]), Population.fit(drawn, None)):
+    for process in (
+        ProcessFamily([MarkovChain(people.processes[i].matrix) for i in six]),
+        ProcessFamily.fit(drawn, None),
+    ):
         found = process.check(drawn, lags=[1, 4, 12, 24, 48, 96, 336, 672])
         assert found.good, found.verdict
         assert all(row.outcome == "no contradiction found" for row in found.rows)
@@ -133,9 +136,9 @@ def test_it_never_warns_on_data_drawn_from_the_model(name, seed):
     rng = np.random.default_rng(seed)
     matrices = [CHAINS[name](rng) for _ in range(20)]
     drawn = with_holes(draw(matrices, 1200, rng), rng)
-    process = Population([MarkovChain(m) for m in matrices])
+    process = ProcessFamily([MarkovChain(m) for m in matrices])
     if seed:
-        process = Population.fit(drawn, None, smoothing=1e-3)
+        process = ProcessFamily.fit(drawn, None, smoothing=1e-3)
     assert process.check(drawn).worst is None
 
 
@@ -189,12 +192,12 @@ def test_a_second_order_chain_looks_independent_until_three_steps_back():
     x = rng.integers(0, 2, (30, 3000))
     for t in range(2, 3000):
         x[:, t] = x[:, t - 1] ^ x[:, t - 2] ^ (rng.random(30) < 0.02)
-    found = Population.fit(x, None).check(x, lags=[1, 2, 3], slots=None)
+    found = ProcessFamily.fit(x, None).check(x, lags=[1, 2, 3], slots=None)
     assert [row.outcome for row in found.rows[:2]] == ["no contradiction found"] * 2
     assert found.worst.lag == 3
     assert found.worst.direct == pytest.approx(1 - 2 * 2 * 0.02 * 0.98, abs=0.02)
     y = 2 * x[:, :-1] + x[:, 1:]
-    assert Population.fit(y, None).check(y, lags=[1, 2, 3, 6], slots=None).good
+    assert ProcessFamily.fit(y, None).check(y, lags=[1, 2, 3, 6], slots=None).good
 
 
 def habits(rng, people=30, days=60):
@@ -230,9 +233,9 @@ def test_each_person_is_compared_with_the_own_process():
     rng = np.random.default_rng(8)
     matrices = [two(0.05, 0.05)] * 18 + [two(0.01, 0.01)] * 2
     drawn = draw(matrices, 3000, rng)
-    good = Population([MarkovChain(m) for m in matrices])
+    good = ProcessFamily([MarkovChain(m) for m in matrices])
     assert good.check(drawn, lags=[1, 2, 4]).good
-    wrong = Population([MarkovChain(two(0.2, 0.2))] * 18 + [MarkovChain(two(0.01, 0.01))] * 2)
+    wrong = ProcessFamily([MarkovChain(two(0.2, 0.2))] * 18 + [MarkovChain(two(0.01, 0.01))] * 2)
     found = wrong.check(drawn, lags=[1, 2, 4])
     assert found.outcome == "under-reports"
     assert found.factor == 1.0  # the largest Δ of anybody is not passed by the average
@@ -409,5 +412,5 @@ def test_a_process_with_a_clock_needs_a_day_that_fits_it():
         with pytest.raises(InvalidInput, match="slots=24"):
             check(clocked, drawn, slots=slots)
         with pytest.raises(InvalidInput, match="slots=24"):
-            check(Population([clocked, clocked]), drawn, slots=slots)
+            check(ProcessFamily([clocked, clocked]), drawn, slots=slots)
     assert check(clocked, drawn, slots=48).rows

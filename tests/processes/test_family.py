@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from halflife import AutoRegressive, GeometricMixing, InvalidInput, MarkovChain, Population, Process
+from halflife import AutoRegressive, GeometricMixing, InvalidInput, MarkovChain, Process, ProcessFamily
 from halflife.processes import EmpiricalProcess
 from halflife.processes.contraction import contract, merge
 from work import work
@@ -32,7 +32,7 @@ def people(seed, size, most_states=6, sticky=True):
 @pytest.mark.parametrize("direction", ["back", "ahead"])
 def test_the_frontier_is_that_of_all_members_merged(seed, direction):
     chains = people(seed, 30)
-    crowd = Population(chains)
+    crowd = ProcessFamily(chains)
     for t in (1, 2, 3, 7, 20, 60):
         brute = merge([chain.frontier(t, direction) for chain in chains])
         quick = crowd.frontier(t, direction)
@@ -44,7 +44,7 @@ def test_the_frontier_is_that_of_all_members_merged(seed, direction):
 
 def test_every_question_is_answered_by_the_worst():
     quick, slow = MarkovChain([[0.6, 0.4], [0.4, 0.6]]), MarkovChain([[0.95, 0.05], [0.2, 0.8]])
-    crowd = Population([quick, slow])
+    crowd = ProcessFamily([quick, slow])
     assert crowd.total_variation(3) == pytest.approx(slow.total_variation(3), rel=1e-12)
     assert crowd.total_variation(3, "spectral") == slow.total_variation(3, "spectral")
     assert crowd.spread(2) == slow.spread(2)
@@ -55,20 +55,20 @@ def test_every_question_is_answered_by_the_worst():
 
 
 def test_other_processes_may_be_among_them():
-    mixed = Population([MarkovChain([[0.6, 0.4], [0.4, 0.6]]), GeometricMixing(c=1.0, rho=0.9)])
+    mixed = ProcessFamily([MarkovChain([[0.6, 0.4], [0.4, 0.6]]), GeometricMixing(c=1.0, rho=0.9)])
     assert mixed.composes == "markov"
     assert mixed.amplify(1.0, 2) == pytest.approx(math.log(1 + 0.81 * (math.e - 1)))
     assert mixed.amplify(1.0, 2, direction="ahead") == 1.0
-    with pytest.raises(InvalidInput, match="method for population"):
+    with pytest.raises(InvalidInput, match="method for process-family"):
         mixed.total_variation(2, "spectral")
     with pytest.raises(InvalidInput, match="any prior"):
         mixed.amplify(1.0, 2, adversary="any-prior")
 
 
 def test_one_who_is_not_markov_makes_at_most_one_release_fade():
-    crowd = Population([MarkovChain([[0.6, 0.4], [0.4, 0.6]]), AutoRegressive(0.9, 1.0, 1.0)])
+    crowd = ProcessFamily([MarkovChain([[0.6, 0.4], [0.4, 0.6]]), AutoRegressive(0.9, 1.0, 1.0)])
     assert crowd.composes == "once"
-    assert Population(people(1, 3)).composes == "markov"
+    assert ProcessFamily(people(1, 3)).composes == "markov"
     ar = AutoRegressive(0.9, 1.0, 1.0)
     assert ar.amplify(1.0, 5) <= crowd.amplify(1.0, 5) <= ar.amplify(1.0, 5) * 1.0001
 
@@ -80,7 +80,7 @@ def test_states_are_merged_person_by_person_and_said():
         [7, 7, 7, 7, 7, 7],
         [10, 20, None, 20, 30, 10, 30, math.nan, 30, 20, 10],
     ]
-    crowd = Population.fit(readings, states=3)
+    crowd = ProcessFamily.fit(readings, states=3)
     assert [one.states for one in crowd.processes] == [3, 2, 1, 3]
     assert crowd.fitted == {
         "people": 4,
@@ -97,7 +97,7 @@ def test_states_are_merged_person_by_person_and_said():
 
 
 def test_a_population_whose_readings_never_change_tells_nothing():
-    crowd = Population.fit([[1, 1, 1], [2, 2, 2]], states=4)
+    crowd = ProcessFamily.fit([[1, 1, 1], [2, 2, 2]], states=4)
     assert crowd.amplify(3.0, 1) == 0.0
     assert crowd.amplify(3.0, 0) == 3.0
 
@@ -113,25 +113,28 @@ def test_a_population_whose_readings_never_change_tells_nothing():
 )
 def test_a_person_who_cannot_be_fitted_is_named(sequences, says):
     with pytest.raises(InvalidInput, match=says):
-        Population.fit(sequences, states=[1.5])
-    assert len(Population.fit([s for s in sequences if len(s) == 4], states=[1.5], smoothing=0.1).processes) in (1, 2)
+        ProcessFamily.fit(sequences, states=[1.5])
+    assert len(ProcessFamily.fit([s for s in sequences if len(s) == 4], states=[1.5], smoothing=0.1).processes) in (
+        1,
+        2,
+    )
 
 
 @pytest.mark.parametrize("processes", [[], "ab", None, 3])
 def test_nobody_is_no_population(processes):
     with pytest.raises(InvalidInput, match="at least one process"):
-        Population(processes)
+        ProcessFamily(processes)
 
 
 def test_a_member_that_is_no_process_is_named():
     with pytest.raises(InvalidInput, match=r"person 1: .*unknown process"):
-        Population([MarkovChain([[1.0]]), {"name": "nothing"}])
+        ProcessFamily([MarkovChain([[1.0]]), {"name": "nothing"}])
 
 
 def test_a_population_can_be_written_down():
-    crowd = Population.fit([[1, 2, 3, 1, 2, 3, 2, 1, 3, 1], [7, 7, 7, 7]], states=2)
+    crowd = ProcessFamily.fit([[1, 2, 3, 1, 2, 3, 2, 1, 3, 1], [7, 7, 7, 7]], states=2)
     again = Process.from_dict(json.loads(json.dumps(crowd.to_dict())))
-    assert isinstance(again, Population)
+    assert isinstance(again, ProcessFamily)
     assert again == crowd
     assert again.fitted == crowd.fitted
     assert again.processes[0].fitted == crowd.processes[0].fitted
@@ -139,7 +142,7 @@ def test_a_population_can_be_written_down():
 
 def test_everybody_ages_by_their_own_process():
     never, always = MarkovChain([[0.0, 1.0], [1.0, 0.0]]), MarkovChain([[1.0]])
-    crowd = Population([never, always])
+    crowd = ProcessFamily([never, always])
     aged = crowd.age(np.array([[0, 1, 0], [0, 0, 0]]), 3, np.random.default_rng(0))
     assert aged.tolist() == [[1, 0, 1], [0, 0, 0]]
     with pytest.raises(InvalidInput, match="each of 2 people"):
@@ -168,13 +171,13 @@ def crowd_of(people, alike):
             stay = rng.uniform(0.5, 0.98)
             matrix = stay * np.eye(12) + (1 - stay) * rng.dirichlet(np.full(12, 0.5), size=12)
         chains.append(MarkovChain(matrix / matrix.sum(axis=1, keepdims=True)))
-    return Population(chains)
+    return ProcessFamily(chains)
 
 
 def test_nothing_fades_beyond_what_is_known_of_anybody():
     """A person who is known for three lags: at the fourth everything counts, whatever shorter lags leave."""
     known = EmpiricalProcess([[[0.0], [0.1]]] * 3)
-    both = Population([known, MarkovChain([[0.6, 0.4], [0.4, 0.6]])])
+    both = ProcessFamily([known, MarkovChain([[0.6, 0.4], [0.4, 0.6]])])
     assert both.last_lag == 3
     assert [both.total_variation(t) for t in (4, 5, 100)] == [1.0, 1.0, 1.0]
     assert both.amplify(1.0, 3) < both.amplify(1.0, 4) == 1.0

@@ -109,7 +109,7 @@ def test_a_chain_of_one_state_has_nothing_to_tell():
 
 
 def test_a_reducible_chain_is_refused_with_its_classes():
-    with pytest.raises(InvalidInput, match=r"reducible.*\[\[0\], \[1, 2\]\].*Population"):
+    with pytest.raises(InvalidInput, match=r"reducible.*\[\[0\], \[1, 2\]\].*ProcessFamily"):
         MarkovChain([[1, 0, 0], [0, 0.5, 0.5], [0, 0.5, 0.5]])
 
 

@@ -9,7 +9,7 @@ import math
 import numpy as np
 import pytest
 
-from halflife import InvalidInput, MarkovChain, PeriodicMarkovChain, Population, Process
+from halflife import InvalidInput, MarkovChain, PeriodicMarkovChain, Process, ProcessFamily
 from halflife.processes.contraction import contract, frontier_of, merge
 from work import work
 
@@ -211,7 +211,7 @@ def test_it_can_be_written_down_and_be_one_of_a_population():
     again = Process.from_dict(json.loads(json.dumps(chain.to_dict())))
     assert again == chain
     assert again.fitted == chain.fitted
-    assert Population([chain, MarkovChain(DAY)]).amplify(1.0, 1) == pytest.approx(
+    assert ProcessFamily([chain, MarkovChain(DAY)]).amplify(1.0, 1) == pytest.approx(
         max(chain.amplify(1.0, 1), MarkovChain(DAY).amplify(1.0, 1))
     )
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 KINDS = {
     "markov-chain": "markov-chain",
-    "population": "population",
+    "family": "process-family",
     "periodic": "periodic-markov-chain",
     "empirical": "empirical",
 }
@@ -116,7 +116,7 @@ def fit(kind: str, states: int | None, edges: str | None, step: str, smoothing: 
     \b
     Example:
       halflife process fit design.parquet --person id --time ts --value kwh \\
-        --states 6 --step "30 min" --kind population --whose "other people" --output home.json
+        --states 6 --step "30 min" --kind family --whose "other people" --output home.json
     """
     from halflife.policy.process import fit_process
 

@@ -29,8 +29,8 @@ from halflife.processes import (
     EmpiricalProcess,
     MarkovChain,
     PeriodicMarkovChain,
-    Population,
     Process,
+    ProcessFamily,
 )
 from halflife.steps import Steps, microseconds, parse_width
 
@@ -42,7 +42,7 @@ LONGEST = 500
 """How much of what is wrong with a file is said."""
 KINDS: Mapping[str, Any] = {
     "markov-chain": MarkovChain,
-    "population": Population,
+    "process-family": ProcessFamily,
     "periodic-markov-chain": PeriodicMarkovChain,
     "empirical": EmpiricalProcess,
 }
@@ -293,7 +293,7 @@ def fit_process(
 ) -> Process:
     """Fit a process on a sample; it remembers how wide a step is, and whose readings they were if that is said.
 
-    name  markov-chain, population, periodic-markov-chain or empirical;  states  how many, or the edges between them
+    name  markov-chain, process-family, periodic-markov-chain or empirical;  states  how many, or the edges between them
     """
     if name not in KINDS:
         raise unknown("kind of process that can be fitted", name, KINDS)

@@ -3,7 +3,7 @@
 from halflife.processes.autoregressive import AutoRegressive
 from halflife.processes.base import PROCESSES, Process
 from halflife.processes.empirical import EmpiricalProcess
-from halflife.processes.family import Population
+from halflife.processes.family import ProcessFamily
 from halflife.processes.graphs import graph_bound, walk_on_graph
 from halflife.processes.markov import MarkovChain
 from halflife.processes.mixing import GeometricMixing
@@ -16,8 +16,8 @@ __all__ = [
     "GeometricMixing",
     "MarkovChain",
     "PeriodicMarkovChain",
-    "Population",
     "Process",
+    "ProcessFamily",
     "graph_bound",
     "walk_on_graph",
 ]

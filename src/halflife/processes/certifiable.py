@@ -9,7 +9,7 @@ import numpy as np
 from halflife.processes.base import Process
 from halflife.processes.contraction import theorem_1
 from halflife.processes.empirical import weissman
-from halflife.processes.family import Population
+from halflife.processes.family import ProcessFamily
 
 
 def known_to(process: Process, confidence: float = 0.99) -> float | None:
@@ -23,7 +23,7 @@ def known_to(process: Process, confidence: float = 0.99) -> float | None:
     >>> known_to(MarkovChain([[0.9, 0.1], [0.1, 0.9]])) is None
     True
     """
-    people = process.processes if isinstance(process, Population) else [process]
+    people = process.processes if isinstance(process, ProcessFamily) else [process]
     rows = []
     for person in people:
         fitted = getattr(person, "fitted", None)

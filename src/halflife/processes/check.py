@@ -57,7 +57,7 @@ def check(
 ) -> Check:
     """Compare Δ(t) of a process with direct estimates on people's sequences.
 
-    process       if it is a `Population` with as many members as there are sequences, each is compared with its own
+    process       if it is a `ProcessFamily` with as many members as there are sequences, each is compared with its own
     sequences     readings one step apart, a list a person; missing ones are None or NaN
     states        how readings become states, as in `quantise`; by default as the process was fitted, else the numbers are states.
                   For an autoregressive process six quantile states, of readings within one span.

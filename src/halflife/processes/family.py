@@ -19,7 +19,7 @@ from halflife.processes.sequences import read_sequences
 
 
 @register_process
-class Population(Process):
+class ProcessFamily(Process):
     """People with different processes, independent of each other: what holds for all of them is what holds for the worst.
 
     K_t(ε) is the largest of all people's, so the frontier is that of all kernels together (T4: with different chains take the
@@ -27,16 +27,16 @@ class Population(Process):
     of a sequence is amplified, which holds for any stationary process.
 
     >>> quick, slow = MarkovChain([[0.6, 0.4], [0.4, 0.6]]), MarkovChain([[0.9, 0.1], [0.1, 0.9]])
-    >>> people = Population([quick, slow])
+    >>> people = ProcessFamily([quick, slow])
     >>> people.amplify(1.0, 2) == slow.amplify(1.0, 2), len(people.processes)
     (True, 2)
     """
 
-    name: ClassVar[str] = "population"
+    name: ClassVar[str] = "process-family"
 
     def __init__(self, processes: Any, fitted: Mapping[str, Any] | None = None) -> None:
         if not isinstance(processes, Sequence) or isinstance(processes, str) or not processes:
-            raise InvalidInput(f"a population must be a list of at least one process, not {processes!r}")
+            raise InvalidInput(f"a process family must be a list of at least one process, not {processes!r}")
         self.processes: tuple[Process, ...] = tuple(_member(i, one) for i, one in enumerate(processes))
         self.fitted = how_fitted(fitted)
         """How `fit` came to the processes, as JSON can hold it; None if they were given."""
@@ -49,13 +49,13 @@ class Population(Process):
         self._frontiers: dict[tuple[int, Direction], Frontier] = {}
 
     @classmethod
-    def fit(cls, sequences: Any, states: Any, smoothing: float = NO_SMOOTHING) -> Population:
+    def fit(cls, sequences: Any, states: Any, smoothing: float = NO_SMOOTHING) -> ProcessFamily:
         """Fit one chain to each person's readings, with the person's own quantiles; see `MarkovChain.fit`.
 
         Tied quantiles are merged person by person, and `fitted` says for how many. A person whose readings are all in one state
         is kept as a chain of one state, which tells nothing; `fitted` counts them too.
 
-        >>> people = Population.fit([[0, 1, 2, 1, 0, 2], [5, 5, 5]], states=3)
+        >>> people = ProcessFamily.fit([[0, 1, 2, 1, 0, 2], [5, 5, 5]], states=3)
         >>> people.fitted["merged"], people.fitted["constant"]
         (1, 1)
         """
@@ -74,7 +74,7 @@ class Population(Process):
         return cls(chains, fitted)
 
     def __repr__(self) -> str:
-        return f"Population of {len(self.processes)}: {', '.join(sorted({one.name for one in self.processes}))}"
+        return f"ProcessFamily of {len(self.processes)}: {', '.join(sorted({one.name for one in self.processes}))}"
 
     @property
     def last_lag(self) -> int | None:

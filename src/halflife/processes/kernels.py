@@ -116,7 +116,7 @@ def stationary(matrix: Floats) -> Floats:
     if len(closed) > 1:
         raise InvalidInput(
             f"the chain is reducible: whoever is in one of the classes {closed} stays there for ever, so there is no one "
-            "stationary law: describe each class as a process of its own, and people by a Population of them"
+            "stationary law: describe each class as a process of its own, and people by a ProcessFamily of them"
         )
     if transient:
         raise InvalidInput(

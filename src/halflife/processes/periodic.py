@@ -211,7 +211,7 @@ def _laws(kernels: Floats) -> Floats:
     if len(closed) > 1:
         raise InvalidInput(
             f"the cycle is reducible: whoever is in one of the classes {closed} in slot 0 is there in every later cycle, so "
-            "there is no one law: describe each class as a process of its own, and people by a Population of them"
+            "there is no one law: describe each class as a process of its own, and people by a ProcessFamily of them"
         )
     _refuse_tiny(kernels, closed[0])
     laws = np.zeros(kernels.shape[:2])

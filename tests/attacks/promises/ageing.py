@@ -53,7 +53,7 @@ def random_process(rng: random.Random) -> tuple[Any, Any]:
         return hl.EmpiricalProcess([[f.q.tolist(), f.d.tolist()] for f in corners]), Truth([kernel])
     if kind == "population":
         other = random_kernel(rng, rng.choice([2, 3]))
-        both = hl.Population([hl.MarkovChain(kernel.tolist()), hl.MarkovChain(other.tolist())])
+        both = hl.ProcessFamily([hl.MarkovChain(kernel.tolist()), hl.MarkovChain(other.tolist())])
         return both, Truth([rng.choice([kernel, other])])
     wander = Wander(rng.choice([0.5, 0.9, -0.6]), rng.choice([0.1, 1.0]))
     return hl.AutoRegressive(wander.rho, wander.sigma, rng.choice([0.5, 1.0, 4.0, 10.0])), wander

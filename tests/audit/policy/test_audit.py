@@ -87,7 +87,7 @@ PROCESSES = [
     CHAIN,
     {"name": "autoregressive", "rho": 0.9, "sigma": 1.0, "span": 5.0},
     {"name": "periodic-markov-chain", "kernels": [[[0.9, 0.1], [0.2, 0.8]], [[0.7, 0.3], [0.4, 0.6]]]},
-    {"name": "population", "processes": [CHAIN, {"name": "markov-chain", "matrix": [[0.5, 0.5], [0.5, 0.5]]}]},
+    {"name": "process-family", "processes": [CHAIN, {"name": "markov-chain", "matrix": [[0.5, 0.5], [0.5, 0.5]]}]},
 ]
 
 

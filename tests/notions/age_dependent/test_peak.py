@@ -12,8 +12,8 @@ from halflife.processes import (
     GeometricMixing,
     MarkovChain,
     PeriodicMarkovChain,
-    Population,
     Process,
+    ProcessFamily,
 )
 from halflife.processes.contraction import EVERYTHING
 
@@ -41,7 +41,7 @@ def test_the_peak_is_the_worst_step_up_to_the_horizon(seed):
     last = int(rng.integers(2, 30))
     process = known_to(rng.random(last) * rng.choice([0.05, 1.0]))
     if seed % 4 == 0:
-        process = Population([process, MarkovChain([[0.9, 0.1], [0.2, 0.8]])])
+        process = ProcessFamily([process, MarkovChain([[0.9, 0.1], [0.2, 0.8]])])
     horizon = int(rng.integers(1, last + 1))
     steps = np.sort(rng.integers(1, horizon + 1, int(rng.integers(1, 9))))
     ages = rng.integers(0, 2 * last, len(steps))
@@ -66,10 +66,10 @@ def chain(rng, states):
 PROCESSES = {
     "markov": lambda rng: MarkovChain(chain(rng, 3)),
     "periodic": lambda rng: PeriodicMarkovChain([chain(rng, 2) for _ in range(3)]),
-    "population": lambda rng: Population([MarkovChain(chain(rng, n)) for n in (2, 3, 3)]),
+    "population": lambda rng: ProcessFamily([MarkovChain(chain(rng, n)) for n in (2, 3, 3)]),
     "geometric": lambda rng: GeometricMixing(1 + rng.random(), float(rng.uniform(0.1, 0.999))),
     "autoregressive": lambda rng: AutoRegressive(float(rng.uniform(-0.999, 0.999)), 1.0, float(rng.uniform(0.1, 1))),
-    "mixed": lambda rng: Population([MarkovChain(chain(rng, 2)), AutoRegressive(0.9, 1.0, 1.0)]),
+    "mixed": lambda rng: ProcessFamily([MarkovChain(chain(rng, 2)), AutoRegressive(0.9, 1.0, 1.0)]),
 }
 OPTIONS = ({}, {"bound": "paper"}, {"bound": "pairwise"}, {"adversary": "any-prior"}, {"delta": 1e-3})
 LATER = (0, 1, 2, 3, 5, 8, 13, 21, 34, 64, 100, 257, 1000, 30_000, 10**6, 10**7)
@@ -102,7 +102,10 @@ def test_no_risk_later_is_above_the_peak(kind, options):
 def test_rounding_errors_that_grow_with_the_lag_do_not_revive_a_risk():
     """A loss of 20 about a quick cycle: 10⁶ steps later it was said to tell e^20 times the rounding error of 10⁶ products."""
     cycle = PeriodicMarkovChain([[[0.6, 0.4], [0.3, 0.7]], [[0.5, 0.5], [0.2, 0.8]]])
-    for process in (cycle, Population([MarkovChain([[0.6, 0.4], [0.3, 0.7]]), MarkovChain([[0.5, 0.5], [0.2, 0.8]])])):
+    for process in (
+        cycle,
+        ProcessFamily([MarkovChain([[0.6, 0.4], [0.3, 0.7]]), MarkovChain([[0.5, 0.5], [0.2, 0.8]])]),
+    ):
         account = Accountant(AgeDependent(20.0, process, bound="paper"))
         account.admit(Release(1, 20.0))
         assert account.risk(10**6) <= account.risk(65) < 1e-3

@@ -30,7 +30,7 @@ from halflife.papers.figures import (
     errors_of,
     trade_off,
 )  # fmt: skip
-from halflife.processes import EmpiricalProcess, MarkovChain, Population
+from halflife.processes import EmpiricalProcess, MarkovChain, ProcessFamily
 from halflife.processes.check import Check
 from halflife.processes.contraction import Frontier, contract, merge, theorem_1
 
@@ -114,8 +114,8 @@ class Fitted:
     """
 
     source: Source
-    model: Population
-    few: Population
+    model: ProcessFamily
+    few: ProcessFamily
     direct: tuple[EmpiricalProcess, ...]
     plain: tuple[EmpiricalProcess, ...]
     chance: tuple[EmpiricalProcess, ...]
@@ -127,7 +127,7 @@ def fit(source: Source, progress: Progress = lambda what, done, total: None) -> 
     homes, total = list(source.homes), len(source.homes) + 3
     sure = 1 - (1 - CONFIDENCE) / len(homes)
     progress("fitting chains", 0, total)
-    model, few = Population.fit(homes, STATES), Population.fit(homes, FEW_STATES)
+    model, few = ProcessFamily.fit(homes, STATES), ProcessFamily.fit(homes, FEW_STATES)
     direct = []
     for i, home in enumerate(homes):
         progress(f"counting home {i + 1} of {len(homes)}", 1 + i, total)
@@ -163,7 +163,7 @@ def _second_eigenvalue(chain: MarkovChain) -> float:
     return float(np.sort(np.abs(np.linalg.eigvals(chain.matrix)))[-2])
 
 
-def chains_of(people: Population) -> list[MarkovChain]:
+def chains_of(people: ProcessFamily) -> list[MarkovChain]:
     """Return a population's chains."""
     return [one for one in people.processes if isinstance(one, MarkovChain)]
 

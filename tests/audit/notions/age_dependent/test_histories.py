@@ -10,7 +10,7 @@ from halflife import (
     GeometricMixing,
     MarkovChain,
     PeriodicMarkovChain,
-    Population,
+    ProcessFamily,
     Release,
 )
 from halflife.audit import attained_loss, audit_history, worst_loss
@@ -76,9 +76,9 @@ def test_it_agrees_where_pairs_are_told_apart():
 
 def test_of_several_people_the_worst_counts():
     releases = history(5)
-    both = worst_loss(AgeDependent(50.0, Population([COIN, LEVELS])), releases)
+    both = worst_loss(AgeDependent(50.0, ProcessFamily([COIN, LEVELS])), releases)
     assert both == max(worst_loss(AgeDependent(50.0, one), releases) for one in (COIN, LEVELS))
-    assert both <= largest_risk(AgeDependent(50.0, Population([COIN, LEVELS])), releases) * (1 + 1e-9)
+    assert both <= largest_risk(AgeDependent(50.0, ProcessFamily([COIN, LEVELS])), releases) * (1 + 1e-9)
 
 
 def test_gaussian_noise_without_a_delta_has_no_bound():

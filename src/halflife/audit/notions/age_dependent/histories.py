@@ -21,7 +21,7 @@ from halflife.errors import InvalidInput
 from halflife.notions import AgeDependent
 from halflife.notions.gaussian_dp import gaussian_epsilon
 from halflife.numerics.arrays import Floats
-from halflife.processes import AutoRegressive, GeometricMixing, MarkovChain, PeriodicMarkovChain, Population, Process
+from halflife.processes import AutoRegressive, GeometricMixing, MarkovChain, PeriodicMarkovChain, Process, ProcessFamily
 from halflife.release import Release
 
 Points = tuple[Floats, Floats]
@@ -39,7 +39,7 @@ def by_data_time(notion: AgeDependent, releases: Sequence[Release]) -> float:
     different people the recursion is run for each, and the worst counts.
     """
     process = notion.process
-    if isinstance(process, Population) and process.composes == "markov":
+    if isinstance(process, ProcessFamily) and process.composes == "markov":
         return max(_worst(notion, one, releases) for one in process.processes)
     return _worst(notion, process, releases)
 

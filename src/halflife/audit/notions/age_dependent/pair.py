@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 
 from halflife.numerics.arrays import Floats
-from halflife.processes import AutoRegressive, MarkovChain, PeriodicMarkovChain, Population, Process
+from halflife.processes import AutoRegressive, MarkovChain, PeriodicMarkovChain, Process, ProcessFamily
 
 DRAWN = 2_000
 """How many pasts are averaged for what is expected of them."""
@@ -15,7 +15,7 @@ DRAWN = 2_000
 
 def person_to_attack(process: Process, gap: int) -> Process | None:
     """Return a process that pasts can be drawn from: of several people the slowest; None if there is none."""
-    if isinstance(process, Population):
+    if isinstance(process, ProcessFamily):
         able = [one for one in process.processes if person_to_attack(one, gap) is not None]
         return max(able, key=lambda one: one.total_variation(max(1, gap)), default=None)
     if isinstance(process, MarkovChain | PeriodicMarkovChain) and process.states < 2:

@@ -77,3 +77,25 @@ def test_links_lead_somewhere():
 def test_requirements_pin_everything_and_name_no_index():
     lines = [line for line in (ROOT / "requirements.txt").read_text().splitlines() if not line.startswith("#")]
     assert all(re.fullmatch(r"[a-z0-9._-]+==[0-9][^ ]*", line) for line in lines)
+
+
+def test_every_file_and_module_that_the_docs_name_is_there():
+    """A page that names `plans/w_event.py` or `halflife.lab.views` points at something; other people's files are not ours."""
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+    lost = []
+    for page in pages:
+        text = re.sub(r"https?://\S+", "", page.read_text())
+        for name in set(re.findall(r"[\w.-]+(?:/[\w.-]+)*/\w+\.py\b", text)) - {"notions/mine.py"}:
+            if not any((folder / name).exists() for folder in (ROOT, ROOT / "src" / "halflife", ROOT / "tests")):
+                lost.append((page.name, name))
+        for name in set(re.findall(r"`halflife((?:\.[a-z_]+)+)", text)):
+            *parents, last = name.strip(".").split(".")
+            place = ROOT / "src" / "halflife" / "/".join(parents)
+            whole = place / last
+            inside = place.with_suffix(".py") if parents else ROOT / "src" / "halflife" / "__init__.py"
+            held = [
+                f for f in (inside, place / "__init__.py") if f.exists() and re.search(rf"\b{last}\b", f.read_text())
+            ]
+            if not (whole.is_dir() or whole.with_suffix(".py").exists() or held):
+                lost.append((page.name, f"halflife{name}"))
+    assert not lost

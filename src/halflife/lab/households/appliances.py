@@ -91,7 +91,7 @@ class Town:
         return names.index(name)
 
     def private(self) -> NDArray[np.bool_]:
-        """Which cycles show what people do: all but those of fridge and freezer (paper, Section V-A)."""
+        """Which cycles show what people do: all but those of fridge and freezer (paper, Section VI-A3)."""
         return np.array([appliance.private for appliance in self.appliances])[self.cycles.appliance]
 
 
@@ -152,7 +152,7 @@ def expected_uses(appliance: Appliance) -> Floats:
 
 
 def secrets_of(town: Town, seed: int, epsilon: tuple[float, float] = (0.1, 1.0)) -> pa.Table:
-    """Return one secret for every cycle but those of fridge and freezer, as in the paper's evaluation (Section V-A). (paper)
+    """Return one secret for every cycle but those of fridge and freezer, as in the paper's evaluation (Section VI-A3). (paper)
 
     ε is uniform between the two given; the hiding interval is [start − 2T, end + 2T], cut at the ends of the run.
     Columns: household, appliance, power (kW), duration (T in steps), start and end (of the hiding interval), epsilon.

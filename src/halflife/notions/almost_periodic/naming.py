@@ -1,8 +1,8 @@
 """Names of reused noise, each tied to one job: one phase, one sensitivity, one scale.
 
 Two values that carry the same draw differ exactly, so a name is a claim that they are about the same part of the period. The
-account holds whoever makes it to what the name was first used for; anything else has no bound (decision 12). Names that are out of
-use are retired, so that an account does not grow: names that differ in `, renewal N` alone are retired together, and of these the
+account holds whoever makes it to what the name was first used for; anything else has no bound (decision 12). Names that are out
+of use are retired, so that an account does not grow: names that differ in `, renewal N` alone are retired together, and of these the
 newest is remembered.
 """
 

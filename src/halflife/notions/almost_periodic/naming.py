@@ -2,8 +2,8 @@
 
 Two values that carry the same draw differ exactly, so a name is a claim that they are about the same part of the period. The
 account holds whoever makes it to what the name was first used for; anything else has no bound (decision 12). Names that are out
-of use are retired, so that an account does not grow: names that differ in `, renewal N` alone are retired together, and of these the
-newest is remembered.
+of use are retired, so that an account does not grow: names that differ in `, renewal N` alone are retired together, and of
+these the newest is remembered.
 """
 
 from __future__ import annotations

@@ -5,7 +5,9 @@ A policy, a saved account and the contract suites find them here; nothing else n
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import pkgutil
+from collections.abc import Callable, Iterable
+from importlib import import_module
 from typing import Any, TypeVar
 
 from halflife.errors import unknown
@@ -15,6 +17,16 @@ T = TypeVar("T")
 NOTIONS: dict[str, Any] = {}
 PLANS: dict[tuple[str, str], Callable[..., Any]] = {}
 MECHANISMS: dict[str, Any] = {}
+
+
+def import_modules(package: str, path: Iterable[str]) -> None:
+    """Import every module and folder of a package whose name has no underscore in front, by name, so that each registers itself.
+
+    A package calls it when its own names are there: a notion is added by its files alone.
+    """
+    for module in sorted(pkgutil.iter_modules(path), key=lambda m: m.name):
+        if not module.name.startswith("_"):
+            import_module(f"{package}.{module.name}")
 
 
 def register_notion(cls: type[T]) -> type[T]:

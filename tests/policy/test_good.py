@@ -10,8 +10,9 @@ from itertools import product
 import pytest
 
 from halflife import registry
+from halflife.notions import AlmostPeriodic
 from halflife.parsing.documents import parse_document
-from halflife.policy import Policy, PolicyError, channel, channels, ledger_facts, promised
+from halflife.policy import Policy, PolicyError, channels, ledger_facts, promised
 from halflife.policy.promises.almost_periodic import by_the_clock
 from policy.towns import GOOD, HOMES, change, moving, write_tables
 from work import work
@@ -160,7 +161,8 @@ def test_every_notion_and_plan_loads_or_is_refused_with_its_line(folder, example
     else:
         policy = Policy.parse(text, folder)
         channel = channels(policy)[0]
-        assert promised(policy, channel.account) == by_the_clock(example, channel.account)
+        follows = isinstance(example, AlmostPeriodic)
+        assert promised(policy, channel.account) == (by_the_clock(example, channel.account) if follows else example)
         assert channel.losses(1, 1)[0] > 0
         return
     with pytest.raises(PolicyError, match=f"policy.yaml:8:3: promise.plan: .*{refused}"):
@@ -169,8 +171,10 @@ def test_every_notion_and_plan_loads_or_is_refused_with_its_line(folder, example
 
 def test_streams_are_worked_out_once(folder, monkeypatch):
     """However often they are asked for, tables are read and plans made when a policy is loaded, and never again."""
-    counted, real = [], channel._work_out
-    monkeypatch.setattr(channel, "_work_out", lambda policy: (counted.append(1), real(policy))[1])
+    from halflife.policy import policy as module
+
+    counted, real = [], module.work_out
+    monkeypatch.setattr(module, "work_out", lambda policy: (counted.append(1), real(policy))[1])
     policy = Policy.parse(GOOD, folder)
     assert channels(policy) is channels(policy)
     assert len(counted) == 1

@@ -14,8 +14,7 @@ import pytest
 
 import halflife as hl
 from halflife.ledger import SqliteLedger
-from halflife.policy import channels, ledger_facts
-from halflife.policy.model import Policy
+from halflife.policy import Policy, channels, ledger_facts
 from halflife.postprocessing import Facts, Kalman, MovingAverage
 from policy.towns import change, write_tables
 from publisher.town import make, policy_dict, read_csv, write_readings

@@ -95,7 +95,7 @@ def plan(notion: str, step: str, start: str | None, error: float | None, html: P
     """
     from halflife.errors import InvalidInput
     from halflife.lab.views import plan as lab
-    from halflife.policy.process import read_process_file
+    from halflife.policy.promises.age_dependent.process import read_process_file
 
     if notion == "swellfish":
         raise InvalidInput(

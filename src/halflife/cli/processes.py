@@ -118,7 +118,7 @@ def fit(kind: str, states: int | None, edges: str | None, step: str, smoothing: 
       halflife process fit design.parquet --person id --time ts --value kwh \\
         --states 6 --step "30 min" --kind family --whose "other people" --output home.json
     """
-    from halflife.policy.process import fit_process
+    from halflife.policy.promises.age_dependent.process import fit_process
 
     if (states is None) == (edges is None):
         raise click.UsageError("give either --states, such as --states 6, or --edges, such as --edges 0.1,0.5")
@@ -162,7 +162,7 @@ def check(file: Path, step: str | None, report: Path | None, save: bool, **where
       halflife process check home.json design.parquet --person id --time ts --value kwh --report check.html --save
     """
     from halflife.errors import InvalidInput
-    from halflife.policy.process import named, read_process_file
+    from halflife.policy.promises.age_dependent.process import named, read_process_file
 
     made = read_process_file(file)
     sample = read_readings(where.pop("readings"), _step(made, step), **where)
@@ -194,7 +194,7 @@ def show(file: Path, step: str | None) -> None:
     Example:
       halflife process show home.json
     """
-    from halflife.policy.process import read_process_file
+    from halflife.policy.promises.age_dependent.process import read_process_file
     from halflife.processes.certifiable import known_to
 
     made = read_process_file(file)

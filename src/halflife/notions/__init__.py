@@ -7,6 +7,7 @@ from halflife.notions.classical import Classical
 from halflife.notions.discounted import ExponentialDiscount, GaussianDiscount, HyperbolicDiscount
 from halflife.notions.swellfish.notion import Swellfish
 from halflife.notions.w_event import WEvent
+from halflife.registry import import_modules
 
 __all__ = [
     "AgeDependent",
@@ -21,3 +22,5 @@ __all__ = [
     "Swellfish",
     "WEvent",
 ]
+
+import_modules(__name__, __path__)

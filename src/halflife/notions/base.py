@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import Field, dataclass, fields
 from fractions import Fraction
-from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
 
@@ -24,6 +24,24 @@ from halflife.registry import find_notion, find_plan
 from halflife.release import Noise, Release
 
 S = TypeVar("S")
+Meaning = Literal["number", "steps", "whole steps", "text", "truth", "process", "specifications", "notion", "clock"]
+
+
+def means(meaning: Meaning) -> dict[str, Meaning]:
+    """Return the metadata of a notion's parameter that is not a plain number, so that a policy knows how to read it.
+
+    steps, whole steps  may be written as a time, such as `1 day`
+    text, truth  a word; yes or no
+    process, specifications, notion  a mapping, which the notion's adapter in `policy/promises/` reads
+    clock  the account's steps, which no policy writes with a promise
+    """
+    return {"meaning": meaning}
+
+
+def meaning_of(parameter: Field[Any]) -> Meaning:
+    """Return what a parameter of a notion means: a number if nothing else is said."""
+    meaning: Meaning = parameter.metadata.get("meaning", "number")
+    return meaning
 
 
 class Exposure(NamedTuple):
@@ -89,6 +107,12 @@ class Notion(ABC, Generic[S]):
     """A parameter that is too large to be written with every account: it is kept once, and referred to by its digest."""
     not_protected: ClassVar[tuple[str, ...]]
     assumptions: ClassVar[tuple[str, ...]]
+
+    @property
+    def memory(self) -> int | None:
+        """Data that lies fewer steps than this behind the newest can always be published about, as nothing that this needs is
+        forgotten; None if that holds of all data."""
+        return None
 
     @property
     def adaptive(self) -> bool:

@@ -350,10 +350,11 @@ def check_delta(delta: object) -> float:
     """
     d = real("delta", delta)
     if d >= 1:
-        raise InvalidInput(f"delta must be below 1, not {delta!r}: at 1 nothing is promised")
+        raise InvalidInput(f"delta must be below 1, not {delta!r}: at 1 nothing is promised", about="delta")
     if 0 < d < SMALLEST_DELTA:
         raise InvalidInput(
-            f"delta = {delta!r} cannot be certified in double precision: give 0, or at least {SMALLEST_DELTA:g}"
+            f"delta = {delta!r} cannot be certified in double precision: give 0, or at least {SMALLEST_DELTA:g}",
+            about="delta",
         )
     return d
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from halflife.errors import InvalidInput
-from halflife.notions.base import Exposure, Notion
+from halflife.notions.base import Exposure, Notion, means
 from halflife.notions.composition import Pure, check_delta
 from halflife.notions.gaussian_dp import gaussian_epsilon, gaussian_epsilons, gaussian_mu
 from halflife.numerics.arrays import Floats
@@ -190,7 +190,7 @@ class ExponentialDiscount(_Discounted):
 
     epsilon: float
     alpha: float = None  # type: ignore[assignment]
-    half_life: float = field(default=None, compare=False)  # type: ignore[assignment]
+    half_life: float = field(default=None, compare=False, metadata=means("steps"))  # type: ignore[assignment]
 
     name: ClassVar[str] = "exponential"
     forgets: ClassVar[bool] = True
@@ -271,7 +271,7 @@ class GaussianDiscount(_Discounted):
     epsilon: float
     delta: float
     alpha: float | None = None
-    half_life: float | None = field(default=None, compare=False)
+    half_life: float | None = field(default=None, compare=False, metadata=means("steps"))
     beta: float | None = None
 
     name: ClassVar[str] = "gaussian-discount"
@@ -292,7 +292,9 @@ class GaussianDiscount(_Discounted):
         object.__setattr__(self, "epsilon", real("epsilon", self.epsilon, positive=True, limit=1e6))
         object.__setattr__(self, "delta", check_delta(self.delta))
         if self.delta == 0:
-            raise InvalidInput("Gaussian discounting needs delta above 0: Gaussian noise has no bounded pure loss")
+            raise InvalidInput(
+                "Gaussian discounting needs delta above 0: Gaussian noise has no bounded pure loss", about="delta"
+            )
         if self.beta is None:
             alpha, half_life = one_discount(alpha=self.alpha, half_life=self.half_life)
             object.__setattr__(self, "alpha", alpha)
@@ -366,11 +368,14 @@ def one_discount(alpha: object, half_life: object) -> tuple[float, float]:
     if half_life is not None:
         steps = real("half_life", half_life, positive=True)
         if not 2.0**-5 <= steps <= 2.0**40:
-            raise InvalidInput(f"half_life = {half_life!r} steps is outside 2⁻⁵ … 2⁴⁰: for no forgetting give alpha=1")
+            raise InvalidInput(
+                f"half_life = {half_life!r} steps is outside 2⁻⁵ … 2⁴⁰: for no forgetting give alpha=1",
+                about="half_life",
+            )
         return 2.0 ** (-1 / steps), steps
     a = real("alpha", alpha, positive=True)
     if a > 1:
-        raise InvalidInput(f"alpha must be at most 1, not {alpha!r}: past losses do not grow")
+        raise InvalidInput(f"alpha must be at most 1, not {alpha!r}: past losses do not grow", about="alpha")
     return a, math.inf if a == 1 else -1 / math.log2(a)
 
 
@@ -378,7 +383,7 @@ def check_beta(beta: object) -> float:
     """Return β, 0 or between 10⁻⁹ and 10⁶."""
     b = real("beta", beta)
     if b and not 1e-9 <= b <= 1e6:
-        raise InvalidInput(f"beta = {beta!r} is outside 1e-9 … 1e6: for no forgetting give 0")
+        raise InvalidInput(f"beta = {beta!r} is outside 1e-9 … 1e6: for no forgetting give 0", about="beta")
     return b
 
 

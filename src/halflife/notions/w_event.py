@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any, ClassVar, NamedTuple, Self
@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from halflife.errors import InvalidInput
-from halflife.notions.base import Exposure, Notion
+from halflife.notions.base import Exposure, Notion, means
 from halflife.notions.composition import Composition, check_delta, composition
 from halflife.numerics.arrays import Floats
 from halflife.numerics.parameters import real, whole
@@ -50,7 +50,7 @@ class WEvent(Notion[Window]):
     """
 
     epsilon: float
-    w: int
+    w: int = field(metadata=means("whole steps"))
     delta: float = 0.0
 
     name: ClassVar[str] = "w-event"
@@ -76,6 +76,12 @@ class WEvent(Notion[Window]):
     @cached_property
     def _composition(self) -> Composition:
         return composition(self.delta)
+
+    @property
+    def memory(self) -> int:
+        """The window: the account keeps the last 2w − 1 data times, more once it has met a larger age, and until then a data time
+        needs the w − 1 before it as well."""
+        return self.w
 
     @property
     def adaptive(self) -> bool:

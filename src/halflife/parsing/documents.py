@@ -24,7 +24,11 @@ Problem = tuple[Where, str]
 
 
 class PolicyError(InvalidInput):
-    """A policy that cannot be kept or understood: one line for each problem, with file, line and column."""
+    """A policy that cannot be kept or understood: one line for each of `problems`, with file, line and column."""
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,7 @@ class Document:
             line, column = self._place(where)
             at = f"{self.name}:{line}:{column}" if line else self.name
             lines.append(f"{at}: {dotted(where)}: {message}" if where else f"{at}: {message}")
-        return PolicyError("\n".join(lines))
+        return PolicyError(*lines)
 
     def _place(self, where: Where) -> tuple[int, int]:
         """Where a key stands, or the nearest key around it."""

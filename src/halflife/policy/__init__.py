@@ -1,9 +1,8 @@
 """What to publish, and under which promise: the policy file, worked out and checked before any data is read."""
 
 from halflife.parsing.documents import PolicyError
-from halflife.policy.channel import Channel, channels, explain
 from halflife.policy.contract import ledger_facts, stream_layout
-from halflife.policy.model import Policy
-from halflife.policy.promise import promised
+from halflife.policy.policy import Policy, channels, promised
+from halflife.policy.streams import Channel, explain
 
 __all__ = ["Channel", "Policy", "PolicyError", "channels", "explain", "ledger_facts", "promised", "stream_layout"]

@@ -12,14 +12,13 @@ from dataclasses import asdict
 from fractions import Fraction
 from typing import Any
 
-from halflife.notions.base import Notion
 from halflife.outputs import Layout
-from halflife.policy.channel import Channel
-from halflife.policy.model import Policy
-from halflife.policy.promise import promised
+from halflife.policy.model import PolicyKeys
+from halflife.policy.promises.base import identify
+from halflife.policy.streams import Channel
 
 
-def ledger_facts(policy: Policy, channels: tuple[Channel, ...]) -> dict[str, str]:
+def ledger_facts(policy: PolicyKeys, channels: tuple[Channel, ...]) -> dict[str, str]:
     """Return the facts that a ledger is begun with: the policy worked out, so that `1` and `1.0` or `1 h` and `60 min` are one.
 
     `stream_layout` reads of them what `verify` needs to know about each stream.
@@ -31,7 +30,7 @@ def ledger_facts(policy: Policy, channels: tuple[Channel, ...]) -> dict[str, str
         "version": 1,
         "population": policy.population.model_dump(),
         "promise": {
-            "notion": _named(promised(policy, first.account)), "plan": promise.plan, "noise": promise.noise, "cap": promise.cap,
+            "notion": identify(first.promise.notion), "plan": promise.plan, "noise": promise.noise, "cap": promise.cap,
         },
         "clock": {**asdict(first.account), "late": policy.clock.late},
     }  # fmt: skip
@@ -41,21 +40,13 @@ def ledger_facts(policy: Policy, channels: tuple[Channel, ...]) -> dict[str, str
 
 
 def _stream_facts(c: Channel) -> dict[str, Any]:
-    source, share = c.part.source, _named(c.plan.notion)
-    if c.plan.notion.attached is not None:  # its streams share what every secret may lose
-        share |= {
-            "share": c.plan.facts.get("share", 1.0),
-            "floor": c.plan.facts.get("floor"),
-            "blocks": c.plan.facts.get("blocks"),
-        }
-    if "process" in share:  # it stands with the promise; its streams share losses, not ε
-        share = {k: v for k, v in share.items() if k != "process"} | {"share": c.plan.facts.get("share", 1.0)}
+    source = c.part.source
     return {
         "kind": c.part.statistic.kind,
         "steps": asdict(c.steps),
         "last": c.last,
         "age": c.age,
-        "share": share,
+        "share": c.promise.facts_of_part(c.plan),
         "source": None if source is None else source.model_dump(exclude={"files", "format"}),
         "person": c.person,
         "units": dict(c.units),
@@ -70,11 +61,6 @@ def _stream_facts(c: Channel) -> dict[str, Any]:
         "post": [[s.name, {k: v for k, v in vars(s).items() if not k.startswith("_")}] for s in c.smoothers()],
         "tables": hashlib.sha256(json.dumps([c.table, c.weights], sort_keys=True).encode()).hexdigest(),
     }
-
-
-def _named(notion: Notion[Any]) -> dict[str, Any]:
-    """A promise without what is attached to it, which may be added to, and without its clock, which is a fact of its own."""
-    return {key: value for key, value in notion.reference().items() if key not in (notion.attached, "clock")}
 
 
 def stream_layout(name: str, facts: Mapping[str, str]) -> tuple[Layout, tuple[Fraction, ...]]:

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from halflife.errors import InvalidInput, unknown
 from halflife.parsing.documents import Where
+from halflife.policy.model import Groups, PolicyKeys, Source
 from halflife.policy.tables import read_public_table
-
-if TYPE_CHECKING:
-    from halflife.policy.model import Groups, Policy, Source
 
 MOST_GROUPS = 100_000
 
@@ -42,7 +39,7 @@ class GroupList:
         return [self.sizes.get(name, population) for name in self.names] if self.names else [population]
 
 
-def read_groups(policy: Policy, i: int) -> GroupList:
+def read_groups(policy: PolicyKeys, i: int) -> GroupList:
     """Work out the groups of a stream."""
     part = policy.streams[i]
     at: Where = ("streams", i, "groups")
@@ -61,7 +58,7 @@ def read_groups(policy: Policy, i: int) -> GroupList:
         return _by_column(policy, part.groups, part.source)
 
 
-def _by_column(policy: Policy, groups: Groups, source: Source | None) -> GroupList:
+def _by_column(policy: PolicyKeys, groups: Groups, source: Source | None) -> GroupList:
     """Groups that a column of the data names: a person counts in so many of them within a step."""
     names, most, sizes = groups.names, groups.most_per_person, groups.sizes or {}
     if names is None or most is None:
@@ -81,7 +78,7 @@ def _by_column(policy: Policy, groups: Groups, source: Source | None) -> GroupLi
     return GroupList(tuple(names), None, sizes, most)
 
 
-def _by_table(policy: Policy, groups: Groups) -> GroupList:
+def _by_table(policy: PolicyKeys, groups: Groups) -> GroupList:
     """Groups that a public table fixes: it says how large they are, too."""
     assert groups.table is not None
     if groups.most_per_person is not None or groups.sizes is not None:

@@ -10,17 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from halflife.engines.base import LARGEST_TOTAL, LARGEST_UNITS
 from halflife.errors import InvalidInput
 from halflife.parsing.quantities import parse_quantity
 from halflife.policy.groups import GroupList
+from halflife.policy.model import PolicyKeys, Statistic
 from halflife.policy.tables import read_public_table
 from halflife.sensitivity import Sensitivity, bounded_sensitivity, histogram_sensitivity
-
-if TYPE_CHECKING:
-    from halflife.policy.model import Policy, Statistic
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,7 @@ class Measure:
             "most_groups": groups.most,
         }
 
-    def sensitivity(self, policy: Policy, groups: GroupList) -> Sensitivity:
+    def sensitivity(self, policy: PolicyKeys, groups: GroupList) -> Sensitivity:
         """Return how far one person can move the numbers of one step."""
         neighbours, count = policy.population.neighbours, max(1, len(groups.names))
         if self.edges:
@@ -109,7 +107,7 @@ class Measure:
         return tuple(self.missing * total for total in totals)
 
 
-def read_measure(policy: Policy, i: int) -> Measure:
+def read_measure(policy: PolicyKeys, i: int) -> Measure:
     """Work out the statistic of a stream."""
     part, s = policy.streams[i], policy.streams[i].statistic
     at = ("streams", i, "statistic")
@@ -141,7 +139,7 @@ def read_measure(policy: Policy, i: int) -> Measure:
     return Measure(s.kind, low, high, missing, resolution, (), weights, unit, heaviest)
 
 
-def _refuse(policy: Policy, i: int, what: str, *names: str) -> None:
+def _refuse(policy: PolicyKeys, i: int, what: str, *names: str) -> None:
     for name in names:
         if getattr(policy.streams[i].statistic, name) is not None:
             raise policy.error((("streams", i, "statistic", name), f"{what} has no `{name}`: leave it out"))
@@ -184,7 +182,7 @@ def _multiple(text: str, unit: str | None, resolution: Fraction) -> int:
     return int(units)
 
 
-def _weights(policy: Policy, s: Statistic) -> tuple[Mapping[str, int] | None, Fraction, int]:
+def _weights(policy: PolicyKeys, s: Statistic) -> tuple[Mapping[str, int] | None, Fraction, int]:
     """Each person's public weight in whole multiples of its resolution, clipped at the largest that counts; that one too."""
     w = s.weights
     if w is None:

@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    WithJsonSchema,
+)
 
 from halflife.errors import HalflifeError, InvalidInput, unknown
-from halflife.parsing.documents import Document, PolicyError, Problem, Where, parse_document, read_document
+from halflife.parsing.documents import Document, PolicyError, Problem, Where
 from halflife.parsing.quantities import parse_quantity
-
-if TYPE_CHECKING:
-    from halflife.notions.base import Notion
-    from halflife.policy.channel import Channel
 
 
 def _one_or_many(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-def _number(value: Any) -> Any:
+def read_number(value: Any) -> Any:
     """A number as people write it: 1e6 is a million; yes and no are none."""
     if isinstance(value, bool):
         raise ValueError("must be a number")
@@ -47,16 +52,22 @@ def _sayable(text: str) -> str:
 
 
 Text = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_sayable)]
-Texts = Annotated[list[Text], Field(min_length=1, max_length=10_000), BeforeValidator(_one_or_many)]
+ONE_OR_MANY = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
+Texts = Annotated[
+    list[Text], Field(min_length=1, max_length=10_000), BeforeValidator(_one_or_many), WithJsonSchema(ONE_OR_MANY)
+]
 Moment = Annotated[Text, BeforeValidator(_moment)]
-Positive = Annotated[int, Field(ge=1, le=10**12), BeforeValidator(_number)]
-Share = Annotated[float, Field(gt=0, le=1), BeforeValidator(_number)]
+Positive = Annotated[int, Field(ge=1, le=10**12), BeforeValidator(read_number)]
+Share = Annotated[float, Field(gt=0, le=1), BeforeValidator(read_number)]
 
 
 class Part(BaseModel):
     """What all parts of a policy share: unknown keys are refused, and nothing changes once it is read."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True, allow_inf_nan=False)
+
+
+P = TypeVar("P", bound=Part)
 
 
 class Population(Part):
@@ -73,34 +84,15 @@ class Population(Part):
 class Promise(Part):
     """What is promised: a notion with its parameters, and the plan that keeps it."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow")  # the notion's own keys: `policy/promises/` reads them
 
     notion: Text = Field(
         description="classical, w-event, exponential, hyperbolic, age-dependent, almost-periodic, swellfish, …"
     )
     plan: Text = Field("tight", description="How the budget is spread over time: tight, paper, constant, optimal.")
     noise: Literal["laplace", "gaussian"] | None = Field(None, description="Force a family of noise.")
-    cap: Annotated[float, Field(gt=0), BeforeValidator(_number)] | None = Field(
+    cap: Annotated[float, Field(gt=0), BeforeValidator(read_number)] | None = Field(
         None, description="The most that one release may cost (some plans)."
-    )
-    variations: Literal["public"] | None = Field(
-        None, description="Almost-periodic, weak: that changes from period to period are published exactly."
-    )
-    readings: Literal["complete"] | None = Field(
-        None,
-        description="Almost-periodic, weak: that no reading, nor a step's sum of them, ever lies outside the clip or is "
-        "missing, that each person has the same moments read in every period, each once, and that members are fixed.",
-    )
-    rounding: Literal["none"] | None = Field(
-        None,
-        description="Almost-periodic, weak: that readings are whole multiples of the resolution, so that none is rounded.",
-    )
-    outside: Literal["exact"] | None = Field(
-        None, description="Swellfish: that exact values are published outside hiding intervals."
-    )
-    floor: Text | None = Field(None, description="Swellfish: the least noise at any step, such as 0.2 kW.")
-    block: Text | None = Field(
-        None, description="Swellfish: one noise for each day (or any block), so that single secrets do not show."
     )
 
 
@@ -195,7 +187,7 @@ class PostProcessing(Part):
     truncate: Annotated[list[Text], Field(min_length=2, max_length=2)] | None = Field(
         None, description="Keep values within these bounds."
     )
-    moving_average: Annotated[int, Field(ge=2, le=10_000), BeforeValidator(_number)] | None = Field(
+    moving_average: Annotated[int, Field(ge=2, le=10_000), BeforeValidator(read_number)] | None = Field(
         None, description="The mean of the last so many published values."
     )
     above: Text | None = Field(
@@ -229,20 +221,10 @@ class StreamPart(Part):
     )
 
 
-class Policy(Part):
-    """What is published, and under which promise.
+class PolicyKeys(Part):
+    """All keys of a policy, and where each of them stands. Nothing of it is worked out: `Policy` does that."""
 
-    >>> Policy.parse("population: {id: town, size: 3, persn: id}")
-    Traceback (most recent call last):
-    ...
-    halflife.parsing.documents.PolicyError: policy.yaml:1:1: population.person: missing: The column that identifies a person.
-    policy.yaml:1:33: population.persn: unknown key 'persn': did you mean 'person'? Known: id, neighbours, person, size
-    policy.yaml:1:1: promise: missing: What is promised: a notion with its parameters, and the plan that keeps it.
-    policy.yaml:1:1: clock: missing: Steps in wall-clock terms.
-    policy.yaml:1:1: streams: missing: What is published: one or more streams of statistics.
-    """
-
-    halflife: Annotated[Literal[1], BeforeValidator(_number)] = Field(1, description="The version of this format.")
+    halflife: Annotated[Literal[1], BeforeValidator(read_number)] = Field(1, description="The version of this format.")
     population: Population
     promise: Promise
     clock: Clock
@@ -253,28 +235,10 @@ class Policy(Part):
 
     _document: Document = PrivateAttr(default_factory=lambda: Document("policy", None, {}))
     _folder: Path = PrivateAttr(default_factory=lambda: Path().resolve())
-    _channels: tuple[Channel, ...] | None = PrivateAttr(None)
-    _notion: Notion[Any] | None = PrivateAttr(None)
-    _left_out: tuple[str, ...] = PrivateAttr(())
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Read a policy file; what is wrong with it is named with line and column."""
-        file = Path(path)
-        return cls._from(read_document(file), file.resolve().parent)
-
-    @classmethod
-    def parse(cls, text: str, folder: str | Path = ".", name: str = "policy.yaml") -> Self:
-        """Read a policy from its text; paths in it are relative to `folder`."""
-        return cls._from(parse_document(text, name), Path(folder).resolve())
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any], folder: str | Path = ".") -> Self:
-        """Read a policy from plain data, as a program has it."""
-        return cls._from(Document("policy", data, {}), Path(folder).resolve())
-
-    @classmethod
-    def _from(cls, document: Document, folder: Path) -> Self:
+    def from_document(cls, document: Document, folder: Path) -> Self:
+        """Read a parsed file whose paths are relative to `folder`; an error names each key that is missing, unknown or wrong."""
         if not isinstance(document.data, dict):
             raise document.error(
                 [((), "a policy is a mapping with population, promise, clock and streams: see `halflife init`")]
@@ -283,25 +247,12 @@ class Policy(Part):
         try:
             policy = cls.model_validate(document.data)
         except ValidationError as error:
-            for where, message in (_in_words(cls, e) for e in error.errors()):
+            for where, message in name_problems(cls, error):
                 problems.setdefault(where, message)
         if problems:
             raise document.error(list(problems.items()))
         policy._document, policy._folder = document, folder
-        policy.check()
         return policy
-
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return a copy, changed if asked; it is worked out afresh."""
-        copy = super().model_copy(update=update, deep=deep)
-        copy._channels = copy._notion = None
-        return copy
-
-    def check(self) -> None:
-        """Work the policy out, so that what cannot be kept is refused before any data is read."""
-        from halflife.policy.channel import channels
-
-        channels(self)
 
     def error(self, *problems: Problem) -> PolicyError:
         """Return the error that names these problems, with line and column."""
@@ -316,6 +267,22 @@ class Policy(Part):
             raise
         except HalflifeError as error:
             raise self.error((where, str(error))) from error
+
+    def read_part(self, model: type[P], data: Any, *where: str | int) -> P:
+        """Return data that stands at a key of the policy as a model of its own; an error names each key that is wrong."""
+        try:
+            return model.model_validate(data)
+        except ValidationError as error:
+            problems = name_problems(model, error)
+        raise self.error(*(((*where, *key), text) for key, text in problems))
+
+    def document_at(self, *where: str | int) -> Document:
+        """Return the mapping around a key as a document with this key alone; its errors name the policy's lines."""
+        data, around = self._document.data, len(where) - 1
+        for key in where:
+            data = data[key]
+        places = {at[around:]: place for at, place in self._document.places.items() if at[:around] == where[:-1]}
+        return Document(self._document.name, {where[-1]: data}, places)
 
     def path(self, name: str) -> Path:
         """Return a path of the policy, which is relative to its file."""
@@ -353,6 +320,11 @@ SAID = {
     "less_than_equal": "must be at most {le:,}",
 }
 """What pydantic finds, as a person would say it."""
+
+
+def name_problems(model: type[BaseModel], error: ValidationError) -> list[Problem]:
+    """Return what pydantic found wrong with a model's data, key by key, as a person would say it."""
+    return [_in_words(model, e) for e in error.errors()]
 
 
 def _in_words(model: type[BaseModel], error: Any) -> Problem:

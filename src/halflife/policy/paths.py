@@ -9,14 +9,11 @@ import fnmatch
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from halflife.errors import InvalidInput, unknown
 from halflife.outputs import ENDINGS
 from halflife.parsing.documents import Where
-
-if TYPE_CHECKING:
-    from halflife.policy.model import Policy
+from halflife.policy.model import PolicyKeys
 
 LEDGER_FILES = ("", ".operator.jsonl", ".lock", ".shown", ".shown.new", ".behind", "-wal", "-shm", "-journal")
 """What stands behind the ledger's path in the names of the files that are its own."""
@@ -24,7 +21,7 @@ PART = "part-000000001-000000001.parquet"
 """As a folder of parts has them."""
 
 
-def check_files(policy: Policy) -> None:
+def check_files(policy: PolicyKeys) -> None:
     """Refuse two files that are one, and files that are written to and read from."""
     with policy.about("ledger"):
         ledger = os.path.realpath(policy.ledger_path)
@@ -45,18 +42,18 @@ def check_files(policy: Policy) -> None:
     _check_sources(policy, written)
 
 
-def _output(policy: Policy, output: str) -> str:
+def _output(policy: PolicyKeys, output: str) -> str:
     ending = "/" if output.endswith("/") else Path(output).suffix.lower()
     if ending not in ENDINGS:
         raise unknown(f"ending of the output {output!r},", ending, (*ENDINGS, "-"))
     return os.path.realpath(policy.path(output))
 
 
-def _whose(policy: Policy, where: Where) -> str:
+def _whose(policy: PolicyKeys, where: Where) -> str:
     return "a file of the ledger" if where == ("ledger",) else f"the output of {policy.streams[int(where[1])].name!r}"
 
 
-def _check_sources(policy: Policy, written: dict[str, Where]) -> None:
+def _check_sources(policy: PolicyKeys, written: dict[str, Where]) -> None:
     """Refuse a source that takes in what the policy itself writes, if not today then from the second run on."""
     seen: set[str] = set()
     for where, name in _sources(policy):
@@ -76,7 +73,7 @@ def _check_sources(policy: Policy, written: dict[str, Where]) -> None:
                 )
 
 
-def _sources(policy: Policy) -> Iterator[tuple[Where, str]]:
+def _sources(policy: PolicyKeys) -> Iterator[tuple[Where, str]]:
     for i, stream in enumerate(policy.streams):
         for n, name in enumerate(stream.source.files if stream.source else ()):
             yield ("streams", i, "source", "files", n), name

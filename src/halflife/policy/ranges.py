@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from halflife.policy.channel import Channel
+from halflife.policy.streams import Channel
 
 
 def total_range(channel: Channel, population: int) -> tuple[tuple[int, int], ...]:

@@ -9,16 +9,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
 from halflife import registry
-from halflife.policy.model import Policy
 from halflife.policy.paths import matches
-from halflife.policy.process import WHOSE, Fit
-from halflife.policy.swellfish import Secrets
-from halflife.processes import PROCESSES
-from halflife.specifications.neighbours import READINGS
+from halflife.policy.policy import Policy
+from halflife.policy.promises import ADAPTERS
 
 _PERSON = ("person", "household", "home", "meter", "user", "customer", "patient", "device", "lclid", "id")
 _TIME = ("timestamp", "datetime", "time", "ts", "date", "hour", "interval_start", "start")
@@ -40,17 +36,7 @@ population:
 promise:
   notion: w-event             # {notions}
   epsilon:                    # how much a person's risk may be: 1 is usual, smaller is safer
-  w: 1 day                    # w-event: whatever happened within any such stretch is hidden
-  # half_life: 1 week         # exponential: when a loss counts half
-  # process: {{file: home.json}}    # age-dependent: how one person's data moves; `halflife process fit` writes it, from readings
-                              # of other people; or {{name: markov-chain, matrix: [[0.9, 0.1], [0.1, 0.9]]}}
-  # specifications: {{files: secrets/, readings: 1}}    # swellfish: what each household wants hidden, and when; no epsilon here.
-                              # They are public: hide recurring windows ("every weekday 18:00-21:00, oven, 3 kW, 30 min,
-                              # epsilon 1"), never what households really did; `halflife secrets check` names their problems
-  # neighbours: one-window    # swellfish: how secrets are read; or one-event, or all-events
-  # outside: exact            # swellfish: nothing is hidden outside those windows; or noise at every step, floor: 0.2 kWh
-  # block: 1 day              # swellfish: one noise for each day, so that a single window does not show
-  # delta: 1e-6               # above 0: less noise, for a promise that may fail with this probability
+{promises}  # delta: 1e-6               # above 0: less noise, for a promise that may fail with this probability
   plan: tight
 
 clock:
@@ -106,6 +92,7 @@ def write_template(columns: Mapping[str, str], files: Sequence[str], table: str 
         files=_text(files[0]) if len(files) == 1 else "[" + ", ".join(map(_text, files)) + "]",
         table=f"      table: {_text(table)}\n" if table else "",
         notions=", ".join(sorted(registry.NOTIONS)),
+        promises="".join(adapter.template for adapter in dict.fromkeys(ADAPTERS.values())),
     )
 
 
@@ -159,76 +146,28 @@ def json_schema() -> dict[str, Any]:
     """Return the policy's JSON Schema, with the parameters of every registered notion."""
     schema = Policy.model_json_schema()
     promise = schema["$defs"]["Promise"]
-    for cls in registry.NOTIONS.values():
-        for f in fields(cls):
-            if f.init and f.name not in promise["properties"]:
-                promise["properties"][f.name] = {"type": _kinds(str(f.type)), "description": f"of {cls.name}"}
-            elif f.init and str(promise["properties"][f.name].get("description", "")).startswith("of "):
-                promise["properties"][f.name]["description"] += f", {cls.name}"
-    promise["additionalProperties"] = False
-    promise["properties"]["process"] |= _process_schema()
-    promise["properties"]["specifications"] = _secrets_schema()
-    _loosen(schema)
-    promise["properties"]["neighbours"] = {
-        "enum": list(READINGS), "description": "of swellfish: how secrets are read, which must be written",
-    }  # fmt: skip
-    promise["properties"]["notion"]["enum"] = sorted(registry.NOTIONS)
-    promise["properties"]["plan"]["enum"] = sorted({method for _, method in registry.PLANS})
-    for owner in (schema["$defs"]["Source"], promise["properties"]["process"]["properties"]["fit"]):
-        files = owner["properties"]["files"]
-        owner["properties"]["files"] = {
-            "description": files.pop("description"), "anyOf": [files.pop("items"), {**files, "items": {"type": "string"}}],
-        }  # fmt: skip
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "halflife policy"}
+    common, own = promise["properties"], dict[str, Any]()
+    for adapter in dict.fromkeys(ADAPTERS.values()):
+        for key, described in adapter.schema().items():
+            if key in own:  # a parameter of several notions
+                own[key]["description"] += "," + described["description"].removeprefix("of")
+            elif key not in common:
+                own[key] = described
+    common["notion"]["enum"] = sorted(registry.NOTIONS)
+    common["plan"]["enum"] = sorted({method for _, method in registry.PLANS})
+    promise |= {"properties": {**common, **own}, "additionalProperties": False}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_loosen(schema), "title": "halflife policy"}
 
 
-def _kinds(annotation: str) -> list[str]:
-    """What a parameter of this type may be in JSON."""
-    if "Process" in annotation or "Notion" in annotation:
-        return ["object"]
-    return ["boolean", "string", "null"] if annotation == "bool" else ["number", "string", "null"]
-
-
-def _secrets_schema() -> dict[str, Any]:
-    """Specifications: a file, a folder or a pattern; a list of them; or a mapping with more about them."""
-    schema = Secrets.model_json_schema()
-    files = {"description": schema["properties"]["files"]["description"], **_texts()}
-    schema["properties"]["files"] = files
-    return {
-        "description": "of swellfish: what each household wants hidden, and when; public, so never what households really did",
-        "anyOf": [*_texts()["anyOf"], schema],
-    }
-
-
-def _texts() -> dict[str, Any]:
-    """A text, or a list of texts."""
-    return {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
-
-
-def _process_schema() -> dict[str, Any]:
-    """A process: read from a file, fitted, or a name with what it takes."""
-    fit = Fit.model_json_schema()
-    return {
-        "description": "of age-dependent: how one person's data moves: a name with parameters, a name with `fit`, or a file",
-        "properties": {
-            "name": {"enum": sorted(PROCESSES)},
-            "file": {"type": "string", "description": "JSON, as `halflife process fit` writes it."},
-            "whose": {"enum": list(WHOSE), "description": "Whose readings a process in a file was fitted on."},
-            "fit": fit,
-        },
-    }
-
-
-def _loosen(schema: Any) -> None:
+def _loosen(schema: Any) -> Any:
     """An editor reads 007 and 1e-6 as numbers, true as a truth value; a policy takes them as text, and "5" as a number."""
     if isinstance(schema, list):
-        for part in schema:
-            _loosen(part)
+        return [_loosen(part) for part in schema]
     if not isinstance(schema, dict):
-        return
-    if schema.get("type") == "string" and not {"enum", "pattern"} & set(schema):
-        schema["type"] = ["string", "number", "boolean"]
-    elif schema.get("type") in ("integer", "number"):
-        schema["type"] = [schema["type"], "string"]
-    for part in schema.values():
-        _loosen(part)
+        return schema
+    result = {key: _loosen(part) for key, part in schema.items()}
+    if result.get("type") == "string" and not {"enum", "pattern"} & set(result):
+        result["type"] = ["string", "number", "boolean"]
+    elif result.get("type") in ("integer", "number"):
+        result["type"] = [result["type"], "string"]
+    return result

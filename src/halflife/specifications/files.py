@@ -65,12 +65,13 @@ def read_specifications(
     if zone is not None:
         find_zone(zone)
     frame = Frame(steps, last, unit, zone)
-    parts, problems = [], []
+    parts: list[Part] = []
+    problems: list[str] = []
     for path in [paths] if isinstance(paths, Document) else found(paths):
         try:
             part = document_part(path, frame) if isinstance(path, Document) else read_part(path, frame)
         except PolicyError as error:
-            problems.append(str(error))
+            problems += error.problems
             continue
         parts.append(part)
         problems += part.lines(path.name if isinstance(path, Document) else path)
@@ -84,7 +85,7 @@ def read_specifications(
         problems += twice
         made = joined.specifications(joined.spoiled | whose)
     if problems and not skip:
-        raise PolicyError("\n".join(problems))
+        raise PolicyError(*problems)
     return Reading(made, tuple(problems))
 
 

@@ -220,7 +220,7 @@ def _observers(made: Sequence[Channel]) -> Iterator[Finding]:
 
 def _steps(policy: Policy, made: Sequence[Channel]) -> int:
     """How many steps to run: a whole window where the promise is about one, and not too many numbers in all."""
-    wanted = getattr(promised(policy, made[0].account), "w", None) or 12
+    wanted = promised(policy, made[0].account).memory or 12
     room = MOST_NUMBERS // sum(c.cells for c in made)
     return max(1, min(wanted, MOST_STEPS, room, *(c.last for c in made if c.last is not None), MOST_STEPS))
 

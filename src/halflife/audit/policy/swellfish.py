@@ -36,7 +36,7 @@ from halflife.parsing.documents import Document
 from halflife.parsing.quantities import parse_quantity
 from halflife.plans.swellfish.plan import SwellfishPlan
 from halflife.policy import Channel, Policy, channels, promised
-from halflife.policy.swellfish import Secrets
+from halflife.policy.promises.swellfish.secrets import Secrets
 from halflife.publisher.drawing import due
 from halflife.publisher.readable import in_output_units
 from halflife.release import Release

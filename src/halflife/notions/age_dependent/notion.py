@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -16,7 +16,7 @@ from halflife.notions.age_dependent.fading import AnyPrior, Frontiers
 from halflife.notions.age_dependent.once import Once
 from halflife.notions.age_dependent.pairwise import Pairwise
 from halflife.notions.age_dependent.skip import WINDOW, Skip
-from halflife.notions.base import Exposure, Notion
+from halflife.notions.base import Exposure, Notion, means
 from halflife.notions.composition import check_delta
 from halflife.numerics.arrays import Floats
 from halflife.numerics.parameters import real, whole
@@ -57,11 +57,11 @@ class AgeDependent(Notion[Any]):
     """
 
     epsilon: float
-    process: Process
+    process: Process = field(metadata=means("process"))
     delta: float = 0.0
-    bound: str = "tight"
-    adversary: str = "stationary"
-    horizon: int | None = None
+    bound: str = field(default="tight", metadata=means("text"))
+    adversary: str = field(default="stationary", metadata=means("text"))
+    horizon: int | None = field(default=None, metadata=means("whole steps"))
 
     name: ClassVar[str] = "age-dependent"
     by_data_time: ClassVar[bool] = True
@@ -91,9 +91,9 @@ class AgeDependent(Notion[Any]):
         put(self, "process", Process.from_dict(self.process))
         put(self, "delta", check_delta(self.delta))
         if self.bound not in BOUNDS:
-            raise unknown("bound", self.bound, BOUNDS)
+            raise unknown("bound", self.bound, BOUNDS, about="bound")
         if self.adversary not in ADVERSARIES:
-            raise unknown("adversary", self.adversary, ADVERSARIES)
+            raise unknown("adversary", self.adversary, ADVERSARIES, about="adversary")
         if self.horizon is not None:
             put(self, "horizon", whole("horizon", self.horizon, least=1))
         self._check_combination()
@@ -104,7 +104,8 @@ class AgeDependent(Notion[Any]):
         if last is not None and (self.horizon is None or self.horizon > last):
             raise InvalidInput(
                 f"process is known for lags up to {last}, so it can carry a promise up to a horizon of at most {last} steps: "
-                f"give horizon={last} or less, or a process that is known for ever"
+                f"give horizon={last} or less, or a process that is known for ever",
+                about="process",
             )
         if last is not None and process.composes != "once":
             raise InvalidInput(
@@ -113,20 +114,29 @@ class AgeDependent(Notion[Any]):
             )
         if self.bound != "tight" and process.composes != "markov":
             raise InvalidInput(
-                f"bound {self.bound!r} needs the Markov property, which {process.name} on a stream has not: use 'tight'"
+                f"bound {self.bound!r} needs the Markov property, which {process.name} on a stream has not: use 'tight'",
+                about="bound",
             )
         if self.bound == "pairwise" and not isinstance(process, MarkovChain):
-            raise InvalidInput(f"bound 'pairwise' is for a single Markov chain, not for {process.name}: use 'tight'")
+            raise InvalidInput(
+                f"bound 'pairwise' is for a single Markov chain, not for {process.name}: use 'tight'", about="bound"
+            )
         if self.adversary == "any-prior":
             if self.bound != "tight":
-                raise InvalidInput(f"adversary 'any-prior' has one bound, 'tight', not {self.bound!r}")
+                raise InvalidInput(
+                    f"adversary 'any-prior' has one bound, 'tight', not {self.bound!r}", about="adversary"
+                )
             if process.composes != "markov":
-                raise InvalidInput(f"adversary 'any-prior' is worked out for Markov processes, not for {process.name}")
+                raise InvalidInput(
+                    f"adversary 'any-prior' is worked out for Markov processes, not for {process.name}",
+                    about="adversary",
+                )
             process.spread(1)
         if self.delta and (process.composes != "markov" or self.adversary != "stationary" or self.bound == "pairwise"):
             raise InvalidInput(
                 "delta above 0 is worked out for Markov processes, adversary 'stationary' and bound 'tight' or 'paper': "
-                "leave it 0"
+                "leave it 0",
+                about="delta",
             )
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from halflife.errors import InvalidInput, UnboundedLoss
 from halflife.notions.almost_periodic.naming import Names, Use, other_job
-from halflife.notions.base import Exposure, Notion
+from halflife.notions.base import Exposure, Notion, means
 from halflife.notions.classical import Classical
 from halflife.notions.discounted import ExponentialDiscount, HyperbolicDiscount
 from halflife.notions.w_event import WEvent
@@ -77,11 +77,11 @@ class AlmostPeriodic(Notion[Patterns]):
     """
 
     epsilon: float
-    period: int
-    strong: bool = False
+    period: int = field(metadata=means("whole steps"))
+    strong: bool = field(default=False, metadata=means("truth"))
     renew: int | None = None
-    over: Notion[Any] | None = None
-    clock: Steps | None = None
+    over: Notion[Any] | None = field(default=None, metadata=means("notion"))
+    clock: Steps | None = field(default=None, metadata=means("clock"))
 
     name: ClassVar[str] = "almost-periodic"
     shares_draws: ClassVar[bool] = True
@@ -115,9 +115,9 @@ class AlmostPeriodic(Notion[Patterns]):
         put(self, "epsilon", real("epsilon", self.epsilon, positive=True, limit=1e6))
         put(self, "period", whole("period", self.period, least=1))
         if self.period > LARGEST_PERIOD:
-            raise InvalidInput(f"period must be at most {LARGEST_PERIOD:,} steps, not {self.period:,}")
+            raise InvalidInput(f"period must be at most {LARGEST_PERIOD:,} steps, not {self.period:,}", about="period")
         if not isinstance(self.strong, bool):
-            raise InvalidInput(f"strong must be true or false, not {self.strong!r}")
+            raise InvalidInput(f"strong must be true or false, not {self.strong!r}", about="strong")
         if self.renew is not None:
             put(self, "renew", whole("renew", self.renew, least=1))
         if self.over is not None:
@@ -126,7 +126,8 @@ class AlmostPeriodic(Notion[Patterns]):
                 over, "delta", None
             ):
                 raise InvalidInput(
-                    f"over must be a pure notion about plain losses, such as an exponential discount, not {over.name}"
+                    f"over must be a pure notion about plain losses, such as an exponential discount, not {over.name}",
+                    about="over",
                 )
             put(self, "over", over)
         if self.clock is not None:
@@ -154,8 +155,8 @@ class AlmostPeriodic(Notion[Patterns]):
         return (time - 1) % self.period if self.clock is None else self.clock.phase(time, self.period)
 
     @property
-    def w(self) -> int | None:
-        """The window in which fresh noise counts: a period, if variations are hidden."""
+    def memory(self) -> int | None:
+        """A period, if variations are hidden: the window in which fresh noise counts."""
         return self.period if self.strong else None
 
     @property

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from halflife.errors import InvalidInput, UnboundedLoss, unknown
-from halflife.notions.base import Exposure, Notion
+from halflife.notions.base import Exposure, Notion, means
 from halflife.notions.composition import check_delta
 from halflife.notions.swellfish.certified import gaussian_losses, losses_at_worst, worst_by_step
 from halflife.notions.swellfish.judge import Judge
@@ -62,10 +62,10 @@ class Swellfish(Notion[Hidden]):
     (0.75, 4.0)
     """
 
-    specifications: Specifications
+    specifications: Specifications = field(metadata=means("specifications"))
     delta: float = 0.0
-    neighbours: Reading = "one-window"
-    noise: Noise = None  # type: ignore[assignment]
+    neighbours: Reading = field(default="one-window", metadata=means("text"))
+    noise: Noise = field(default=None, metadata=means("text"))  # type: ignore[arg-type]
     """The family of noise; if it is not given, the one that needs less of it here (T6)."""
     _free: bool = field(default=False, init=False, repr=False, compare=False)
 
@@ -96,16 +96,18 @@ class Swellfish(Notion[Hidden]):
         put(self, "specifications", Specifications.of(self.specifications))
         put(self, "delta", check_delta(self.delta))
         if self.neighbours not in READINGS:
-            raise unknown("neighbours", self.neighbours, READINGS)
+            raise unknown("neighbours", self.neighbours, READINGS, about="neighbours")
         if self.noise is not None and self.noise not in NOISES:
-            raise unknown("noise", self.noise, NOISES)
+            raise unknown("noise", self.noise, NOISES, about="noise")
         if self.noise == "gaussian" and self.delta == 0:
             raise InvalidInput(
-                "noise gaussian has no bounded pure loss (delta = 0): promise delta above 0, or use laplace"
+                "noise gaussian has no bounded pure loss (delta = 0): promise delta above 0, or use laplace",
+                about="noise",
             )
         if not len(self.specifications):
             raise InvalidInput(
-                "specifications without a single secret hide nothing: add one, or publish without a promise"
+                "specifications without a single secret hide nothing: add one, or publish without a promise",
+                about="specifications",
             )
         put(self, "_free", self.noise is None)  # nobody asked for a family
         if self.noise is None:
@@ -114,8 +116,8 @@ class Swellfish(Notion[Hidden]):
             what = "hiding intervals" if self.neighbours == "all-events" else "events"
             raise InvalidInput(
                 f"specifications: {what} of {self._live.reach:,} steps: an account would have to remember as many, and the "
-                "most is "
-                f"{LONGEST_MEMORY:,}: split them"
+                f"most is {LONGEST_MEMORY:,}: split them",
+                about="specifications",
             )
 
     @property

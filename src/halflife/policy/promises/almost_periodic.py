@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import Field as Parameter
+from dataclasses import fields, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
-from halflife.notions import AlmostPeriodic
-from halflife.notions.base import Notion
+from pydantic import Field
+
+from halflife import registry
+from halflife.errors import InvalidInput, unknown
+from halflife.notions import AlmostPeriodic, Notion
+from halflife.notions.base import meaning_of
 from halflife.plans import Plan
 from halflife.plans.almost_periodic import PeriodicPlan
+from halflife.policy.model import Part
+from halflife.policy.promises.base import Adapter, read_plain, register_adapter
 from halflife.policy.promises.table import ADD, COMPLETE, FIXED, REPLACE, SUMS, accept, refuse
 from halflife.steps import DAY, Steps, find_zone
-
-if TYPE_CHECKING:
-    from halflife.policy.model import Policy
-
-
-DECLARED = ("variations", "readings", "rounding")
-"""What a weak promise must say, and no other may."""
 
 PRESENT = refuse(
     "neighbours",
@@ -91,17 +91,155 @@ RULES = {
 }  # fmt: skip
 
 
-def name_variant(notion: AlmostPeriodic) -> str:
-    """Return which of its rules a promise is under."""
-    return f"{notion.name}, {'strong' if notion.strong else 'weak'}"
+class Declarations(Part):
+    """What a weak promise must say, and no other may."""
+
+    variations: Literal["public"] | None = Field(
+        None, description="Almost-periodic, weak: that changes from period to period are published exactly."
+    )
+    readings: Literal["complete"] | None = Field(
+        None,
+        description="Almost-periodic, weak: that no reading, nor a step's sum of them, ever lies outside the clip or is "
+        "missing, that each person has the same moments read in every period, each once, and that members are fixed.",
+    )
+    rounding: Literal["none"] | None = Field(
+        None,
+        description="Almost-periodic, weak: that readings are whole multiples of the resolution, so that none is rounded.",
+    )
 
 
-def by_the_clock(notion: Notion[Any], account: Steps) -> Notion[Any]:
-    """Return an almost-periodic promise with the account's clock where phases follow one that may change.
+MISSING = {
+    "variations": "missing: the weak notion publishes every change from one period to the next exactly; in a group of one home "
+    "that is the raw data. Write `variations: public` if that is meant, or `strong: yes` to hide one period's changes",
+    "readings": "missing: one reading that is clipped or absent, or one person who joins or leaves, makes the weak loss "
+    "infinite. Write `readings: complete` if no reading, nor a step's sum, can lie outside the clip, everybody has "
+    "the same moments read in every period, each once, and members are fixed; else `strong: yes`, which counts all "
+    "of this as variations",
+    "rounding": "missing: one reading that is rounded makes the weak loss infinite. Write `rounding: none` if every reading is a "
+    "whole multiple of the resolution as it is recorded (else choose the meter's own resolution); or `strong: yes`, "
+    "which counts it as variations",
+}
+"""What is said of a weak promise that leaves a declaration out."""
+
+
+@register_adapter
+class AlmostPeriodicAdapter(Adapter):
+    """Follows the wall clock, and has weak promises declare that their statistic is linear in what people do."""
+
+    names = ("almost-periodic",)
+    rules = RULES
+    keys = Declarations
+    notion: AlmostPeriodic
+    own: Declarations
+
+    def read_notion(self) -> Notion[Any]:
+        """Return the notion, with the account's clock where phases follow one."""
+        made = super().read_notion()
+        assert isinstance(made, AlmostPeriodic)
+        return by_the_clock(made, self.account)
+
+    def read_parameter(self, parameter: Parameter[Any], value: Any) -> Any:
+        """Return the notion that is laid over patterns, or a plain parameter."""
+        if meaning_of(parameter) == "notion":
+            return self._read_notion_inside(parameter.name, value)
+        return super().read_parameter(parameter, value)
+
+    def _read_notion_inside(self, key: str, value: Any) -> Notion[Any]:
+        """The notion of `over: {notion: exponential, half_life: 10 days}`, with the promise's ε if it has none of its own."""
+        if not isinstance(value, dict) or "notion" not in value:
+            raise InvalidInput(
+                f"{key} must be a mapping with a notion, such as {{notion: exponential, half_life: 10 days}}"
+            )
+        cls = registry.find_notion(value["notion"])
+        known = {f.name: f for f in fields(cls) if f.init}
+        given = {"epsilon": (self.policy.promise.model_extra or {}).get("epsilon"), **value}
+        given.pop("notion")
+        for name in given:
+            if name not in known:
+                raise unknown(f"parameter of {cls.name}", name, known)
+        step = self.policy.clock.step
+        made: Notion[Any] = cls(
+            **{n: read_plain(known[n], v, self.account, step) for n, v in given.items() if v is not None}
+        )
+        return made
+
+    @classmethod
+    def variant(cls, notion: Notion[Any]) -> str:
+        """Return whether the promise is weak or strong."""
+        return f"{notion.name}, {'strong' if notion.strong else 'weak'}"  # type: ignore[attr-defined]
+
+    def describe_clip(self) -> str:
+        """Return what the policy declares: that no reading ever lies outside the bounds, or nothing."""
+        return "may bind" if self.own.readings is None else "never binds"
+
+    def check(self) -> None:
+        """Refuse a weak promise that does not say what it publishes, and that its statistic is linear in what people do (P4).
+
+        In the weak notion a clip that binds, a missing reading, one that is rounded, and people who join, leave or change their
+        group make the loss infinite (clip at 1, z = 0.9 or 0.5, w = (0, 0.3): the difference of two published values is exactly
+        0.1 or 0.3; resolution 1 kWh, z = 3.0 or 3.4, w = (0, 0.2): 0 or 1). A program cannot see from a policy that they never
+        happen, and must not look at the data: the operator declares it. Strong counts all of them as variations.
+        """
+        weak = not self.notion.strong
+        for key in Declarations.model_fields:
+            if getattr(self.own, key) is not None and not weak:
+                raise self.policy.error((
+                    ("promise", key), f"is said of weak almost-periodic promises, not of {self.notion.name}",
+                ))  # fmt: skip
+        self._check_period()
+        if not weak:
+            return
+        for key, message in MISSING.items():
+            if getattr(self.own, key) is None:
+                raise self.policy.error((("promise", key), message))
+        self._check_source_zones()
+
+    def _check_source_zones(self) -> None:
+        """Refuse times without a zone from a place whose clocks change: of the hour that comes twice, one has all readings."""
+        for i, stream in enumerate(self.policy.streams):
+            if stream.source is None:
+                continue
+            with self.policy.about("streams", i, "source", "zone"):
+                changes = _clock_changes(stream.source.zone)
+            if changes:
+                raise self.policy.error((
+                    ("streams", i, "source", "zone"),
+                    f"when the clocks of {stream.source.zone} go back, an hour is written twice and cannot be told apart: one "
+                    "step has no readings, which makes the weak loss infinite: give times with their offset, or write "
+                    "`strong: yes`",
+                ))  # fmt: skip
+
+    def _check_period(self) -> None:
+        """Refuse a period of days whose phases would not follow the wall clock that people live by: their noise would be used
+        for another stretch of the day after a clock change, and the difference of the two tells all."""
+        policy, account = self.policy, self.account
+        if account.days or (self.notion.period * account.width) % DAY:
+            return
+        if DAY % account.width:
+            raise policy.error(
+                (("promise", "period"), f"steps of {policy.clock.step} do not fit into a day, so days have no phases")
+            )
+        changes = _clock_changes(policy.clock.zone)
+        if any(change % account.width for change in changes):
+            raise policy.error((
+                ("clock", "step"),
+                f"when the clocks of {policy.clock.zone} change, steps of {policy.clock.step} lie across others of the day "
+                "before: take steps that divide the change, or a zone whose clocks do not change",
+            ))  # fmt: skip
+        if changes and self.notion.renew is not None:
+            raise policy.error((
+                ("promise", "renew"),
+                f"noise that is renewed counts its phases in steps, and the clocks of {policy.clock.zone} change: take a zone "
+                "whose clocks do not, such as UTC",
+            ))  # fmt: skip
+
+
+def by_the_clock(notion: AlmostPeriodic, account: Steps) -> AlmostPeriodic:
+    """Return the promise with the account's clock where phases follow one that may change.
 
     The clock stands in the policy and among the ledger's facts, so no step can claim another phase than its time of day.
     """
-    if not isinstance(notion, AlmostPeriodic) or not _follows_clock(notion, account) or account.zone.upper() == "UTC":
+    if not _follows_clock(notion, account) or account.zone.upper() == "UTC":
         return notion
     return replace(notion, clock=account)
 
@@ -119,86 +257,6 @@ def _follows_clock(notion: Any, steps: Steps) -> bool:
     """Whether phases are times of a day, or of several: the period is whole days, and noise is never renewed."""
     whole_days = not steps.days and DAY % steps.width == 0 and (notion.period * steps.width) % DAY == 0
     return whole_days and notion.renew is None
-
-
-def check_declared(policy: Policy, notion: Notion[Any], account: Steps) -> None:
-    """Refuse a weak promise that does not say what it publishes, and that its statistic is linear in what people do (P4).
-
-    In the weak notion a clip that binds, a missing reading, one that is rounded, and people who join, leave or change their group
-    make the loss infinite (clip at 1, z = 0.9 or 0.5, w = (0, 0.3): the difference of two published values is exactly 0.1 or 0.3;
-    resolution 1 kWh, z = 3.0 or 3.4, w = (0, 0.2): 0 or 1). A program cannot see from a policy that they never happen, and must
-    not look at the data: the operator declares it. Strong counts all of them as variations.
-    """
-    promise = policy.promise
-    weak = isinstance(notion, AlmostPeriodic) and not notion.strong
-    for key in DECLARED:
-        if getattr(promise, key) is not None and not weak:
-            raise policy.error((("promise", key), f"is said of weak almost-periodic promises, not of {notion.name}"))
-    if isinstance(notion, AlmostPeriodic):
-        _check_period(policy, notion, account)
-    if not weak:
-        return
-    if promise.variations is None:
-        raise policy.error((
-            ("promise", "variations"),
-            "missing: the weak notion publishes every change from one period to the next exactly; in a group of one home "
-            "that is the raw data. Write `variations: public` if that is meant, or `strong: yes` to hide one period's changes",
-        ))  # fmt: skip
-    if promise.readings is None:
-        raise policy.error((
-            ("promise", "readings"),
-            "missing: one reading that is clipped or absent, or one person who joins or leaves, makes the weak loss "
-            "infinite. Write `readings: complete` if no reading, nor a step's sum, can lie outside the clip, everybody has "
-            "the same moments read in every period, each once, and members are fixed; else `strong: yes`, which counts all "
-            "of this as variations",
-        ))  # fmt: skip
-    if promise.rounding is None:
-        raise policy.error((
-            ("promise", "rounding"),
-            "missing: one reading that is rounded makes the weak loss infinite. Write `rounding: none` if every reading is a "
-            "whole multiple of the resolution as it is recorded (else choose the meter's own resolution); or `strong: yes`, "
-            "which counts it as variations",
-        ))  # fmt: skip
-    _check_source_zones(policy)
-
-
-def _check_source_zones(policy: Policy) -> None:
-    """Refuse times without a zone from a place whose clocks change: of the hour that comes twice, one has all readings."""
-    for i, stream in enumerate(policy.streams):
-        if stream.source is None:
-            continue
-        with policy.about("streams", i, "source", "zone"):
-            changes = _clock_changes(stream.source.zone)
-        if changes:
-            raise policy.error((
-                ("streams", i, "source", "zone"),
-                f"when the clocks of {stream.source.zone} go back, an hour is written twice and cannot be told apart: one "
-                "step has no readings, which makes the weak loss infinite: give times with their offset, or write `strong: yes`",
-            ))  # fmt: skip
-
-
-def _check_period(policy: Policy, notion: AlmostPeriodic, account: Steps) -> None:
-    """Refuse a period of days whose phases would not follow the wall clock that people live by: their noise would be used for
-    another stretch of the day after a clock change, and the difference of the two tells all."""
-    if account.days or (notion.period * account.width) % DAY:
-        return
-    if DAY % account.width:
-        raise policy.error(
-            (("promise", "period"), f"steps of {policy.clock.step} do not fit into a day, so days have no phases")
-        )
-    changes = _clock_changes(policy.clock.zone)
-    if any(change % account.width for change in changes):
-        raise policy.error((
-            ("clock", "step"),
-            f"when the clocks of {policy.clock.zone} change, steps of {policy.clock.step} lie across others of the day "
-            "before: take steps that divide the change, or a zone whose clocks do not change",
-        ))  # fmt: skip
-    if changes and notion.renew is not None:
-        raise policy.error((
-            ("promise", "renew"),
-            f"noise that is renewed counts its phases in steps, and the clocks of {policy.clock.zone} change: take a zone "
-            "whose clocks do not, such as UTC",
-        ))  # fmt: skip
 
 
 def _clock_changes(zone: str) -> set[int]:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from halflife.policy.promises.base import Adapter, register_adapter
 from halflife.policy.promises.table import accept_everything
 
-RULES = {
-    "classical": accept_everything(
-        "one person's whole series may be any other: each release moves by at most its sensitivity, and losses add up",
-        "hides whether anything was ever recorded of a person; which of two series was recorded costs up to twice as much",
-    ),
-}
+
+@register_adapter
+class ClassicalAdapter(Adapter):
+    """Covers every statistic."""
+
+    names = ("classical",)
+    rules = {  # noqa: RUF012
+        "classical": accept_everything(
+            "one person's whole series may be any other: each release moves by at most its sensitivity, and losses add up",
+            "hides whether anything was ever recorded of a person; which of two series was recorded costs up to twice as much",
+        )
+    }

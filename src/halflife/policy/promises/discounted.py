@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from halflife.policy.promises.base import Adapter, register_adapter
 from halflife.policy.promises.table import accept_everything
 
-_RULES = accept_everything(
-    "one person's whole series may be any other: each release moves by at most its sensitivity, and counts less as it ages",
-    "hides whether anything was ever recorded of a person, counted less as releases age; which of two series was recorded "
-    "costs up to twice as much",
-)
 
-RULES = {"exponential": _RULES, "hyperbolic": _RULES, "gaussian-discount": _RULES}
+@register_adapter
+class DiscountedAdapter(Adapter):
+    """Covers every statistic, whatever the discount."""
+
+    names = ("exponential", "hyperbolic", "gaussian-discount")
+    rules = dict.fromkeys(
+        names,
+        accept_everything(
+            "one person's whole series may be any other: each release moves by at most its sensitivity, and counts less as it "
+            "ages",
+            "hides whether anything was ever recorded of a person, counted less as releases age; which of two series was "
+            "recorded costs up to twice as much",
+        ),
+    )
+    template = """\
+  # half_life: 1 week         # exponential: when a loss counts half
+"""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from halflife.policy.promises import RULES
-from halflife.policy.promises.table import POSTS, Case, Rule, every_case, judge, sensitivity_in_letters
+from halflife.policy.promises.base import ADAPTERS, Adapter
+from halflife.policy.promises.table import POSTS, Rule, every_case, judge
 
 Row = tuple[tuple[str, ...], ...]
 
@@ -31,14 +31,17 @@ is free everywhere.
 
 def write_page() -> str:
     """Return the page as Markdown."""
-    names: dict[tuple[Rule, ...], list[str]] = {}
-    for name, rules in RULES.items():
-        names.setdefault(rules, []).append(name)
-    sections = (line for rules, alike in names.items() for line in _section(" · ".join(alike), rules))
+    names: dict[tuple[type[Adapter], tuple[Rule, ...]], list[str]] = {}
+    for adapter in dict.fromkeys(ADAPTERS.values()):
+        for name, rules in adapter.rules.items():
+            names.setdefault((adapter, rules), []).append(name)
+    sections = (
+        line for (adapter, rules), alike in names.items() for line in _section(" · ".join(alike), adapter, rules)
+    )
     return "\n".join([HEAD, *sections])
 
 
-def _section(name: str, rules: tuple[Rule, ...]) -> Iterator[str]:
+def _section(name: str, adapter: type[Adapter], rules: tuple[Rule, ...]) -> Iterator[str]:
     """One notion: rows of combinations that have the same sensitivity for the same reason."""
     yield f"## {name}\n"
     yield "| statistic | neighbours | groups | clip | fold | sensitivity |"
@@ -49,7 +52,7 @@ def _section(name: str, rules: tuple[Rule, ...]) -> Iterator[str]:
         rule = judge(rules, case)
         if rule.why not in reasons:
             reasons.append(rule.why)
-        said = f"{_say(name, case) if rule.accepted else 'refused'} [{reasons.index(rule.why) + 1}]"
+        said = f"{adapter.describe_sensitivity(case) if rule.accepted else 'refused'} [{reasons.index(rule.why) + 1}]"
         rows.append(
             ((case.statistic,), (case.neighbours,), (case.groups,), (case.clip,), (case.fold,), (case.post,), (said,))
         )
@@ -61,11 +64,6 @@ def _section(name: str, rules: tuple[Rule, ...]) -> Iterator[str]:
     yield ""
     yield from (f"{number}. {why}" for number, why in enumerate(reasons, start=1))
     yield ""
-
-
-def _say(name: str, case: Case) -> str:
-    """The sensitivity of an accepted combination."""
-    return "Σ of the secrets' powers" if name == "swellfish" else sensitivity_in_letters(case)
 
 
 def _merge(rows: Sequence[Row], axis: int) -> list[Row]:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from halflife.policy.promises.base import Adapter, register_adapter
 from halflife.policy.promises.table import accept_everything
 
-RULES = {
-    "w-event": accept_everything(
-        "what was recorded of one person within any w steps may be anything else: losses of one window add up",
-        "hides whether anything was recorded of a person within any w steps; which of two things was recorded costs up to "
-        "twice as much",
-    ),
-}
+
+@register_adapter
+class WEventAdapter(Adapter):
+    """Covers every statistic."""
+
+    names = ("w-event",)
+    rules = {  # noqa: RUF012
+        "w-event": accept_everything(
+            "what was recorded of one person within any w steps may be anything else: losses of one window add up",
+            "hides whether anything was recorded of a person within any w steps; which of two things was recorded costs up to "
+            "twice as much",
+        )
+    }
+    template = """\
+  w: 1 day                    # w-event: whatever happened within any such stretch is hidden
+"""

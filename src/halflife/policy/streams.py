@@ -7,37 +7,28 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from halflife.engines.base import Question
 from halflife.errors import InvalidInput, unknown
 from halflife.noise import SMALLEST_LOSS
-from halflife.notions import AgeDependent, Swellfish
-from halflife.notions.base import Notion
-from halflife.numerics.arrays import Integers
 from halflife.numerics.rounding import down
 from halflife.outputs import Layout
 from halflife.parsing.documents import Where
 from halflife.parsing.quantities import parse_quantity
 from halflife.plans import Plan
 from halflife.plans.almost_periodic import PeriodicPlan
-from halflife.plans.swellfish.plan import SwellfishPlan
-from halflife.policy.aged import Span, check_horizon, check_statistic, plan_of_stream, shared_plan
 from halflife.policy.groups import read_groups
 from halflife.policy.measure import read_measure
+from halflife.policy.model import PolicyKeys, StreamPart
+from halflife.policy.outline import Outline
 from halflife.policy.paths import check_files
-from halflife.policy.promise import promised
-from halflife.policy.promises import check_declared, check_statistics
+from halflife.policy.promises import Adapter, find_adapter
 from halflife.policy.promises.almost_periodic import phases
-from halflife.policy.swellfish import check_swellfish, explain_secrets, plan_options, warnings
 from halflife.postprocessing import Kalman, MovingAverage, Smoother, Truncate
 from halflife.release import Release
-from halflife.sensitivity import Sensitivity
 from halflife.steps import (
     DAY,
     MOST_STEPS,
@@ -50,47 +41,23 @@ from halflife.steps import (
     to_us,
 )
 
-if TYPE_CHECKING:
-    from halflife.policy.model import Policy, StreamPart
-
 SHORTER = DAY // 8
 """By how much a local day may be shorter than 24 hours, at most: three hours."""
 MOST_CELLS = 10_000_000
 
 
-@dataclass(frozen=True)
-class Channel:
+@dataclass(frozen=True, kw_only=True)
+class Channel(Outline):
     """One stream, worked out.
 
-    steps, last      its own steps, and the last of them (None: for ever)
-    account, age     the account's steps, and how many of them lie between a step and its publication
-    sensitivity      of the numbers of one step, in whole units
-    plan, every      the losses of its releases, `every` account steps apart at the least
-    groups, bins     what a step's numbers stand for; `fixed` if a person's group never changes
-    offsets          what all who are missing count as, by group, in units
-    factors          what a unit is worth in the output, by group: the resolution, over the number of people for a mean
-    why              what the promise hides of one person in this stream (`policy/promises/`)
+    plan     the losses of its releases, `every` account steps apart at the least
+    why      what the promise hides of one person in this stream
+    promise  what its notion has to say about it
     """
 
-    name: str
-    part: StreamPart
-    person: str
-    steps: Steps
-    last: int | None
-    account: Steps
-    age: int
-    sensitivity: Sensitivity
     plan: Plan
-    every: int
-    groups: tuple[str, ...]
-    bins: tuple[tuple[float, float], ...]
-    fixed: bool
-    offsets: tuple[int, ...]
-    factors: tuple[Fraction, ...]
-    units: Mapping[str, Any] = field(repr=False)
-    table: Mapping[str, int] | None = field(default=None, repr=False)
-    weights: Mapping[str, int] | None = field(default=None, repr=False)
-    why: str = ""
+    why: str
+    promise: Adapter = field(repr=False, compare=False)
 
     @property
     def cells(self) -> int:
@@ -107,13 +74,6 @@ class Channel:
     def factor_of_cells(self) -> tuple[Fraction, ...]:
         """What a unit is worth, number by number."""
         return tuple(f for f in self.factors for _ in range(max(1, len(self.bins))))
-
-    def release_steps(self, first: int, last: int) -> Integers:
-        """Return the account's steps at which steps first … last are published."""
-        ends = self.steps.edges(first, last)[1:]
-        if not self.account.days:
-            return -(-(ends - self.account.start_us) // self.account.width) + self.age
-        return np.array([self.account.step(int(e) - 1) for e in ends], dtype=np.int64) + self.age
 
     def published_at(self, step: int) -> int:
         """Return when a step may be published, in µs: once it is over, and its delay too."""
@@ -176,14 +136,8 @@ class Channel:
         return [_smoother(self.part, j, independent=fresh and j == 0) for j in range(len(self.part.post))]
 
 
-def channels(policy: Policy) -> tuple[Channel, ...]:
-    """Work out every stream of a policy, or refuse it with the line that is wrong. It is done once: tables are read once."""
-    if policy._channels is None:
-        policy._channels = _work_out(policy)
-    return policy._channels
-
-
-def _work_out(policy: Policy) -> tuple[Channel, ...]:
+def work_out(policy: PolicyKeys) -> tuple[Channel, ...]:
+    """Work out every stream of a policy, or refuse it with the line that is wrong."""
     clock = policy.clock
     with policy.about("clock", "zone"):
         find_zone(clock.zone)
@@ -191,25 +145,28 @@ def _work_out(policy: Policy) -> tuple[Channel, ...]:
         start = parse_time(clock.start, clock.zone)
     with policy.about("clock", "step"):
         account = Steps.of(clock.step, start, clock.zone)
-    notion = promised(policy, account)
-    check_declared(policy, notion, account)
-    check_swellfish(policy, notion)
+    with policy.about("promise", "notion"):
+        adapter = find_adapter(policy.promise.notion)
+    promise = adapter(policy, account)
+    promise.check()
     _check_names(policy)
     check_files(policy)
     times = [_times(policy, i, account) for i in range(len(policy.streams))]
-    spans = [_span(policy, i, account, notion, *t) for i, t in enumerate(times)]
-    rules = check_statistics(policy, notion)
-    whole = shared_plan(policy, notion, spans) if isinstance(notion, AgeDependent) else None
-    made = tuple(
-        _channel(policy, i, account, notion, share, *times[i], spans[i], whole, rules[i].why)
-        for i, share in enumerate(_shares(policy))
+    for i, (steps, _) in enumerate(times):
+        with policy.about("streams", i, "step"):
+            _check_data_time(steps, promise)
+    rules = promise.accept_streams()
+    outlines = [_outline(policy, i, account, share, *times[i]) for i, share in enumerate(_shares(policy))]
+    promise.check_streams(outlines)
+    plans = _plans(policy, promise, outlines)
+    _check_ages(policy, outlines, promise)
+    return tuple(
+        Channel(**vars(outline), plan=plan, why=rule.why, promise=promise)
+        for outline, plan, rule in zip(outlines, plans, rules, strict=True)
     )
-    _check_ages(policy, made, notion)
-    check_horizon(policy, made, notion)
-    return made
 
 
-def _check_names(policy: Policy) -> None:
+def _check_names(policy: PolicyKeys) -> None:
     """Refuse two streams of one name."""
     names: set[str] = set()
     for i, stream in enumerate(policy.streams):
@@ -218,7 +175,7 @@ def _check_names(policy: Policy) -> None:
         names.add(stream.name)
 
 
-def _shares(policy: Policy) -> list[float]:
+def _shares(policy: PolicyKeys) -> list[float]:
     """Each stream's share of the promise: as given, read as decimals, or equal ones rounded down. They never exceed the whole."""
     given = [s.share for s in policy.streams]
     if all(s is None for s in given):
@@ -234,56 +191,50 @@ def _shares(policy: Policy) -> list[float]:
     return [float(s) for s in given if s is not None]
 
 
-def _channel(
-    policy: Policy, i: int, account: Steps, notion: Notion[Any], share: float, steps: Steps, last: int | None, span: Span,
-    whole: Plan | None, why: str,
-) -> Channel:  # fmt: skip
-    """Work out one stream."""
-    part, at, size, age = policy.streams[i], ("streams", i), policy.population.size, span.age
+def _outline(policy: PolicyKeys, i: int, account: Steps, share: float, steps: Steps, last: int | None) -> Outline:
+    """Work out one stream as far as no notion is needed for it."""
+    part, at, size = policy.streams[i], ("streams", i), policy.population.size
     if part.source is not None:
         with policy.about(*at, "source", "zone"):
             find_zone(part.source.zone)
     groups, measure = read_groups(policy, i), read_measure(policy, i)
-    with policy.about(*at, "statistic"):
-        check_statistic(notion, measure)
     with policy.about(*at, "groups"):
         sensitivity = measure.sensitivity(policy, groups)
         factors = measure.factors(groups, size)
     with policy.about(*at, "statistic", "resolution"):
         offsets = measure.offsets(groups, size)
-    every = max(1, (steps.width - (SHORTER if steps.days and not account.days else 0)) // account.width)
-    with policy.about("promise", "noise"):
-        if policy.promise.noise not in (None, *notion.noises):
-            raise unknown(f"noise for {notion.name}", policy.promise.noise, notion.noises)
-    with policy.about("promise", "plan"):
-        if isinstance(notion, Swellfish):
-            plan = _plan_of_secrets(policy, i, notion, share, account, span, last, min(factors))
-        elif whole is None:
-            plan = _plan(policy, notion.share(share), sensitivity, last, every, age)
-        else:
-            plan = plan_of_stream(whole, share, sensitivity, span)
-        _check_budget(policy, plan, sensitivity)
     for j in range(len(part.post)):
         with policy.about(*at, "post", j):
             _smoother(part, j, independent=True)
-    made = Channel(
-        part.name, part, policy.population.person, steps, last, account, age, sensitivity, plan, every, groups.names,
-        measure.bins, groups.fixed, offsets, factors, measure.asked(part.statistic, groups), groups.table, measure.weights, why,
+    cells = max(1, len(groups.names)) * max(1, len(measure.bins))
+    if cells > MOST_CELLS:
+        raise policy.error((at, f"a step has {cells:,} numbers (groups × bins): the most is {MOST_CELLS:,}"))
+    every = max(1, (steps.width - (SHORTER if steps.days and not account.days else 0)) // account.width)
+    return Outline(
+        index=i, name=part.name, part=part, person=policy.population.person, share=share, steps=steps, last=last,
+        account=account, age=_age(policy, i, account), every=every, measure=measure, sensitivity=sensitivity,
+        groups=groups.names, bins=measure.bins, fixed=groups.fixed, offsets=offsets, factors=factors,
+        units=measure.asked(part.statistic, groups), table=groups.table, weights=measure.weights,
     )  # fmt: skip
-    if made.cells > MOST_CELLS:
-        raise policy.error((at, f"a step has {made.cells:,} numbers (groups × bins): the most is {MOST_CELLS:,}"))
-    return made
 
 
-def _span(policy: Policy, i: int, account: Steps, notion: Notion[Any], steps: Steps, last: int | None) -> Span:
-    """When the data of a stream is of, in steps of the account, and how old it is when it is published."""
-    with policy.about("streams", i, "step"):
-        _check_data_time(steps, account, notion)
-    first = account.step(steps.start_us)
-    return Span(first, None if last is None else first + last - 1, _age(policy, i, account))
+def _plans(policy: PolicyKeys, promise: Adapter, outlines: list[Outline]) -> list[Plan]:
+    """The plan of each stream; one that gives nothing to its first step is refused."""
+    asked, notion = policy.promise, promise.notion
+    with policy.about("promise", "noise"):
+        if asked.noise not in (None, *notion.noises):
+            raise unknown(f"noise for {notion.name}", asked.noise, notion.noises)
+    with policy.about("promise", "plan"):
+        plans = promise.make_plans(outlines)
+        for outline, plan in zip(outlines, plans, strict=True):
+            if plan.loss(1) < SMALLEST_LOSS * outline.sensitivity.touched:
+                raise InvalidInput(
+                    f"the {asked.plan} plan gives the first step next to no budget: nothing could be published"
+                )
+    return plans
 
 
-def _times(policy: Policy, i: int, account: Steps) -> tuple[Steps, int | None]:
+def _times(policy: PolicyKeys, i: int, account: Steps) -> tuple[Steps, int | None]:
     """The steps of a stream, and the last of them."""
     part, clock = policy.streams[i], policy.clock
     with policy.about(*_given(policy, i, "start")):
@@ -311,7 +262,7 @@ def _times(policy: Policy, i: int, account: Steps) -> tuple[Steps, int | None]:
     return steps, last
 
 
-def _given(policy: Policy, i: int, key: str) -> Where:
+def _given(policy: PolicyKeys, i: int, key: str) -> Where:
     """Where a stream's time is written: with the stream, or else with the clock."""
     return ("clock", key) if getattr(policy.streams[i], key) is None else ("streams", i, key)
 
@@ -326,8 +277,9 @@ def _check_start(steps: Steps, account: Steps) -> None:
         raise InvalidInput("a stream starts where one of the clock's steps does")
 
 
-def _check_data_time(steps: Steps, account: Steps, notion: Notion[Any]) -> None:
+def _check_data_time(steps: Steps, promise: Adapter) -> None:
     """Refuse wide steps where a loss counts at the time that the data is about: they are about several of the account's."""
+    notion, account = promise.notion, promise.account
     if notion.by_data_time and (steps.width, steps.days) != (account.width, account.days):
         raise InvalidInput(
             f"{notion.name} counts by the time that data is about, and a wider step is about several steps of the clock: "
@@ -335,27 +287,25 @@ def _check_data_time(steps: Steps, account: Steps, notion: Notion[Any]) -> None:
         )
 
 
-def _check_ages(policy: Policy, made: tuple[Channel, ...], notion: Notion[Any]) -> None:
+def _check_ages(policy: PolicyKeys, outlines: list[Outline], promise: Adapter) -> None:
     """Refuse a stream that publishes so long after another that the account has forgotten the time its data is about.
 
-    The account remembers the last 2w − 1 data times, more once it has met a larger age. Until a late stream's first release
-    it has not, and a time needs the w − 1 before it as well: it must lie fewer than w steps behind the newest. Within that
-    it makes no difference which stream began first, or paused.
+    Within the notion's memory it makes no difference which stream began first, or paused.
     """
-    w = notion.memory if isinstance(notion, Swellfish) else getattr(notion, "w", None)
-    if not notion.by_data_time or w is None:
+    notion = promise.notion
+    if not notion.by_data_time or notion.memory is None:
         return
-    soonest = min(made, key=lambda c: c.age)
-    for i, c in enumerate(made):
-        if c.age - soonest.age >= w:
+    soonest = min(outlines, key=lambda c: c.age)
+    for c in outlines:
+        if c.age - soonest.age >= notion.memory:
             raise policy.error((
-                ("streams", i, "delay"),
+                ("streams", c.index, "delay"),
                 f"{c.name!r} would publish {c.age - soonest.age} steps after {soonest.name!r}, and {notion.name} then no longer "
-                f"remembers what was said about that time: two delays must differ by fewer than {w} steps",
+                f"remembers what was said about that time: two delays must differ by fewer than {notion.memory} steps",
             ))  # fmt: skip
 
 
-def _age(policy: Policy, i: int, account: Steps) -> int:
+def _age(policy: PolicyKeys, i: int, account: Steps) -> int:
     """How many of the account's steps a stream waits before it publishes a step that is over."""
     delay = policy.streams[i].delay
     if delay is None or re.fullmatch(r"\s*(none|0+(\.0*)?\s*[a-z]*)\s*", delay):
@@ -383,65 +333,6 @@ def _smoother(part: StreamPart, j: int, independent: bool) -> Smoother:
     return Truncate(low, high)
 
 
-def _plan(policy: Policy, notion: Notion[Any], s: Sensitivity, last: int | None, every: int, age: int) -> Plan:
-    """The plan of a stream: losses do not depend on the sensitivity, so the noise's family is found first."""
-    promise = policy.promise
-    request: dict[str, Any] = {"method": promise.plan, "age": age, "every": every, "noise": promise.noise}
-    if last is not None:
-        request["horizon"] = (last - 1) * every + 1
-    if promise.cap is not None:
-        request["cap"] = promise.cap
-    plan: Plan = notion.plan(sensitivity=s.of("laplace"), **request)
-    if plan.noise != "laplace":
-        plan = notion.plan(sensitivity=s.of(plan.noise), **request)
-    return plan
-
-
-def _plan_of_secrets(
-    policy: Policy,
-    i: int,
-    notion: Swellfish,
-    share: float,
-    account: Steps,
-    span: Span,
-    last: int | None,
-    factor: Fraction,
-) -> Plan:
-    """The plan of a stream whose sensitivities come from secrets; one that does not keep the promise is refused."""
-    mine = notion if share == 1 else notion.share(share)
-    promise, options = policy.promise, plan_options(policy, i, account, span, factor)
-    if promise.cap is not None:
-        raise InvalidInput("swellfish plans have no `cap`: leave it out")
-    plan: Plan = mine.plan(method=promise.plan, age=span.age, horizon=last, noise=promise.noise, **options)
-    assert isinstance(plan, SwellfishPlan)
-    if not plan.verdict()["kept"]:
-        raise InvalidInput(plan.not_protected()[0])
-    width = None if promise.block is None else microseconds(parse_width(promise.block))
-    facts = {**plan.facts, "share": share, "floor": plan.floor, "blocks": width}
-    return replace(plan, warnings=warnings(policy, notion, span, account), facts=facts)
-
-
-def _check_budget(policy: Policy, plan: Plan, s: Sensitivity) -> None:
-    if plan.loss(1) < SMALLEST_LOSS * s.touched:
-        raise InvalidInput(
-            f"the {policy.promise.plan} plan gives the first step next to no budget: nothing could be published"
-        )
-
-
 def explain(channel: Channel) -> Iterator[str]:
     """Say how far one person can move a stream's numbers, and why, from the policy alone."""
-    if isinstance(channel.plan, SwellfishPlan):
-        yield from explain_secrets(channel, channel.plan)
-        return
-    s, statistic = channel.sensitivity, channel.part.statistic
-    people = statistic.kind in ("count", "histogram")
-    unit = "people" if people else statistic.unit or ""
-    size = "1 unit = 1 person" if people else f"1 unit = {statistic.resolution}"
-    yield f"hidden: {channel.why}"
-    yield f"{s.reason} ({size})"
-    worst = max(channel.factors)
-    yield f"published as a {statistic.kind}: at most {float(s.l1 * worst):.6g} {unit}".rstrip()
-    if channel.groups and channel.fixed:
-        yield f"{len(channel.groups)} groups, fixed for ever by a public table: a person moves their own group alone"
-    if statistic.kind in ("sum", "mean", "weighted sum"):
-        yield f"a person without a good reading counts as {statistic.missing or 0} {unit}".rstrip()
+    return channel.promise.explain(channel, channel.plan, channel.why)

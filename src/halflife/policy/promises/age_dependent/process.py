@@ -14,7 +14,7 @@ import inspect
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError
 
@@ -22,7 +22,7 @@ from halflife.engines.samples import Sample, read_sample
 from halflife.errors import HalflifeError, InvalidInput, unknown
 from halflife.parsing.documents import Where, read_regular
 from halflife.parsing.quantities import parse_quantity
-from halflife.policy.model import Part, Positive, Text, Texts, _in_words, _number
+from halflife.policy.model import Part, PolicyKeys, Positive, Text, Texts, name_problems, read_number
 from halflife.processes import (
     PROCESSES,
     AutoRegressive,
@@ -33,9 +33,6 @@ from halflife.processes import (
     ProcessFamily,
 )
 from halflife.steps import Steps, microseconds, parse_width
-
-if TYPE_CHECKING:
-    from halflife.policy.model import Policy
 
 LARGEST_FILE = 100_000_000
 LONGEST = 500
@@ -54,7 +51,7 @@ DECLARE = (
 )
 AT: Where = ("promise", "process")
 
-Number = Annotated[float, Field(ge=0), BeforeValidator(_number)]
+Number = Annotated[float, Field(ge=0), BeforeValidator(read_number)]
 
 
 class Fit(Part):
@@ -71,14 +68,14 @@ class Fit(Part):
     zone: Text = Field("UTC", description="The zone of times that carry none.")
     epoch: Literal["s", "ms", "us"] | None = Field(None, description="If times are numbers since 1970.")
     step: Text | None = Field(None, description="How wide a step of the process is: the clock's step.")
-    states: Annotated[int, Field(ge=2, le=200), BeforeValidator(_number)] | None = Field(
+    states: Annotated[int, Field(ge=2, le=200), BeforeValidator(read_number)] | None = Field(
         None, description="How many states, with equally many readings each."
     )
-    edges: Annotated[list[Annotated[float, BeforeValidator(_number)]], Field(min_length=1, max_length=199)] | None = (
-        Field(
-            None,
-            description="The inner edges between states, in the unit of the readings, instead of a number of them.",
-        )
+    edges: (
+        Annotated[list[Annotated[float, BeforeValidator(read_number)]], Field(min_length=1, max_length=199)] | None
+    ) = Field(
+        None,
+        description="The inner edges between states, in the unit of the readings, instead of a number of them.",
     )
     smoothing: Number | None = Field(None, description="What is added to each count of transitions; 0 if not given.")
     slots: Positive | None = Field(
@@ -88,7 +85,7 @@ class Fit(Part):
     whose: Literal["other people", "public"] = Field(description=f"Whose readings these are: {DECLARE}.")
 
 
-def read_process(policy: Policy, given: Any, account: Steps) -> Process:
+def read_process(policy: PolicyKeys, given: Any, account: Steps) -> Process:
     """Return the process that a policy names."""
     made = _read(policy, given, account)
     if isinstance(made, AutoRegressive):
@@ -96,7 +93,7 @@ def read_process(policy: Policy, given: Any, account: Steps) -> Process:
     return made
 
 
-def _refuse_different_resolutions(policy: Policy) -> None:
+def _refuse_different_resolutions(policy: PolicyKeys) -> None:
     """Refuse streams that round one number differently: an AR(1) process is about one number, in one unit, and what several
     streams tell about one time is proved to be in proportion to its move if they round it alike."""
     first: tuple[Any, Any] | None = None
@@ -114,7 +111,7 @@ def _refuse_different_resolutions(policy: Policy) -> None:
                 )
 
 
-def _read(policy: Policy, given: Any, account: Steps) -> Process:
+def _read(policy: PolicyKeys, given: Any, account: Steps) -> Process:
     if isinstance(given, Process):
         return _declared(policy, given, None, account)
     if not isinstance(given, Mapping):
@@ -130,13 +127,13 @@ def _read(policy: Policy, given: Any, account: Steps) -> Process:
     return _declared(policy, _written(policy, name, {k: v for k, v in given.items() if k != "whose"}), whose, account)
 
 
-def _refuse_others(policy: Policy, given: Mapping[str, Any], known: Sequence[str]) -> None:
+def _refuse_others(policy: PolicyKeys, given: Mapping[str, Any], known: Sequence[str]) -> None:
     for key in given:
         if key not in known:
             raise policy.error(((*AT, str(key)), str(unknown("key beside " + known[-2], key, known))))
 
 
-def _name(policy: Policy, given: Mapping[str, Any]) -> str:
+def _name(policy: PolicyKeys, given: Mapping[str, Any]) -> str:
     if given.get("name") is None:
         raise policy.error(((*AT, "name"), f"missing: one of {', '.join(sorted(PROCESSES))}; or `file`"))
     with policy.about(*AT, "name"):
@@ -148,7 +145,7 @@ def _name(policy: Policy, given: Mapping[str, Any]) -> str:
 # Written out --------------------------------------------------------------------------------------------------------
 
 
-def _written(policy: Policy, name: str, given: Mapping[str, Any]) -> Process:
+def _written(policy: PolicyKeys, name: str, given: Mapping[str, Any]) -> Process:
     """A process with its parameters: numbers are read as people write them, and what is wrong is named by its key."""
     known = inspect.signature(PROCESSES[name].__init__).parameters
     wanted = [p for p in known if p != "self"]
@@ -201,7 +198,7 @@ def _culprit(message: str, given: Mapping[str, Any]) -> tuple[str, ...]:
 # From a file --------------------------------------------------------------------------------------------------------
 
 
-def _from_file(policy: Policy, name: Any) -> Process:
+def _from_file(policy: PolicyKeys, name: Any) -> Process:
     with policy.about(*AT, "file"):
         if not isinstance(name, str):
             raise InvalidInput(f"must be the path of a process, not {name!r}")
@@ -251,14 +248,14 @@ def _refuse_constant(name: str) -> Any:
 # Fitted -------------------------------------------------------------------------------------------------------------
 
 
-def _fitted(policy: Policy, name: str, data: Any) -> Process:
+def _fitted(policy: PolicyKeys, name: str, data: Any) -> Process:
     at = (*AT, "fit")
     if name not in KINDS:
         raise policy.error((at, f"{name} cannot be fitted, give its parameters: only {', '.join(sorted(KINDS))} can"))
     try:
         fit = Fit.model_validate(data)
     except ValidationError as error:
-        found = (_in_words(Fit, e) for e in error.errors())
+        found = name_problems(Fit, error)
         raise policy.error(*(((*at, *where), _declaration(where, text)) for where, text in found)) from None
     for key, kind in (("slots", "periodic-markov-chain"), ("lags", "empirical")):
         if getattr(fit, key) is not None and name != kind:
@@ -334,7 +331,7 @@ def named(message: str, sample: Sample) -> str:
 # Whose readings, and how wide a step --------------------------------------------------------------------------------
 
 
-def _declared(policy: Policy, process: Process, given: Mapping[str, Any] | None, account: Steps) -> Process:
+def _declared(policy: PolicyKeys, process: Process, given: Mapping[str, Any] | None, account: Steps) -> Process:
     """Refuse a fitted process of which nobody says whose readings it was fitted on, or whose steps are not the clock's."""
     fitted = getattr(process, "fitted", None)
     whose = (given or {}).get("whose")
@@ -355,3 +352,16 @@ def _declared(policy: Policy, process: Process, given: Mapping[str, Any] | None,
         raise policy.error(((*AT, "whose"), f"missing: whose readings the process was fitted on: {DECLARE}"))
     facts = process.to_dict()
     return Process.from_dict({**facts, "fitted": {**fitted, "whose": said}})
+
+
+def process_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a process: read from a file, fitted, or a name with what it takes."""
+    return {
+        "description": "of age-dependent: how one person's data moves: a name with parameters, a name with `fit`, or a file",
+        "properties": {
+            "name": {"enum": sorted(PROCESSES)},
+            "file": {"type": "string", "description": "JSON, as `halflife process fit` writes it."},
+            "whose": {"enum": list(WHOSE), "description": "Whose readings a process in a file was fitted on."},
+            "fit": Fit.model_json_schema(),
+        },
+    }

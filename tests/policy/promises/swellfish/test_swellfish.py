@@ -9,7 +9,7 @@ import pytest
 
 import halflife as hl
 from halflife.policy import PolicyError, channels, explain, promised
-from halflife.policy.swellfish import block_edges
+from halflife.policy.promises.swellfish.adapter import block_edges
 from halflife.steps import Steps
 
 HERE = """\

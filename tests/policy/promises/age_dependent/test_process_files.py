@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from halflife import InvalidInput
 from halflife.cli import main
 from halflife.policy import Policy, PolicyError
-from halflife.policy.process import read_process_file
+from halflife.policy.promises.age_dependent.process import read_process_file
 from policy.towns import GOOD, change, write_tables
 
 COIN = {"name": "markov-chain", "matrix": [[0.9, 0.1], [0.1, 0.9]]}
@@ -169,6 +169,6 @@ def test_a_file_that_may_not_be_read_is_refused(folder, monkeypatch):
     def forbidden(path, most):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("halflife.policy.process.read_regular", forbidden)
+    monkeypatch.setattr("halflife.policy.promises.age_dependent.process.read_regular", forbidden)
     with pytest.raises(InvalidInput, match=r"home.json cannot be read: Permission denied: `halflife process fit`"):
         read_process_file(folder / "home.json")

@@ -1,0 +1,71 @@
+"""A stream before its plan: what follows from the policy's keys and public tables alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from halflife.numerics.arrays import Integers
+from halflife.policy.measure import Measure
+from halflife.policy.model import StreamPart
+from halflife.sensitivity import Sensitivity
+from halflife.steps import Steps
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outline:
+    """One stream, worked out as far as no notion is needed for it.
+
+    index, part      its place among the policy's streams, and its keys
+    share            its share of the promise
+    steps, last      its own steps, and the last of them (None: for ever)
+    account, age     the account's steps, and how many of them lie between a step and its publication
+    every            releases are so many account steps apart, at the least
+    measure          what one person counts as, in whole units
+    sensitivity      of the numbers of one step, in whole units
+    groups, bins     what a step's numbers stand for; `fixed` if a person's group never changes
+    offsets          what all who are missing count as, by group, in units
+    factors          what a unit is worth in the output, by group: the resolution, over the number of people for a mean
+    """
+
+    index: int
+    name: str
+    part: StreamPart
+    person: str
+    share: float
+    steps: Steps
+    last: int | None
+    account: Steps
+    age: int
+    every: int
+    measure: Measure = field(repr=False)
+    sensitivity: Sensitivity
+    groups: tuple[str, ...]
+    bins: tuple[tuple[float, float], ...]
+    fixed: bool
+    offsets: tuple[int, ...]
+    factors: tuple[Fraction, ...]
+    units: Mapping[str, Any] = field(repr=False)
+    table: Mapping[str, int] | None = field(repr=False)
+    weights: Mapping[str, int] | None = field(repr=False)
+
+    @property
+    def first(self) -> int:
+        """The account's step in which its first step begins."""
+        return self.account.step(self.steps.start_us)
+
+    @property
+    def last_data_time(self) -> int | None:
+        """The account's step that its last step is about, where both have steps of one width; None for ever."""
+        return None if self.last is None else self.first + self.last - 1
+
+    def release_steps(self, first: int, last: int) -> Integers:
+        """Return the account's steps at which steps first … last are published."""
+        ends = self.steps.edges(first, last)[1:]
+        if not self.account.days:
+            return -(-(ends - self.account.start_us) // self.account.width) + self.age
+        return np.array([self.account.step(int(e) - 1) for e in ends], dtype=np.int64) + self.age

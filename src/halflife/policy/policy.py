@@ -1,0 +1,71 @@
+"""A policy: its keys, read and worked out, so that one which cannot be kept is refused before any data is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import PrivateAttr
+
+from halflife.notions.base import Notion
+from halflife.parsing.documents import Document, parse_document, read_document
+from halflife.policy.model import PolicyKeys
+from halflife.policy.streams import Channel, work_out
+from halflife.steps import Steps
+
+
+class Policy(PolicyKeys):
+    """What is published, and under which promise.
+
+    >>> Policy.parse("population: {id: town, size: 3, persn: id}")
+    Traceback (most recent call last):
+    ...
+    halflife.parsing.documents.PolicyError: policy.yaml:1:1: population.person: missing: The column that identifies a person.
+    policy.yaml:1:33: population.persn: unknown key 'persn': did you mean 'person'? Known: id, neighbours, person, size
+    policy.yaml:1:1: promise: missing: What is promised: a notion with its parameters, and the plan that keeps it.
+    policy.yaml:1:1: clock: missing: Steps in wall-clock terms.
+    policy.yaml:1:1: streams: missing: What is published: one or more streams of statistics.
+    """
+
+    _channels: tuple[Channel, ...] | None = PrivateAttr(None)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a policy file; what is wrong with it is named with line and column."""
+        file = Path(path)
+        return cls._check(read_document(file), file.resolve().parent)
+
+    @classmethod
+    def parse(cls, text: str, folder: str | Path = ".", name: str = "policy.yaml") -> Self:
+        """Read a policy from its text; paths in it are relative to `folder`."""
+        return cls._check(parse_document(text, name), Path(folder).resolve())
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any], folder: str | Path = ".") -> Self:
+        """Read a policy from plain data, as a program has it."""
+        return cls._check(Document("policy", data, {}), Path(folder).resolve())
+
+    @classmethod
+    def _check(cls, document: Document, folder: Path) -> Self:
+        policy = cls.from_document(document, folder)
+        channels(policy)
+        return policy
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy, changed if asked; it is worked out afresh."""
+        copy = super().model_copy(update=update, deep=deep)
+        copy._channels = None
+        return copy
+
+
+def channels(policy: Policy) -> tuple[Channel, ...]:
+    """Return the streams of a policy, worked out once: tables are read and processes fitted once."""
+    if policy._channels is None:
+        policy._channels = work_out(policy)
+    return policy._channels
+
+
+def promised(policy: Policy, account: Steps | None = None) -> Notion[Any]:
+    """Return the notion that a policy promises; its times are steps of the account."""
+    return channels(policy)[0].promise.notion

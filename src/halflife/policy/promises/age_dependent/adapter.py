@@ -1,0 +1,196 @@
+"""Age-dependent privacy in policies: where a person is now, who is present whatever their state.
+
+The process is written out, read from a file or fitted (`process`). Streams share losses rather than ε.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import Field, replace
+from typing import Any
+
+from halflife.errors import InvalidInput
+from halflife.notions import AgeDependent, Notion
+from halflife.notions.base import meaning_of
+from halflife.numerics.arrays import Floats
+from halflife.plans import Plan
+from halflife.policy.measure import Measure
+from halflife.policy.outline import Outline
+from halflife.policy.promises.age_dependent.process import process_schema, read_process
+from halflife.policy.promises.base import Adapter, register_adapter
+from halflife.policy.promises.table import ADD, COMPLETE, FIXED, GROUPS, REPLACE, STATISTICS, SUMS, Rule, accept, refuse
+from halflife.processes import AutoRegressive
+
+BELOW_ONE = 1 - 1e-12
+"""So that the shares of a loss, rounded and added up again, never come to more than the loss."""
+
+PRESENT = refuse(
+    "neighbours",
+    "an age-dependent promise compares two states of somebody who is present, and add-remove neighbours would halve the "
+    "noise that this needs (two bins, p = q = 0.1, ε = 1: 1.68 is attained): write replace-one, or leave it out",
+    neighbours=(ADD,),
+)
+
+RULES: Mapping[str, tuple[Rule, ...]] = {
+    "age-dependent": (
+        PRESENT,
+        COMPLETE,
+        accept(
+            "what one person counts as in a step is a function of their state then, their group and whether they have a "
+            "reading among it; the state may be any other",
+            statistics=STATISTICS, neighbours=(REPLACE,), groups=GROUPS,
+        ),
+    ),
+    "age-dependent, autoregressive": (
+        PRESENT,
+        COMPLETE,
+        refuse(
+            "statistics",
+            "an autoregressive process promises a loss in proportion to how far a person's value moved, which only sums, "
+            "means and weighted sums have: use one of them, or another process",
+            statistics=("count", "histogram"),
+        ),
+        refuse(
+            "groups",
+            "an autoregressive process says nothing about a person's group: fix it with a public table, or use another process",
+            groups=("column",),
+        ),
+        accept(
+            "what one person counts as is their value, clipped; the noise is in proportion to how far it may have moved",
+            statistics=SUMS, neighbours=(REPLACE,), groups=FIXED,
+        ),
+    ),
+}  # fmt: skip
+
+
+@register_adapter
+class AgeDependentAdapter(Adapter):
+    """Reads the process, and plans all streams together."""
+
+    names = ("age-dependent",)
+    rules = RULES
+    template = """\
+  # process: {file: home.json}    # age-dependent: how one person's data moves; `halflife process fit` writes it, from readings
+                              # of other people; or {name: markov-chain, matrix: [[0.9, 0.1], [0.1, 0.9]]}
+"""
+    notion: AgeDependent
+
+    def read_parameter(self, parameter: Field[Any], value: Any) -> Any:
+        """Return the process that is named, or a plain parameter."""
+        if meaning_of(parameter) == "process":
+            return read_process(self.policy, value, self.account)
+        return super().read_parameter(parameter, value)
+
+    @classmethod
+    def variant(cls, notion: Notion[Any]) -> str:
+        """Return the rules for an autoregressive process, which is about a number, or those for all others, about states."""
+        process = notion.process  # type: ignore[attr-defined]
+        return f"{notion.name}, autoregressive" if isinstance(process, AutoRegressive) else notion.name
+
+    def check_streams(self, streams: Sequence[Outline]) -> None:
+        """Refuse streams that publish after the last step that is promised about, or that an AR(1) process cannot answer for."""
+        for stream in streams:
+            if isinstance(self.notion.process, AutoRegressive):
+                with self.policy.about("streams", stream.index, "statistic"):
+                    check_proportion(self.notion.process, stream.measure)
+            if self.notion.horizon is not None:
+                self._check_horizon(stream, self.notion.horizon)
+
+    def _check_horizon(self, stream: Outline, horizon: int) -> None:
+        if stream.last is None:
+            raise self.policy.error((
+                ("promise", "horizon"),
+                f"nothing is promised after step {horizon}, and stream {stream.name!r} has no end: set clock.end",
+            ))  # fmt: skip
+        at = int(stream.release_steps(stream.last, stream.last)[0])
+        if at > horizon:
+            raise self.policy.error((
+                ("streams", stream.index),
+                f"{stream.name!r} publishes its last step at step {at} of the clock, and nothing is promised after step "
+                f"{horizon}: end it earlier",
+            ))  # fmt: skip
+
+    def make_plans(self, streams: Sequence[Outline]) -> list[Plan]:
+        """Return the plan of each stream: its share of each loss of one plan for all of them, on data of its own age."""
+        whole = self._shared_plan(streams)
+        return [_take_share(whole, stream) for stream in streams]
+
+    def _shared_plan(self, streams: Sequence[Outline]) -> Plan:
+        """Return the plan of all streams together, as one: its losses are then shared out.
+
+        Risks do not add up as losses about one data time do (Theorem 1's bound grows faster than the loss), so parts of ε would
+        not keep the promise. All streams publish every step. If the losses about each data time come to at most L, the history is
+        at most that of one stream which publishes L about each of them, as soon as the first of the streams does: and more loss
+        is never less risk. So L is planned for the smallest age and for the stretch of all streams, and a stream with share s
+        publishes s·L (ours).
+        """
+        if len(streams) > 1 and self.notion.delta:
+            with self.policy.about("promise", "delta"):
+                raise InvalidInput("above 0 is worked out for one stream alone: leave it 0, or publish one stream")
+        ends = [s.last_data_time for s in streams if s.last_data_time is not None]
+        horizon = max(ends) - min(s.first for s in streams) + 1 if len(ends) == len(streams) else None
+        made: Plan = self.notion.plan(
+            sensitivity=self.notion.least_sensitivity or 1.0, method=self.policy.promise.plan, noise=self.policy.promise.noise,
+            age=min(s.age for s in streams), horizon=horizon, **self.plan_options(),
+        )  # fmt: skip
+        return made
+
+    def facts_of_part(self, plan: Plan) -> dict[str, Any]:
+        """Return the share of each loss; the process stands with the promise."""
+        named = {key: value for key, value in super().facts_of_part(plan).items() if key != "process"}
+        return {**named, "share": plan.facts.get("share", 1.0)}
+
+    @classmethod
+    def schema(cls) -> dict[str, dict[str, Any]]:
+        """Return the schema with what a process may be."""
+        found = super().schema()
+        found["process"] |= process_schema()
+        return found
+
+
+def _take_share(whole: Plan, stream: Outline) -> Plan:
+    """Return one stream's plan: its share of every loss, on data of its own age."""
+    share = stream.share
+    part = share if share == 1 else share * BELOW_ONE
+    request = replace(
+        whole.request, sensitivity=stream.sensitivity.of(whole.noise), age=stream.age, horizon=stream.last
+    )
+    facts: Mapping[str, Any] = (
+        whole.facts if share == 1 else {**whole.facts, "loss": whole.facts["loss"] * part, "share": share}
+    )
+
+    def series(first: int, last: int) -> Floats:
+        losses: Floats = whole.series(first, last) * part
+        return losses
+
+    tail = (
+        whole.tail if share == 1 else f"{whole.tail} That is all streams together; this one has {share:g} of each loss."
+    )
+    return replace(whole, request=request, series=series, facts=facts, tail=tail, _newest={})
+
+
+def check_proportion(process: AutoRegressive, measure: Measure) -> None:
+    """Refuse a statistic whose loss is not in proportion to how far a value moved, which an AR(1) process needs.
+
+    On an AR(1) process two people who differ by the span now differed by ρ^t of it t steps ago, and Laplace noise on a clipped
+    value then loses ρ^t of ε. That holds if the value itself is added up (`promises/`), if the span is no wider than the clip,
+    and if the resolution is fine beside how far a value moves by itself (`notions.age_dependent.autoregressive`).
+    """
+    why = "an autoregressive process promises a loss in proportion to how far a person's value moved"
+    units, fine = measure.heaviest * (measure.high - measure.low), "which costs nothing"
+    resolution, width = float(measure.resolution), float(measure.resolution * (measure.high - measure.low))
+    if process.span > width:
+        raise InvalidInput(
+            f"{why}, but its span of {process.span:g} is wider than the clip, {width:g}: the noise covers the clip "
+            "alone; widen the clip, or give a narrower span"
+        )
+    if resolution > process.coarsest:
+        raise InvalidInput(
+            f"{why}, and a resolution of {resolution:g} is too coarse for that beside how far a value moves by itself: it is "
+            f"proved up to half of σ/√(1 + ρ²): choose a resolution of at most {0.995 * process.coarsest:.3g}, {fine}"
+        )
+    if process.span > units:
+        raise InvalidInput(
+            f"{why}, and the account counts in resolutions, of which a person moves {units:,}, fewer than the span of "
+            f"{process.span:g}: choose a resolution of at most {0.995 * resolution * units / process.span:.3g}, {fine}"
+        )

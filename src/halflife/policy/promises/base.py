@@ -1,0 +1,269 @@
+"""What a notion says about its promises in policies: its keys, what it accepts, checks, plans, explanation and schema.
+
+A notion that has nothing of its own to say needs its rules alone:
+
+    @register_adapter
+    class ClassicalAdapter(Adapter):
+        names = ("classical",)
+        rules = {"classical": accept_everything("…", "…")}
+
+A notion without an adapter can be read, and is refused for every statistic: nobody has shown what it covers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import MISSING, Field, fields
+from fractions import Fraction
+from typing import Any, ClassVar
+
+from halflife import registry
+from halflife.errors import HalflifeError, InvalidInput, unknown
+from halflife.notions.base import Notion, meaning_of
+from halflife.parsing.documents import Where
+from halflife.parsing.quantities import parse_quantity
+from halflife.plans import Plan
+from halflife.policy.model import Part, PolicyKeys, PostProcessing
+from halflife.policy.outline import Outline
+from halflife.policy.promises.table import Case, Rule, judge, sensitivity_in_letters
+from halflife.steps import Steps, microseconds, parse_width
+
+ADAPTERS: dict[str, type[Adapter]] = {}
+"""Adapters by the names of the notions that they serve."""
+RULES: dict[str, tuple[Rule, ...]] = {}
+"""Every notion's rules, by its name and, where promises of it differ in what they accept, the variant."""
+JSON_TYPES: Mapping[str, list[str]] = {
+    "truth": ["boolean", "string", "null"],
+    "process": ["object"],
+    "notion": ["object"],
+}
+"""What a parameter may be in JSON, by its meaning; else a number or text."""
+
+
+class Adapter:
+    """The promise of one policy: its notion, read from the keys, and all that the notion has to say about streams.
+
+    names     the registered notions that it serves
+    rules     what a policy may ask of them, by variant
+    keys      what a policy may write beside the parameters of the notion
+    template  lines of `halflife init` about it
+    """
+
+    names: ClassVar[tuple[str, ...]] = ()
+    rules: ClassVar[Mapping[str, tuple[Rule, ...]]] = {}
+    keys: ClassVar[type[Part]] = Part
+    template: ClassVar[str] = ""
+
+    def __init__(self, policy: PolicyKeys, account: Steps) -> None:
+        self.policy, self.account = policy, account
+        self.own = policy.read_part(self.keys, self._own_keys(), "promise")
+        self.notion = self.read_notion()
+
+    # Reading ----------------------------------------------------------------------------------------------------------
+
+    def _own_keys(self) -> dict[str, Any]:
+        """The keys that are neither common to all promises nor parameters; refuse those that are not of this notion."""
+        own: dict[str, Any] = {}
+        cls = registry.find_notion(self.policy.promise.notion)
+        parameters = _parameters(cls)
+        for key, value in (self.policy.promise.model_extra or {}).items():
+            if key in self.keys.model_fields:
+                own[key] = value
+            elif key not in parameters:
+                with self.policy.about("promise", key):
+                    raise _unknown_key(cls.name, key, [*parameters, *self.keys.model_fields])
+        return own
+
+    def read_notion(self) -> Notion[Any]:
+        """Return the notion that the policy promises; an error names the key that it is about."""
+        promise, cls = self.policy.promise, registry.find_notion(self.policy.promise.notion)
+        parameters = _parameters(cls)
+        written = {**promise.model_dump(include=set(parameters)), **(promise.model_extra or {})}
+        given: dict[str, Any] = {}
+        for name, value in written.items():
+            if name in parameters and value is not None:
+                with self.policy.about("promise", name):
+                    given[name] = self.read_parameter(parameters[name], value)
+        for name, f in parameters.items():
+            if name not in given and f.default is MISSING and f.default_factory is MISSING:
+                raise self.policy.error((("promise", name), f"missing: {cls.name} needs it"))
+        try:
+            made: Notion[Any] = cls(**given)
+        except HalflifeError as error:
+            about = getattr(error, "about", None)
+            where: Where = ("promise", about) if about in given else ("promise",)
+            raise self.policy.error((where, str(error))) from error
+        return made
+
+    def read_parameter(self, parameter: Field[Any], value: Any) -> Any:
+        """Return a parameter of the notion from what is written: text, yes or no, a number, or a time where it counts steps."""
+        return read_plain(parameter, value, self.account, self.policy.clock.step)
+
+    # Checks -----------------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def variant(cls, notion: Notion[Any]) -> str:
+        """Return which of the rules a promise is under."""
+        return notion.name
+
+    def describe_clip(self) -> str:
+        """Return whether the bounds of a statistic may bind, as the rules call it."""
+        return "may bind"
+
+    def check(self) -> None:
+        """Refuse a promise that cannot be made, or that leaves open what must be said."""
+
+    def check_streams(self, streams: Sequence[Outline]) -> None:
+        """Refuse streams that the promise cannot be kept with; the rules have accepted them."""
+
+    def accept_streams(self) -> tuple[Rule, ...]:
+        """Return the rule that each stream is accepted by; refuse what no rule accepts, with the key that must change."""
+        return tuple(self._accept_stream(i) for i in range(len(self.policy.streams)))
+
+    def _accept_stream(self, i: int) -> Rule:
+        stream = self.policy.streams[i]
+        s = stream.statistic
+        groups = "none" if stream.groups is None else "column" if stream.groups.table is None else "table"
+        clip = "none" if s.clip is None else self.describe_clip()
+        rules = RULES.get(self.variant(self.notion), ())
+        for post in [_name_post(p) for p in stream.post] or ["none"]:
+            case = Case(s.kind, self.policy.population.neighbours, groups, clip, s.fold or "none", post)
+            rule = judge(rules, case)
+            if not rule.accepted:
+                raise self.policy.error((_find_key(rule.about, i), rule.why))
+        return rule
+
+    # Plans ------------------------------------------------------------------------------------------------------------
+
+    def make_plans(self, streams: Sequence[Outline]) -> list[Plan]:
+        """Return the plan of each stream, which together keep the promise: each has its share of the budget."""
+        return [self.make_plan(stream) for stream in streams]
+
+    def make_plan(self, stream: Outline) -> Plan:
+        """Return the plan of one stream: losses do not depend on the sensitivity, so the noise's family is found first."""
+        promise, notion = self.policy.promise, self.notion.share(stream.share)
+        request: dict[str, Any] = {
+            "method": promise.plan, "age": stream.age, "every": stream.every, "noise": promise.noise, **self.plan_options(),
+        }  # fmt: skip
+        if stream.last is not None:
+            request["horizon"] = (stream.last - 1) * stream.every + 1
+        plan: Plan = notion.plan(sensitivity=stream.sensitivity.of("laplace"), **request)
+        if plan.noise != "laplace":
+            plan = notion.plan(sensitivity=stream.sensitivity.of(plan.noise), **request)
+        return plan
+
+    def plan_options(self) -> dict[str, Any]:
+        """Return what some plans alone understand."""
+        cap = self.policy.promise.cap
+        return {} if cap is None else {"cap": cap}
+
+    # What is said -----------------------------------------------------------------------------------------------------
+
+    def explain(self, stream: Outline, plan: Plan, why: str) -> Iterator[str]:
+        """Say how far one person can move a stream's numbers, and why, from the policy alone."""
+        s, statistic = stream.sensitivity, stream.part.statistic
+        people = statistic.kind in ("count", "histogram")
+        unit = "people" if people else statistic.unit or ""
+        size = "1 unit = 1 person" if people else f"1 unit = {statistic.resolution}"
+        yield f"hidden: {why}"
+        yield f"{s.reason} ({size})"
+        yield f"published as a {statistic.kind}: at most {float(s.l1 * max(stream.factors)):.6g} {unit}".rstrip()
+        if stream.groups and stream.fixed:
+            yield f"{len(stream.groups)} groups, fixed for ever by a public table: a person moves their own group alone"
+        if statistic.kind in ("sum", "mean", "weighted sum"):
+            yield f"a person without a good reading counts as {statistic.missing or 0} {unit}".rstrip()
+
+    @classmethod
+    def describe_sensitivity(cls, case: Case) -> str:
+        """Return how far one person can move the numbers of a step, in letters."""
+        return sensitivity_in_letters(case)
+
+    def facts_of_part(self, plan: Plan) -> dict[str, Any]:
+        """Return what a ledger remembers of a stream's part of the promise."""
+        return identify(plan.notion)
+
+    @classmethod
+    def schema(cls) -> dict[str, dict[str, Any]]:
+        """Return the JSON Schema of its own keys and of the notions' parameters, by name."""
+        found: dict[str, dict[str, Any]] = dict(cls.keys.model_json_schema().get("properties", {}))
+        for name in cls.names:
+            for key, parameter in _parameters(registry.find_notion(name)).items():
+                kinds = JSON_TYPES.get(meaning_of(parameter), ["number", "string", "null"])
+                said = f"{found[key]['description']}, {name}" if key in found else f"of {name}"
+                found[key] = {"type": kinds, "description": said}
+        return found
+
+
+def register_adapter(cls: type[Adapter]) -> type[Adapter]:
+    """Make an adapter known under the names of its notions, and its rules under those of their variants."""
+    ADAPTERS.update(dict.fromkeys(cls.names, cls))
+    RULES.update(cls.rules)
+    return cls
+
+
+def find_adapter(name: str) -> type[Adapter]:
+    """Return the adapter of a notion; for one without, that which accepts no statistic."""
+    return ADAPTERS.get(registry.find_notion(name).name, Adapter)
+
+
+def identify(notion: Notion[Any]) -> dict[str, Any]:
+    """Return a promise without what is attached to it, which may be added to, and without its clock, a fact of its own."""
+    return {key: value for key, value in notion.reference().items() if key not in (notion.attached, "clock")}
+
+
+def read_plain(parameter: Field[Any], value: Any, account: Steps, step: str) -> Any:
+    """Return a parameter from what is written; `step` is how the policy writes the account's step.
+
+    >>> from halflife import WEvent
+    >>> read_plain(fields(WEvent)[1], "1 day", Steps.of("30 min", "2026-01-01", "UTC"), "30 min")
+    48
+    """
+    meaning = meaning_of(parameter)
+    if not isinstance(value, str) or meaning == "text":
+        return value
+    if meaning == "truth":
+        return _read_truth(parameter.name, value)
+    try:
+        exact = parse_quantity(value, None)
+    except InvalidInput:
+        if meaning not in ("steps", "whole steps"):
+            raise InvalidInput(f"{parameter.name} must be a number, not {value!r}") from None
+        exact = Fraction(microseconds(parse_width(value)), account.width)
+        if exact.denominator != 1 and meaning == "whole steps":
+            raise InvalidInput(f"{value} is no whole number of steps of {step}") from None
+    return int(exact) if exact.denominator == 1 else float(exact)
+
+
+def _read_truth(name: str, value: str) -> bool:
+    word = value.strip().lower()
+    if word not in ("true", "yes", "false", "no"):
+        raise InvalidInput(f"{name} must be yes or no, not {value!r}")
+    return word in ("true", "yes")
+
+
+def _parameters(cls: Any) -> dict[str, Field[Any]]:
+    """The parameters of a notion that a policy may write; the clock is the policy's own."""
+    return {f.name: f for f in fields(cls) if f.init and meaning_of(f) != "clock"}
+
+
+def _unknown_key(name: str, key: str, known: Sequence[str]) -> InvalidInput:
+    owner = next((a for a in ADAPTERS.values() if key in a.keys.model_fields), None)
+    if owner is not None:
+        return InvalidInput(f"is said of {owner.names[0]} promises, not of {name}")
+    return unknown(f"parameter of {name}", key, [*known, "plan", "noise", "cap"])
+
+
+def _name_post(post: PostProcessing) -> str:
+    return next((key for key in ("truncate", "moving_average", "kalman") if getattr(post, key) is not None), "none")
+
+
+def _find_key(about: str, i: int) -> Where:
+    """Where a policy writes what an axis of the table is about."""
+    places: dict[str, Where] = {
+        "neighbours": ("population", "neighbours"),
+        "groups": ("streams", i, "groups"),
+        "folds": ("streams", i, "statistic", "fold"),
+        "clips": ("streams", i, "statistic", "clip"),
+        "posts": ("streams", i, "post"),
+    }
+    return places.get(about, ("streams", i, "statistic", "kind"))

@@ -1,0 +1,5 @@
+"""Declared secrets in policies."""
+
+from halflife.policy.promises.swellfish import adapter
+
+__all__ = ["adapter"]

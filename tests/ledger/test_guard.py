@@ -14,7 +14,7 @@ import pytest
 import halflife as hl
 from halflife import HalflifeError, LedgerError, Release
 from halflife.ledger import Entry, SqliteLedger
-from halflife.ledger.connect import FILES
+from halflife.ledger.sqlite.connect import FILES
 from halflife.policy.paths import LEDGER_FILES
 from publisher.town import make, write_readings
 

@@ -18,7 +18,7 @@ from halflife.errors import BudgetExceeded, HalflifeError, InvalidInput, LedgerE
 from halflife.ledger import Entry, SqliteLedger
 from halflife.ledger.differences import first_difference
 from halflife.ledger.entry import batch_link, digest, first_link
-from halflife.ledger.sqlite import Batch
+from halflife.ledger.sqlite.ledger import Batch
 from halflife.numerics.progress import Progress
 from halflife.outputs import Digests, Pinned, compare_output, find_changed_files, match_output, pin_output
 from halflife.policy import Channel, Policy, channels, ledger_facts, promised, stream_layout

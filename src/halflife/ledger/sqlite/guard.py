@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from halflife.errors import LedgerError
-from halflife.ledger.faults import telling
+from halflife.ledger.sqlite.faults import telling
 
 _LINE = re.compile(r"shown (?:0|([1-9]\d{0,17}) ([0-9a-f]{64}))")
 WHY = (

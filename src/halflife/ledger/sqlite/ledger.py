@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from halflife.errors import InvalidInput, LedgerError
-from halflife.ledger.connect import Stamp, connect_to_read, connect_to_write, make_private, stamp_of
 from halflife.ledger.differences import first_difference
 from halflife.ledger.entry import Entry, batch_link, digest, first_link, read_entry
-from halflife.ledger.faults import decode, telling
-from halflife.ledger.guard import WHY, Guard, Shown
-from halflife.ledger.lock import Lock
-from halflife.ledger.schema import VERSION, check_tables, prepare
+from halflife.ledger.sqlite.connect import Stamp, connect_to_read, connect_to_write, make_private, stamp_of
+from halflife.ledger.sqlite.faults import decode, telling
+from halflife.ledger.sqlite.guard import WHY, Guard, Shown
+from halflife.ledger.sqlite.lock import Lock
+from halflife.ledger.sqlite.schema import VERSION, check_tables, prepare
 
 BLOCK = 1_000
 """How many rows are read at a time."""

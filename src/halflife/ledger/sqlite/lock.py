@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from halflife.errors import LedgerError
-from halflife.ledger.faults import telling
+from halflife.ledger.sqlite.faults import telling
 
 PATIENCE = 0.005
 

@@ -149,10 +149,12 @@ def flat(folder: Path, largest: int = 1_000_000) -> None:
                 stream.publish(0.0, at=step)
             each = (time.perf_counter() - start) / 200
         done = size + 201
-        shown.add_row(f"{size:,} releases", f"{1000 * each:.2f}", f"{policy.ledger_path.stat().st_size / 1e6:,.0f}")
+        shown.add_row(
+            f"{size:,} releases", f"{1000 * each:.2f}", f"{Path(policy.ledger_url).stat().st_size / 1e6:,.0f}"
+        )
     CONSOLE.print(shown)
     start = time.perf_counter()
-    verdict = hl.verify(policy.ledger_path, {"s": str(policy.path("s.csv"))}, policy=policy)
+    verdict = hl.verify(policy.ledger_url, {"s": str(policy.path("s.csv"))}, policy=policy)
     seconds = time.perf_counter() - start
     CONSOLE.print(f"verify of {done:,} releases and their output: {seconds:.1f} s, good: {verdict.good}")
 

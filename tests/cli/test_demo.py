@@ -28,7 +28,7 @@ from halflife.cli.demo import (
 )
 from halflife.lab.demo import risk_share
 from halflife.lab.households.readings import SLOTS_PER_DAY, mean_per_home, simulate
-from halflife.ledger import SqliteLedger
+from halflife.ledger import open_ledger
 from halflife.numerics.rounding import TOLERANCE
 from halflife.policy.promises import RULES
 
@@ -143,11 +143,11 @@ def test_policies_outputs_and_ledgers_are_there_and_agree(result):
     for outcome in result.outcomes:
         policy = hl.Policy.load(outcome.policy)
         assert outcome.policy.parent.parent == result.report.parent
-        assert policy.ledger_path == outcome.ledger.resolve()
-        verdict = hl.verify(policy.ledger_path, {"mean-use": str(policy.path("mean-use.csv"))})
+        assert policy.ledger_url == str(Path(outcome.ledger).resolve())
+        verdict = hl.verify(policy.ledger_url, {"mean-use": str(policy.path("mean-use.csv"))})
         assert verdict.good
         assert (verdict.steps, verdict.head) == ({"mean-use": STEPS}, outcome.head)
-        with SqliteLedger(policy.ledger_path, read_only=True) as book:
+        with open_ledger(policy.ledger_url, read_only=True) as book:
             assert tuple(r for e in book.entries() for r in e.releases) == outcome.releases
 
 

@@ -45,7 +45,7 @@ def check_outputs(out, days, half_hours):
     for name in POLICIES:
         policy = hl.Policy.load(out / f"{name}.yaml")
         (stream,) = policy.streams
-        verdict = hl.verify(policy.ledger_path, {stream.name: str(policy.path(stream.output))})
+        verdict = hl.verify(policy.ledger_url, {stream.name: str(policy.path(stream.output))})
         assert verdict.good
         steps = len((half_hours if name == "half-hourly" else days).exact)
         assert verdict.steps == {stream.name: steps}

@@ -7,15 +7,15 @@ import shutil
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import halflife as hl
 from halflife import HalflifeError, LedgerError, Release
-from halflife.ledger import Entry, SqliteLedger
-from halflife.ledger.sqlite.connect import FILES
-from halflife.policy.paths import LEDGER_FILES
+from halflife.ledger import Entry, ledger_files, ledger_names
+from halflife.ledger.sqlite import SqliteLedger
 from publisher.town import make, write_readings
 
 FACTS = {"format": "halflife.ledger", "stream:s": "{}"}
@@ -65,19 +65,19 @@ def town(folder, **more):
 
 def keep(policy, name):
     """Keep a copy of the ledger."""
-    (policy.ledger_path.parent / name).write_bytes(policy.ledger_path.read_bytes())
+    (Path(policy.ledger_url).parent / name).write_bytes(Path(policy.ledger_url).read_bytes())
 
 
 def put_back(policy, name):
     """Put a kept ledger back, and lose the output: then nothing but the guard knows what was shown."""
-    folder = policy.ledger_path.parent
+    folder = Path(policy.ledger_url).parent
     for file in (*folder.glob("town.ledger-*"), folder / "mean.csv"):
         file.unlink(missing_ok=True)
-    shutil.copy(folder / name, policy.ledger_path)
+    shutil.copy(folder / name, Path(policy.ledger_url))
 
 
 def is_good(policy):
-    return hl.verify(policy.ledger_path, {"mean": str(policy.path("mean.csv"))}, policy=policy).problems == ()
+    return hl.verify(policy.ledger_url, {"mean": str(policy.path("mean.csv"))}, policy=policy).problems == ()
 
 
 # Kills and failing calls --------------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ def test_killed_at_any_call_it_still_knows_what_was_shown(tmp_path, fail_at, mon
         put_back(policy, "three")
         with pytest.raises(LedgerError, match=r"holds 3 entries, but [56] were published"):
             push(policy, 4)
-        assert not hl.verify(policy.ledger_path).good
+        assert not hl.verify(policy.ledger_url).good
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EIO])
@@ -172,7 +172,7 @@ def test_a_guard_that_does_not_say_is_refused_and_verify_says_what_to_do(tmp_pat
         guard.write_bytes(text)
     with pytest.raises(LedgerError, match=r"town\.ledger\.shown .*`halflife verify` says what to do"):
         push(policy, 3)
-    (problem,) = hl.verify(policy.ledger_path, {"mean": str(policy.path("mean.csv"))}).problems
+    (problem,) = hl.verify(policy.ledger_url, {"mean": str(policy.path("mean.csv"))}).problems
     line = problem.rsplit(": ", 1)[1]
     assert line == whole.strip()
     guard.write_text(line)  # as an operator does who knows that there is no newer copy
@@ -194,7 +194,7 @@ def test_a_guard_that_is_no_file_is_refused(tmp_path, kind):
     }[kind]()
     with pytest.raises(LedgerError, match=r"\.shown"):
         push(policy, 2)
-    assert not hl.verify(policy.ledger_path).good
+    assert not hl.verify(policy.ledger_url).good
 
 
 def test_a_ledger_moved_with_its_guard_goes_on(tmp_path):
@@ -225,7 +225,7 @@ def test_another_ledger_with_as_many_entries_is_refused(tmp_path):
     (tmp_path / "town.ledger.shown").write_bytes(newer)
     with pytest.raises(LedgerError, match="their hash is another one"):
         push(policy, 5)
-    assert any("their hash is another one" in p for p in hl.verify(policy.ledger_path).problems)
+    assert any("their hash is another one" in p for p in hl.verify(policy.ledger_url).problems)
 
 
 def test_an_older_ledger_put_back_is_named_by_verify(tmp_path):
@@ -236,7 +236,7 @@ def test_an_older_ledger_put_back_is_named_by_verify(tmp_path):
     push(policy, 3)
     assert is_good(policy)
     put_back(policy, "two")
-    (problem,) = hl.verify(policy.ledger_path).problems
+    (problem,) = hl.verify(policy.ledger_url).problems
     assert "holds 2 entries, but 3 were published from it" in problem
 
 
@@ -296,8 +296,18 @@ def test_somebody_elses_database_is_left_as_it_is(tmp_path):
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
 
 
-def test_the_policy_knows_all_files_of_the_ledger():
-    assert set(FILES) <= set(LEDGER_FILES)
+def test_every_file_that_a_ledger_makes_is_known_to_be_its_own(tmp_path):
+    """The policy refuses outputs and sources by this list, and the demo deletes by it."""
+    ledger = tmp_path / "town.ledger"
+    with SqliteLedger(ledger) as book, book.hold():
+        book.begin(FACTS)
+        book.mark_shown()
+        book.operator_file.touch()
+        made = {str(file) for file in tmp_path.iterdir()}
+        assert str(ledger) + "-wal" in made, "while it is open"
+    assert made <= set(ledger_files(ledger)) == {str(tmp_path / name) for name in ledger_names("town.ledger")}
+    (tmp_path / "link").symlink_to(ledger)
+    assert ledger_files(tmp_path / "link") == ledger_files(f"sqlite:///{ledger}") == ledger_files(ledger)
 
 
 def test_what_is_marked_as_shown_is_written_once(tmp_path, monkeypatch):
@@ -329,7 +339,7 @@ def test_verify_of_an_emptied_ledger_says_what_was_published(tmp_path):
     (tmp_path / "town.ledger").unlink()
     with pytest.raises(hl.HalflifeError, match="24 were published"):
         hl.publish(policy)
-    (problem,) = hl.verify(policy.ledger_path, {"mean": str(policy.path("mean.csv"))}).problems
+    (problem,) = hl.verify(policy.ledger_url, {"mean": str(policy.path("mean.csv"))}).problems
     assert "24 were published" in problem
 
 
@@ -339,4 +349,4 @@ def test_a_line_that_an_editor_ended_otherwise_is_understood(tmp_path):
     hl.publish(policy)
     guard = tmp_path / "town.ledger.shown"
     guard.write_bytes(b" " + guard.read_bytes().strip() + b"\r\n\n")
-    assert hl.verify(policy.ledger_path).problems == ()
+    assert hl.verify(policy.ledger_url).problems == ()

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from halflife import LedgerError, Release
-from halflife.ledger import Entry, SqliteLedger
+from halflife.ledger import Entry
 from halflife.ledger.differences import first_difference
+from halflife.ledger.sqlite import SqliteLedger
 
 FACTS = {"format": "halflife.ledger", "policy": '{"promise": {"epsilon": "1"}}'}
 
@@ -137,7 +138,7 @@ def test_a_step_is_written_once(ledger):
     assert ledger.states() == {"account": "a"}
     ledger.commit([entry(3)], {"account": "c"}, 3)
     assert ledger.last_step("s") == 3
-    assert ledger.last_commit() == 3
+    assert ledger.newest().at_us == 3
 
 
 def test_writing_without_holding_is_refused(tmp_path):
@@ -154,10 +155,11 @@ def test_a_ledger_that_somebody_else_wrote_to_is_not_written_over(tmp_path):
                 book.begin(FACTS)
         with other.hold():
             other.commit([entry(1)], {}, 1)
+            other.mark_shown()
         with mine.hold():
             with pytest.raises(LedgerError, match="another process has written"):
                 mine.commit([entry(1, values=(9.0,))], {}, 1)
-            assert mine.refresh()
+            mine.begin(FACTS)
             mine.commit([entry(2)], {}, 2)
         assert [e.noisy[0] for e in mine.entries("s")] == [1.5, 1.5]
 
@@ -222,7 +224,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
 HOLDER = """
 import sys, time
 from pathlib import Path
-from halflife.ledger import SqliteLedger
+from halflife.ledger.sqlite import SqliteLedger
 with SqliteLedger(Path(sys.argv[1])) as book, book.hold():
     print("held", flush=True)
     time.sleep(float(sys.argv[2]))
@@ -273,3 +275,11 @@ def test_a_zero_that_changed_its_sign_is_another_cell():
     assert said(0.0) != said(-0.0)
     with pytest.raises(TypeError):
         said(0.25, age=0.0)
+
+
+def test_a_damaged_release_is_named_by_its_own_step(ledger):
+    """Before: by step 1, whatever step it was of."""
+    ledger.commit([entry(1), entry(7, scale=20.0)], {}, 1)
+    ledger._db.execute("UPDATE release SET loss = 0.001 WHERE entry = 2")
+    with pytest.raises(LedgerError, match=r"entry 2 .*was changed: release at step 7: loss 0.001 is less than"):
+        list(ledger.entries("s"))

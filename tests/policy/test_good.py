@@ -6,6 +6,7 @@ import codecs
 import datetime
 import json
 from itertools import product
+from pathlib import Path
 
 import pytest
 
@@ -123,8 +124,13 @@ def test_paths_are_relative_to_the_policy(folder):
     policy = Policy.load(folder / "town.yaml")
     assert policy.path("a.csv") == folder / "a.csv"
     assert policy.path("/tmp/a.csv").as_posix() == "/tmp/a.csv"
-    assert policy.ledger_path == folder / "town.ledger"
-    assert Policy.parse(GOOD + "ledger: x/y.db\n", folder).ledger_path == folder / "x/y.db"
+    assert Path(policy.ledger_url) == folder / "town.ledger"
+    for given, found in (
+        ("x/y.db", folder / "x/y.db"),
+        ("sqlite:///x/y.db", folder / "x/y.db"),
+        ("sqlite:////y.db", "/y.db"),
+    ):
+        assert Policy.parse(f"{GOOD}ledger: {given}\n", folder).ledger_url == str(found)
 
 
 def paper_knows(example):

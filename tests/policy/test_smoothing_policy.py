@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import halflife as hl
-from halflife.ledger import SqliteLedger
+from halflife.ledger import open_ledger
 from halflife.policy import Policy, channels, ledger_facts
 from halflife.postprocessing import Facts, Kalman, MovingAverage
 from policy.towns import change, write_tables
@@ -133,7 +133,7 @@ def at(hour, minute=0):
 def published(policy):
     """Values and error bands (steps × cells) as readers see them, and the ledger's entries."""
     rows = read_csv(policy.path("mean.csv"))
-    with SqliteLedger(policy.ledger_path, read_only=True) as book:
+    with open_ledger(policy.ledger_url, read_only=True) as book:
         entries = list(book.entries())
     shape = (len(entries), -1)
     return *(np.array([float(row[c]) for row in rows]).reshape(shape) for c in ("value", "error_band")), entries
@@ -161,7 +161,7 @@ def test_many_runs_publish_what_one_would(tmp_path, post):
         want, scales = smoother.smooth(want, scales, Facts(np.arange(1, 25), np.array([1 / 5000])))
     assert values.tobytes() == want.tobytes()
     assert bands[:, 0] == pytest.approx(scales / 5000 * math.log(20))
-    assert hl.verify(policy.ledger_path, {"mean": str(policy.path("mean.csv"))}).problems == ()
+    assert hl.verify(policy.ledger_url, {"mean": str(policy.path("mean.csv"))}).problems == ()
 
 
 def by_hand(y, r, drift, steps):

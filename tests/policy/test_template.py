@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
@@ -53,7 +54,7 @@ def test_once_its_blanks_are_filled_it_loads(tmp_path, columns, found):
     source = policy.streams[0].source
     assert (policy.population.person, source.time, source.value) == found
     assert source.files == ["a.csv"]
-    assert policy.ledger_path == tmp_path / "policy.ledger"
+    assert Path(policy.ledger_url) == tmp_path / "policy.ledger"
 
 
 @pytest.mark.parametrize(("columns", "found"), SCHEMAS)

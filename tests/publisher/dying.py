@@ -5,7 +5,7 @@ import signal
 import sys
 
 from halflife import Policy, publish
-from halflife.ledger import SqliteLedger
+from halflife.ledger.sqlite import SqliteLedger
 from halflife.outputs import files, text
 from halflife.publisher import backfill, points
 

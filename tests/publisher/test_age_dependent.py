@@ -9,7 +9,7 @@ import pytest
 import halflife as hl
 from halflife.audit import attained_loss, worst_loss
 from halflife.errors import LedgerError
-from halflife.ledger import SqliteLedger
+from halflife.ledger import open_ledger
 from publisher.town import policy_dict, read_csv, write_readings
 
 CHAIN = {"name": "markov-chain", "matrix": [[0.85, 0.15], [0.1, 0.9]]}
@@ -34,13 +34,13 @@ def at(hours):
 
 
 def releases(policy):
-    with SqliteLedger(policy.ledger_path, read_only=True) as book:
+    with open_ledger(policy.ledger_url, read_only=True) as book:
         return [r for entry in book.entries() for r in entry.releases]
 
 
 def checked(policy):
     """The verdict on ledger and outputs; the risk is what a replay of the releases gives."""
-    verdict = hl.verify(policy.ledger_path, {s.name: str(policy.path(s.output)) for s in policy.streams}, policy=policy)
+    verdict = hl.verify(policy.ledger_url, {s.name: str(policy.path(s.output)) for s in policy.streams}, policy=policy)
     assert verdict.good, verdict.problems
     again = hl.Accountant.replay(NOTION, releases(policy))
     assert (verdict.step, verdict.risk) == (again.step, again.risk())
@@ -68,7 +68,7 @@ def test_a_delayed_stream_is_published_resumed_and_verified(tmp_path):
 def test_the_ledger_keeps_the_account_and_the_process(tmp_path):
     policy = town(tmp_path)
     hl.publish(policy, clock=at(20))
-    with SqliteLedger(policy.ledger_path, read_only=True) as book:
+    with open_ledger(policy.ledger_url, read_only=True) as book:
         account = hl.Accountant.from_json(book.states()["account"])
         facts = book.facts()
     assert account.notion == NOTION
@@ -85,7 +85,7 @@ def test_a_changed_process_is_another_policy(tmp_path):
     other = hl.Policy.load(tmp_path / "policy.yaml")
     with pytest.raises(LedgerError, match=r"begun under another policy: .*process"):
         hl.publish(other, clock=at(10))
-    assert not hl.verify(other.ledger_path, policy=other).good
+    assert not hl.verify(other.ledger_url, policy=other).good
 
 
 def test_late_steps_keep_the_time_that_they_are_about(tmp_path):
@@ -150,14 +150,14 @@ def test_an_autoregressive_process_is_published_under(tmp_path):
     summary = hl.publish(policy, clock=at(24))
     notion = hl.AgeDependent(1.0, hl.AutoRegressive(0.9, 1.0, 5.0))
     assert worst_loss(notion, releases(policy)) == pytest.approx(summary.risk, rel=1e-6)
-    assert hl.verify(policy.ledger_path, policy=policy).good
+    assert hl.verify(policy.ledger_url, policy=policy).good
 
 
 def test_a_delta_publishes_gaussian_noise(tmp_path):
     policy = town(tmp_path, promise={"delta": 1e-6, "noise": "gaussian"})
     hl.publish(policy, clock=at(24))
     assert {r.noise for r in releases(policy)} == {"gaussian"}
-    assert hl.verify(policy.ledger_path, policy=policy).good
+    assert hl.verify(policy.ledger_url, policy=policy).good
 
 
 def test_a_promise_with_a_horizon_ends_there(tmp_path):
@@ -167,4 +167,4 @@ def test_a_promise_with_a_horizon_ends_there(tmp_path):
     (tmp_path / "policy.yaml").write_text(json.dumps(data))
     policy = hl.Policy.load(tmp_path / "policy.yaml")
     assert hl.publish(policy, clock=at(99)).published == {"mean": 24}
-    assert hl.verify(policy.ledger_path, policy=policy).risk <= 1.0
+    assert hl.verify(policy.ledger_url, policy=policy).risk <= 1.0

@@ -9,7 +9,7 @@ import pytest
 
 import halflife as hl
 from halflife.accountant import Accountant
-from halflife.ledger import SqliteLedger
+from halflife.ledger import open_ledger
 from publisher.town import KILLED, policy_dict, read_csv, run_and_die, write_readings
 
 WEAK = {
@@ -35,7 +35,7 @@ def values(policy, name="mean"):
 
 
 def recorded(policy):
-    with SqliteLedger(policy.ledger_path, read_only=True) as book:
+    with open_ledger(policy.ledger_url, read_only=True) as book:
         return list(book.entries()), book.states()
 
 
@@ -43,7 +43,7 @@ def recorded(policy):
 def test_days_cost_what_a_day_costs(tmp_path, promise):
     policy = town(tmp_path, promise, days=10)
     hl.publish(policy)
-    verdict = hl.verify(policy.ledger_path, {"mean": str(policy.path("mean.csv"))})
+    verdict = hl.verify(policy.ledger_url, {"mean": str(policy.path("mean.csv"))})
     assert verdict.problems == ()
     assert verdict.risk == pytest.approx(1.0, rel=1e-9)
     days = values(policy).reshape(10, 24)
@@ -97,7 +97,7 @@ def test_a_crash_keeps_the_noise_of_every_stream(tmp_path, point):
         assert np.array_equal(days[1], days[2])
         kept = [e.noisy.tolist() for e in recorded(policy)[0] if e.stream == name]
         assert kept[: len(before.get(name, []))] == before.get(name, [])
-    assert hl.verify(policy.ledger_path).problems == ()
+    assert hl.verify(policy.ledger_url).problems == ()
 
 
 def test_phases_follow_the_wall_clock_over_clock_changes(tmp_path):
@@ -115,7 +115,7 @@ def test_phases_follow_the_wall_clock_over_clock_changes(tmp_path):
             by_hour.setdefault(local.hour, set()).add(row["value"])
         assert sorted(by_hour) == list(range(24))
         assert all(len(found) == 1 for found in by_hour.values())
-        assert hl.verify(policy.ledger_path).risk == pytest.approx(1.0, rel=1e-9)
+        assert hl.verify(policy.ledger_url).risk == pytest.approx(1.0, rel=1e-9)
 
 
 @pytest.mark.parametrize("promise", [WEAK, STRONG], ids=["weak", "strong"])
@@ -150,7 +150,7 @@ def test_streams_have_noise_of_their_own_and_share_the_promise(tmp_path):
     data["streams"] = [{**data["streams"][0], "share": 0.25}, {**other, "share": 0.75}]
     policy = hl.Policy.from_dict(data, tmp_path)
     hl.publish(policy)
-    verdict = hl.verify(policy.ledger_path)
+    verdict = hl.verify(policy.ledger_url)
     assert verdict.problems == ()
     assert verdict.risk == pytest.approx(1.0, rel=1e-6)
     names = {r.draw for e in recorded(policy)[0] for r in e.releases if r.draw}
@@ -194,7 +194,7 @@ def test_renewed_noise_goes_on_under_a_discount(tmp_path):
     hl.publish(policy)
     names = {r.draw for e in recorded(policy)[0] for r in e.releases if r.draw}
     assert len(names) == 4 * 24
-    assert hl.verify(policy.ledger_path).risk <= 1.0 + 1e-9
+    assert hl.verify(policy.ledger_url).risk <= 1.0 + 1e-9
 
 
 def test_reused_noise_is_never_shown(tmp_path, caplog):

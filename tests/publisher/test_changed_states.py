@@ -9,6 +9,7 @@ import subprocess
 import sys
 import traceback
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -45,14 +46,14 @@ def town(weak, tmp_path):
 
 
 def change(policy, *statements):
-    with closing(sqlite3.connect(policy.ledger_path)) as db:
+    with closing(sqlite3.connect(policy.ledger_url)) as db:
         for statement, *arguments in statements:
             db.execute(statement, arguments)
         db.commit()
 
 
 def entries(policy):
-    with closing(sqlite3.connect(policy.ledger_path)) as db:
+    with closing(sqlite3.connect(policy.ledger_url)) as db:
         return db.execute("SELECT count(*) FROM entry").fetchone()[0]
 
 
@@ -193,7 +194,7 @@ def test_a_lost_mark_of_what_was_printed_writes_the_same_values_again(tmp_path, 
 
 
 def state(policy, name):
-    with closing(sqlite3.connect(policy.ledger_path)) as db:
+    with closing(sqlite3.connect(policy.ledger_url)) as db:
         return db.execute("SELECT value FROM state WHERE name = ?", (name,)).fetchone()[0]
 
 
@@ -233,7 +234,7 @@ def plant(policy, name, value, rehash):
     change(policy, (f"UPDATE state SET value = {cell} WHERE name = ?", value, name))
     change(policy, ("PRAGMA writable_schema = ON",), (swap, loose, strict))
     if rehash:
-        with closing(sqlite3.connect(policy.ledger_path)) as db:
+        with closing(sqlite3.connect(policy.ledger_url)) as db:
             saved = digest(db.execute("SELECT name, value FROM state"))
             (last,) = db.execute("SELECT chain FROM entry ORDER BY id DESC LIMIT 1").fetchone()
             (when,) = db.execute("SELECT at_us FROM batch ORDER BY last_entry DESC").fetchone()
@@ -257,14 +258,14 @@ def all_words(error):
 def test_no_word_is_said_of_what_a_damaged_state_holds(weak, tmp_path, name, rehash):
     """Before: 'Could not decode to UTF-8 column 'value' with text …' and the noise."""
     policy = hl.Policy.load(weak / "policy.yaml")
-    ledger, shown = policy.ledger_path.read_bytes(), policy.path("town.ledger.shown").read_bytes()
+    ledger, shown = Path(policy.ledger_url).read_bytes(), policy.path("town.ledger.shown").read_bytes()
     output = policy.path("mean.csv").read_bytes()
     for what, value in forms(state(policy, name)):
         if rehash and (not isinstance(value, str) or what.startswith("smoothers")):
             continue  # what cannot be hashed, and what is no secret
         plant(policy, name, value, rehash)
         said = []
-        for run in (lambda: hl.publish(policy, clock=noon(4)), lambda: hl.verify(policy.ledger_path, policy=policy)):
+        for run in (lambda: hl.publish(policy, clock=noon(4)), lambda: hl.verify(policy.ledger_url, policy=policy)):
             try:
                 said.append(repr(run()))
             except hl.HalflifeError as error:
@@ -276,7 +277,7 @@ def test_no_word_is_said_of_what_a_damaged_state_holds(weak, tmp_path, name, reh
         assert not any(MARK[:9] in text or f"{float(MARK):.4e}"[:6] in text for text in said), (what, "\n".join(said))
         for file in weak.glob("town.ledger-*"):
             file.unlink()
-        policy.ledger_path.write_bytes(ledger)
+        Path(policy.ledger_url).write_bytes(ledger)
         policy.path("town.ledger.shown").write_bytes(shown)
         policy.path("mean.csv").write_bytes(output)
 
@@ -289,7 +290,7 @@ def test_a_process_says_nothing_of_it_either(town, command):
     raw = state(town, "stream:mean").encode()
     plant(town, "stream:mean", raw[:200] + b"\xff" + raw[200:], False)
     code = [sys.executable, "-X", "dev", "-c", "from halflife.cli import main; main()", command, "policy.yaml"]
-    ended = subprocess.run(code, capture_output=True, text=True, check=False, cwd=town.ledger_path.parent)
+    ended = subprocess.run(code, capture_output=True, text=True, check=False, cwd=Path(town.ledger_url).parent)
     assert ended.returncode == 1
     assert "town.ledger" in ended.stdout + ended.stderr
     assert "Traceback" not in ended.stderr
@@ -301,7 +302,7 @@ def test_no_word_is_said_of_any_other_damaged_cell(town, cell):
     table, column = cell.split(".")
     change(town, (f"UPDATE {table} SET {column} = CAST(? AS TEXT)", f"{MARK}\xff".encode("latin-1")))
     said = []
-    for run in (lambda: hl.publish(town, clock=noon(4)), lambda: hl.verify(town.ledger_path, policy=town)):
+    for run in (lambda: hl.publish(town, clock=noon(4)), lambda: hl.verify(town.ledger_url, policy=town)):
         try:
             said.append(repr(run()))
         except hl.HalflifeError as error:
@@ -312,7 +313,7 @@ def test_no_word_is_said_of_any_other_damaged_cell(town, cell):
 
 def test_states_that_stand_where_facts_should_are_not_repeated(town):
     """Two numbers in the table of tables are swapped: what is read as the policy are the states."""
-    with closing(sqlite3.connect(town.ledger_path)) as db:
+    with closing(sqlite3.connect(town.ledger_url)) as db:
         roots = dict(db.execute("SELECT name, rootpage FROM sqlite_master WHERE name IN ('fact', 'state')"))
     kept = json.loads(state(town, "stream:mean"))["noise"]
     digits = set(re.findall(r"\d{5,}", json.dumps(kept)))
@@ -323,7 +324,7 @@ def test_states_that_stand_where_facts_should_are_not_repeated(town):
         ("UPDATE sqlite_master SET rootpage = ? WHERE name = 'state'", roots["fact"]),
     )
     said = []
-    for run in (lambda: hl.publish(town, clock=noon(4)), lambda: hl.verify(town.ledger_path, policy=town)):
+    for run in (lambda: hl.publish(town, clock=noon(4)), lambda: hl.verify(town.ledger_url, policy=town)):
         try:
             said.append(repr(run()))
         except hl.HalflifeError as error:

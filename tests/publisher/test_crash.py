@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -17,11 +18,11 @@ EVERYWHERE = (*POINTS, "in the transaction", "half written")
 
 
 def stored(policy):
-    from halflife.ledger import SqliteLedger
+    from halflife.ledger import open_ledger
 
-    if not policy.ledger_path.exists():
+    if not Path(policy.ledger_url).exists():
         return {}
-    with SqliteLedger(policy.ledger_path, read_only=True) as book:
+    with open_ledger(policy.ledger_url, read_only=True) as book:
         try:
             return {e.step: e.noisy[0] for e in book.entries("mean")}
         except Exception:  # killed before the tables were made
@@ -32,11 +33,11 @@ def check_whole(policy, output="mean.csv"):
     """Everything published once, the output equal to the ledger, the risk equal to the live account's."""
     rows = read_csv(policy.path(output))
     assert [int(row["step"]) for row in rows] == list(range(1, STEPS + 1))
-    verdict = hl.verify(policy.ledger_path, {"mean": str(policy.path(output))})
+    verdict = hl.verify(policy.ledger_url, {"mean": str(policy.path(output))})
     assert verdict.problems == ()
-    from halflife.ledger import SqliteLedger
+    from halflife.ledger import open_ledger
 
-    with SqliteLedger(policy.ledger_path, read_only=True) as book:
+    with open_ledger(policy.ledger_url, read_only=True) as book:
         live = hl.Accountant.from_json(book.states()["account"])
         again = hl.Accountant.replay(live.notion, [r for e in book.entries() for r in e.releases])
         assert sum(len(e.releases) for e in book.entries()) == STEPS
@@ -69,7 +70,7 @@ def test_killed_with_any_output_it_goes_on(tmp_path, point, output):
     assert run_and_die(tmp_path, point) == KILLED
     hl.publish(policy)
     assert (
-        hl.verify(policy.ledger_path, {"mean": f"{policy.path(output)}{'/' if output == 'parts/' else ''}"}).problems
+        hl.verify(policy.ledger_url, {"mean": f"{policy.path(output)}{'/' if output == 'parts/' else ''}"}).problems
         == ()
     )
     assert len(stored(policy)) == STEPS

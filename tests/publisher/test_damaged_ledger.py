@@ -87,8 +87,8 @@ THINGS = {
 
 @pytest.mark.parametrize("thing", THINGS)
 def test_what_is_no_ledger_is_refused(town, thing):
-    town.ledger_path.unlink()
-    THINGS[thing](town.ledger_path)
+    Path(town.ledger_url).unlink()
+    THINGS[thing](Path(town.ledger_url))
     seen = town.path("mean.csv").read_bytes()
     assert outcome(town) == ("refused", 1)
     assert town.path("mean.csv").read_bytes() == seen
@@ -97,13 +97,13 @@ def test_what_is_no_ledger_is_refused(town, thing):
 @pytest.mark.parametrize("ending", ["-wal", "-shm", "-journal", ".lock", ".shown.new"])
 @pytest.mark.parametrize("thing", ["an empty file", "a text", "zeros", "a folder", "a link to itself"])
 def test_strange_files_beside_it_lose_nothing(town, ending, thing):
-    before = entries(town.ledger_path)
-    beside = Path(f"{town.ledger_path}{ending}")
+    before = entries(Path(town.ledger_url))
+    beside = Path(f"{town.ledger_url}{ending}")
     beside.unlink(missing_ok=True)
     THINGS[thing](beside)
     outcome(town)
     if (ending, thing) != ("-wal", "a folder"):
-        assert entries(town.ledger_path)[: len(before)] == before
+        assert entries(Path(town.ledger_url))[: len(before)] == before
 
 
 # Damaged bytes ------------------------------------------------------------------------------------------------------
@@ -142,14 +142,14 @@ def test_damaged_bytes_end_in_a_sentence_and_redraw_nothing(world, tmp_path):
         shutil.copytree(world, folder)
         policy = hl.Policy.load(folder / "policy.yaml")
         if case % 5 == 4:  # of the log of a process that was killed
-            shutil.copy(folder / "log", f"{policy.ledger_path}-wal")
-            damage(Path(f"{policy.ledger_path}-wal"), draw)
+            shutil.copy(folder / "log", f"{policy.ledger_url}-wal")
+            damage(Path(f"{policy.ledger_url}-wal"), draw)
         else:
-            damage(policy.ledger_path, draw)
+            damage(Path(policy.ledger_url), draw)
         ended = outcome(policy)
         seen[ended] = seen.get(ended, 0) + 1
         if ended[0] == "went on":
-            now = entries(policy.ledger_path)
+            now = entries(Path(policy.ledger_url))
             assert [row[:2] for row in now[:12]] == [row[:2] for row in known]
             assert ended[1] == 1 or now[:12] == known, "what verify agrees with is what was written"
         shutil.rmtree(folder)
@@ -176,7 +176,7 @@ def read_only(town):
     """The same in a folder that may be read and not written, as on a read-only mount."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "town"
-        shutil.copytree(town.ledger_path.parent, folder)
+        shutil.copytree(Path(town.ledger_url).parent, folder)
         owner = 65534 if os.geteuid() == 0 else -1
         for path in (*folder.rglob("*"), folder, Path(name)):
             os.chown(path, owner, -1)

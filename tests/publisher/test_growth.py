@@ -86,10 +86,10 @@ def commits_of(folder, streams, promise, days=3):
     policy = hl.Policy.load(folder / "policy.yaml")
     with pytest.MonkeyPatch.context() as patch:
         counted = []
-        real = hl.ledger.SqliteLedger.commit
-        patch.setattr(hl.ledger.SqliteLedger, "commit", lambda *a: (counted.append(1), real(*a))[1])
+        real = hl.ledger.sqlite.SqliteLedger.commit
+        patch.setattr(hl.ledger.sqlite.SqliteLedger, "commit", lambda *a: (counted.append(1), real(*a))[1])
         hl.publish(policy)
-    assert hl.verify(policy.ledger_path).problems == ()
+    assert hl.verify(policy.ledger_url).problems == ()
     return len(counted)
 
 

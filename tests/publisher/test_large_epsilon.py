@@ -30,7 +30,7 @@ def test_a_very_large_epsilon_with_a_delta_is_published_and_verified(tmp_path, p
     summary = hl.publish(policy)
     assert summary.published == {"mean": 24}
     assert 0 < summary.risk <= epsilon * (1 + 1e-12)
-    assert hl.verify(policy.ledger_path, policy=policy).good
+    assert hl.verify(policy.ledger_url, policy=policy).good
 
 
 @pytest.mark.parametrize("delta", [1e-300, 1e-11, 1.0, -0.1])

@@ -2,12 +2,13 @@
 
 import datetime
 import json
+from pathlib import Path
 
 import pytest
 
 import halflife as hl
 from halflife import registry
-from halflife.ledger import SqliteLedger
+from halflife.ledger import open_ledger
 from halflife.plans import Plan
 from halflife.plans.base import always
 from halflife.policy.promises import RULES
@@ -76,7 +77,7 @@ def test_noise_that_is_reused_survives_restarts(tmp_path, periodic, hours):
     policy = promise(tmp_path)
     for hour in hours:
         hl.publish(policy, clock=at(hour))
-    with SqliteLedger(policy.ledger_path, read_only=True) as book:
+    with open_ledger(policy.ledger_url, read_only=True) as book:
         noisy = [e.noisy[0] for e in book.entries()]
         assert len({round(x, 6) for x in noisy}) == PERIOD, "one noise for each phase, drawn once"
         assert noisy[:PERIOD] * (STEPS // PERIOD) == noisy
@@ -84,7 +85,7 @@ def test_noise_that_is_reused_survives_restarts(tmp_path, periodic, hours):
         assert state["mechanism"] == {"seen": STEPS}
         assert len(state["noise"]) == PERIOD
         assert [r.draw for r in next(iter(book.entries())).releases] == ["phase 1"]
-    verdict = hl.verify(policy.ledger_path, {"mean": str(policy.path("mean.csv"))})
+    verdict = hl.verify(policy.ledger_url, {"mean": str(policy.path("mean.csv"))})
     assert verdict.problems == ()
     assert verdict.risk == pytest.approx(1.0, rel=1e-5)
 
@@ -93,9 +94,9 @@ def test_reused_noise_is_a_secret_of_the_ledger(tmp_path, periodic, caplog):
     policy = promise(tmp_path)
     with caplog.at_level("DEBUG"):
         hl.publish(policy)
-    with SqliteLedger(policy.ledger_path, read_only=True) as book:
+    with open_ledger(policy.ledger_url, read_only=True) as book:
         units = [str(n) for noise in json.loads(book.states()["stream:mean"])["noise"].values() for n in noise[1]]
     assert units
     seen = policy.path("mean.csv").read_text() + caplog.text + (tmp_path / "town.ledger.operator.jsonl").read_text()
     assert not any(n in seen for n in units if len(n) > 6)
-    assert policy.ledger_path.stat().st_mode & 0o077 == 0
+    assert Path(policy.ledger_url).stat().st_mode & 0o077 == 0

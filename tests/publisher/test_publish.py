@@ -6,6 +6,7 @@ import signal
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,8 @@ import pytest
 
 import halflife as hl
 from halflife import BudgetExceeded, InvalidInput, LedgerError
-from halflife.ledger import SqliteLedger
+from halflife.ledger import open_ledger
+from halflife.ledger.sqlite import SqliteLedger
 from publisher.town import HOMES, LOUD, STEPS, exact_means, make, policy_dict, read_csv, readings, write_readings
 
 FINE = 1e-3
@@ -88,7 +90,7 @@ def test_a_delay_waits_and_is_charged_as_age(tmp_path):
     assert hl.publish(policy, clock=at("2026-01-01T04:00")).published == {"mean": 2}
     hl.publish(policy)
     assert values(policy) == pytest.approx(exact_means(), abs=FINE)
-    with SqliteLedger(policy.ledger_path, read_only=True) as book:
+    with open_ledger(policy.ledger_url, read_only=True) as book:
         facts = [(e.step, e.release_step, e.releases[0].age) for e in book.entries()]
     assert facts == [(k, k + 2, 2) for k in range(1, STEPS + 1)]
 
@@ -121,7 +123,7 @@ def test_bad_readings_count_as_missing_and_are_told_to_the_operator_alone(tmp_pa
     assert (told["bad_value"], told["bad_time"], told["bad_person"], told["clipped"]) == (2, 1, 1, 1)
     assert stat.S_IMODE(operator.stat().st_mode) == 0o600
     assert not any("bad" in str(record.__dict__) for record in caplog.records)
-    assert b"bad" not in policy.ledger_path.read_bytes()
+    assert b"bad" not in Path(policy.ledger_url).read_bytes()
 
 
 def test_groups_that_a_table_fixes_cost_one_release(tmp_path):
@@ -138,7 +140,7 @@ def test_groups_that_a_table_fixes_cost_one_release(tmp_path):
         want["south"] = sum(k for _, _, k in mine) - want["north"]
         got = {row["group"]: float(row["value"]) for row in rows if int(row["step"]) == step + 1}
         assert got == pytest.approx(want, abs=FINE)
-    with SqliteLedger(policy.ledger_path, read_only=True) as book:
+    with open_ledger(policy.ledger_url, read_only=True) as book:
         (one,) = next(iter(book.entries())).releases
         assert one.sensitivity == 5000, "a home is in one group, so the account is charged once"
 
@@ -155,7 +157,7 @@ def test_groups_that_may_change_are_one_vector(tmp_path):
     hl.publish(policy)
     got = values(policy)
     assert sum(got[:3]) == pytest.approx(sum(k for _, _, k in rows[:HOMES]), abs=10 * FINE)
-    with SqliteLedger(policy.ledger_path, read_only=True) as book:
+    with open_ledger(policy.ledger_url, read_only=True) as book:
         (one,) = next(iter(book.entries())).releases
         assert one.sensitivity == 10_000, "leaving one group for another changes both"
 
@@ -199,7 +201,7 @@ def test_streams_share_one_promise(tmp_path):
     assert summary.risk == pytest.approx(1.0, rel=1e-9)
     assert values(policy, "n.csv", "error_band")[0] == pytest.approx(np.log(20) * 6 / 0.25)
     files = {"mean": str(policy.path("mean.csv")), "count": str(policy.path("n.csv"))}
-    assert hl.verify(policy.ledger_path, files).problems == ()
+    assert hl.verify(policy.ledger_url, files).problems == ()
 
 
 def test_a_wider_stream_beside_a_finer_one(tmp_path):
@@ -213,9 +215,9 @@ def test_a_wider_stream_beside_a_finer_one(tmp_path):
     data["streams"].append(day)
     policy = hl.Policy.from_dict(data, tmp_path)
     assert hl.publish(policy).published == {"mean": 48, "day": 2}
-    with SqliteLedger(policy.ledger_path, read_only=True) as book:
+    with open_ledger(policy.ledger_url, read_only=True) as book:
         assert [e.release_step for e in book.entries("day")] == [24, 48]
-    assert hl.verify(policy.ledger_path).problems == ()
+    assert hl.verify(policy.ledger_url).problems == ()
 
 
 def test_local_days_have_23_and_25_hours(tmp_path):
@@ -235,7 +237,7 @@ def test_post_processing_goes_on_after_a_restart(tmp_path):
     for hour in (3, 4, 9, 23):
         hl.publish(policy, clock=at(f"2026-01-01T{hour:02d}:00"))
     hl.publish(policy)
-    with SqliteLedger(policy.ledger_path, read_only=True) as book:
+    with open_ledger(policy.ledger_url, read_only=True) as book:
         noisy = [min(5.0, max(0.0, e.noisy[0] / 5000)) for e in book.entries()]
     want = [sum(noisy[max(0, k - 3) : k + 1]) / len(noisy[max(0, k - 3) : k + 1]) for k in range(STEPS)]
     assert values(policy) == pytest.approx(want, rel=1e-12)
@@ -263,13 +265,13 @@ def test_what_is_late_counts_from_now_on_if_the_promise_forgets(tmp_path):
     fit = int((1 - alpha**6) / (1 - alpha) + 1e-6)
     assert summary.published == {"mean": fit}
     assert summary.passed_over == 6 - fit > 0
-    with SqliteLedger(policy.ledger_path, read_only=True) as book:
+    with open_ledger(policy.ledger_url, read_only=True) as book:
         late = [(e.step, e.release_step, e.releases[0].age) for e in book.entries(first=13, stream="mean")]
     assert late == [(k, 18, 18 - k) for k in range(19 - fit, 19)]
     for hour in (19, 20, 21):
         later = hl.publish(policy, clock=at(f"2026-01-01T{hour}:05"))
         assert (later.published, later.passed_over) == ({"mean": 1}, 0), "on time again"
-    assert hl.verify(policy.ledger_path, {"mean": str(policy.path("mean.csv"))}).problems == ()
+    assert hl.verify(policy.ledger_url, {"mean": str(policy.path("mean.csv"))}).problems == ()
 
 
 def test_a_stream_that_lags_beyond_the_accounts_memory_goes_on_with_what_it_can(tmp_path):
@@ -287,7 +289,7 @@ def test_a_stream_that_lags_beyond_the_accounts_memory_goes_on_with_what_it_can(
     assert summary.published["mean"] == STEPS - summary.passed_over
     rows = read_csv(policy.path("mean.csv"))
     assert [int(r["step"]) for r in rows] == list(range(summary.passed_over + 1, STEPS + 1)), "the newest ones"
-    assert hl.verify(policy.ledger_path, {"mean": str(policy.path("mean.csv"))}, policy=policy).problems == ()
+    assert hl.verify(policy.ledger_url, {"mean": str(policy.path("mean.csv"))}, policy=policy).problems == ()
 
 
 def test_what_takes_long_to_read_counts_from_when_it_is_published(tmp_path, monkeypatch):
@@ -298,7 +300,7 @@ def test_what_takes_long_to_read_counts_from_when_it_is_published(tmp_path, monk
 
     monkeypatch.setattr(points, "passing", lambda p: moment.__setitem__(0, moment[0] + (36_000 if p == "read" else 0)))
     hl.publish(policy, clock=lambda: moment[0])
-    with SqliteLedger(policy.ledger_path, read_only=True) as book:
+    with open_ledger(policy.ledger_url, read_only=True) as book:
         assert [(e.step, e.release_step) for e in book.entries()] == [(1, 11)], "ten hours of reading later"
 
 
@@ -352,9 +354,9 @@ def test_another_promise_on_the_same_ledger_is_refused(tmp_path):
 
 
 def restore(policy, backup):
-    for file in policy.ledger_path.parent.glob("town.ledger-*"):
+    for file in Path(policy.ledger_url).parent.glob("town.ledger-*"):
         file.unlink()
-    policy.ledger_path.write_bytes(backup)
+    Path(policy.ledger_url).write_bytes(backup)
 
 
 def test_a_restored_backup_is_refused(tmp_path):
@@ -362,7 +364,7 @@ def test_a_restored_backup_is_refused(tmp_path):
     write_readings(tmp_path)
     policy = make(tmp_path)
     hl.publish(policy, clock=at("2026-01-01T05:00"))
-    backup = policy.ledger_path.read_bytes()
+    backup = Path(policy.ledger_url).read_bytes()
     hl.publish(policy, clock=at("2026-01-01T09:00"))
     restore(policy, backup)
     for output in ("mean.csv", "other.csv", "-"):
@@ -374,7 +376,7 @@ def test_an_output_ahead_of_its_ledger_is_refused(tmp_path):
     write_readings(tmp_path)
     policy = make(tmp_path)
     hl.publish(policy, clock=at("2026-01-01T05:00"))
-    backup = policy.ledger_path.read_bytes()
+    backup = Path(policy.ledger_url).read_bytes()
     hl.publish(policy, clock=at("2026-01-01T09:00"))
     restore(policy, backup)
     seen = policy.path("mean.csv").read_bytes()
@@ -384,7 +386,7 @@ def test_an_output_ahead_of_its_ledger_is_refused(tmp_path):
         with pytest.raises(kind, match=words):
             hl.publish(policy, clock=at("2026-01-01T12:00"))
     assert policy.path("mean.csv").read_bytes() == seen
-    with SqliteLedger(policy.ledger_path, read_only=True) as book:
+    with open_ledger(policy.ledger_url, read_only=True) as book:
         assert book.last_step("mean") == 0, "nothing was drawn"
 
 
@@ -460,7 +462,7 @@ def test_a_full_disk_and_then_room_again(tmp_path, monkeypatch):
     monkeypatch.undo()
     assert not policy.path("mean.csv").exists() or not policy.path("mean.csv").read_bytes()
     assert hl.publish(policy).published == {"mean": 31 * 24}
-    assert hl.verify(policy.ledger_path, {"mean": str(policy.path("mean.csv"))}).problems == ()
+    assert hl.verify(policy.ledger_url, {"mean": str(policy.path("mean.csv"))}).problems == ()
 
 
 def test_two_publishers_race(tmp_path):
@@ -480,7 +482,7 @@ def test_two_publishers_race(tmp_path):
     assert [p.returncode for p in processes] == [0, 0, 0], said
     assert sum("mean: 24 steps published" in text for text in said) == 1
     policy = hl.Policy.load(tmp_path / "policy.yaml")
-    assert hl.verify(policy.ledger_path, {"mean": str(policy.path("mean.csv"))}).problems == ()
+    assert hl.verify(policy.ledger_url, {"mean": str(policy.path("mean.csv"))}).problems == ()
     assert len(values(policy)) == STEPS
 
 
@@ -508,7 +510,7 @@ def test_sigterm_finishes_the_batch_in_hand(tmp_path):
     done = len(values(policy))
     assert 0 < done < 24 * 28
     assert done % 10 == 0
-    assert hl.verify(policy.ledger_path, {"mean": str(policy.path("mean.csv"))}).problems == ()
+    assert hl.verify(policy.ledger_url, {"mean": str(policy.path("mean.csv"))}).problems == ()
     hl.publish(policy)
     assert len(values(policy)) == 24 * 28
 
@@ -531,7 +533,7 @@ def test_a_program_pushes_its_aggregate(tmp_path):
         newest = stream.publish(0.5)
         assert newest.step == STEPS
     assert [int(r["step"]) for r in read_csv(policy.path("mean.csv"))] == [1, 8, 24]
-    assert hl.verify(policy.ledger_path, {"mean": str(policy.path("mean.csv"))}).problems == ()
+    assert hl.verify(policy.ledger_url, {"mean": str(policy.path("mean.csv"))}).problems == ()
 
 
 def test_what_cannot_be_pushed(tmp_path):
@@ -575,18 +577,18 @@ def test_threads_of_one_program_take_turns(tmp_path):
         for step in range(1, 6):
             seen = list(pool.map(lambda v, k=step: stream.publish(float(v), at=k).value, range(4)))
             assert len(set(seen)) == 1
-    assert hl.verify(policy.ledger_path, {"mean": str(policy.path("mean.csv"))}).problems == ()
+    assert hl.verify(policy.ledger_url, {"mean": str(policy.path("mean.csv"))}).problems == ()
 
 
 def test_a_ledger_that_was_replaced_under_a_stream_is_noticed(tmp_path):
     policy = make(tmp_path, stream={"source": None})
     with hl.Stream(policy) as stream:
         stream.publish(1.0, at=1)
-        copy = policy.ledger_path.read_bytes()
-        policy.ledger_path.rename(tmp_path / "old")
+        copy = Path(policy.ledger_url).read_bytes()
+        Path(policy.ledger_url).rename(tmp_path / "old")
         with pytest.raises(LedgerError, match="is gone"):
             stream.publish(1.0, at=2)
-        policy.ledger_path.write_bytes(copy)
+        Path(policy.ledger_url).write_bytes(copy)
         with pytest.raises(LedgerError, match="put in its place"):
             stream.publish(1.0, at=2)
 
@@ -652,7 +654,7 @@ def test_four_programs_push_into_one_ledger(tmp_path):
     errors = [p.communicate(timeout=120)[1] for p in processes]
     assert [p.returncode for p in processes] == [0] * 4, errors
     policy = hl.Policy.load(tmp_path / "policy.yaml")
-    verdict = hl.verify(policy.ledger_path, {f"s{i}": str(policy.path(f"s{i}.csv")) for i in range(4)})
+    verdict = hl.verify(policy.ledger_url, {f"s{i}": str(policy.path(f"s{i}.csv")) for i in range(4)})
     assert verdict.problems == ()
     assert verdict.steps == dict.fromkeys((f"s{i}" for i in range(4)), 24)
 

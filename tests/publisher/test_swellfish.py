@@ -11,7 +11,7 @@ import pytest
 import halflife as hl
 from halflife.accountant import Accountant
 from halflife.errors import LedgerError
-from halflife.ledger import SqliteLedger
+from halflife.ledger import open_ledger
 from publisher.town import HOMES, KILLED, exact_means, policy_dict, read_csv, run_and_die, write_readings
 
 OVEN = {"power": 3, "duration": 2, "start": 3, "end": 8, "epsilon": 1}
@@ -38,7 +38,7 @@ def values(policy, name="mean"):
 
 
 def recorded(policy):
-    with SqliteLedger(policy.ledger_path, read_only=True) as book:
+    with open_ledger(policy.ledger_url, read_only=True) as book:
         return list(book.entries()), book.states()
 
 
@@ -54,7 +54,7 @@ def test_exact_outside_and_noisy_inside(tmp_path):
     scale = 3.002 * 2 / HOMES  # Δ·T/ε in kWh, of a mean
     assert bands[~hidden].tolist() == [0.0] * 18
     assert bands[hidden] == pytest.approx(np.full(6, scale * np.log(20)), rel=1e-6)
-    verdict = hl.verify(policy.ledger_path, {"mean": str(policy.path("mean.csv"))})
+    verdict = hl.verify(policy.ledger_url, {"mean": str(policy.path("mean.csv"))})
     assert verdict.problems == ()
     assert verdict.risk == pytest.approx(1.0, rel=1e-6)
     assert verdict.limit == 1.0
@@ -70,7 +70,7 @@ def test_the_ledger_keeps_the_secrets_once_and_verifies_without_the_policy(tmp_p
     kept = Accountant.from_json(states["account"], states["attachment"])
     assert kept.notion.specifications.power.tolist() == pytest.approx([3002.0], abs=1e-6)
     (tmp_path / "secrets.json").unlink()
-    assert hl.verify(policy.ledger_path).problems == ()
+    assert hl.verify(policy.ledger_url).problems == ()
 
 
 def test_secrets_may_be_added_for_the_future(tmp_path):
@@ -84,7 +84,7 @@ def test_secrets_may_be_added_for_the_future(tmp_path):
     assert np.array_equal(found[:10], before)
     assert (np.abs(found - exact)[14:20] > 1e-9).all()
     assert np.allclose(found[20:], exact[20:], rtol=1e-12, atol=0)
-    assert hl.verify(policy.ledger_path, {"mean": str(policy.path("mean.csv"))}, policy=policy).problems == ()
+    assert hl.verify(policy.ledger_url, {"mean": str(policy.path("mean.csv"))}, policy=policy).problems == ()
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_under_all_events_nothing_is_added_to_what_has_begun(tmp_path):
         hl.publish(town(tmp_path, {"h1": [wide, later]}, promise))
     policy = town(tmp_path, {"h1": [wide], "h2": [later]}, promise)
     hl.publish(policy)
-    assert hl.verify(policy.ledger_path).problems == ()
+    assert hl.verify(policy.ledger_url).problems == ()
 
 
 def test_another_reading_is_another_promise(tmp_path):
@@ -129,7 +129,7 @@ def test_a_crash_draws_nothing_again(tmp_path, point):
     hl.publish(policy)
     after, _ = recorded(policy)
     assert [e.noisy.tolist() for e in after[: len(entries)]] == [e.noisy.tolist() for e in entries]
-    assert hl.verify(policy.ledger_path, {"mean": str(policy.path("mean.csv"))}).problems == ()
+    assert hl.verify(policy.ledger_url, {"mean": str(policy.path("mean.csv"))}).problems == ()
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_every_kind_of_promise_is_published_in_pieces_and_verifies(tmp_path, pro
     policy = town(tmp_path, secrets, promise)
     for hour in (1, 4, 5, 13, 30):
         hl.publish(policy, clock=at(hour))
-    verdict = hl.verify(policy.ledger_path, {"mean": str(policy.path("mean.csv"))}, policy=policy)
+    verdict = hl.verify(policy.ledger_url, {"mean": str(policy.path("mean.csv"))}, policy=policy)
     assert verdict.problems == ()
     assert 0 < verdict.used <= 1
     assert len(values(policy)) == 24
@@ -178,10 +178,10 @@ def test_what_is_shown_and_logged_names_no_household(tmp_path, capfd):
 def test_verify_looks_at_the_secrets_of_the_policy(tmp_path):
     hl.publish(town(tmp_path, {"h1": [OVEN]}))
     other = town(tmp_path, {"h2": [{**OVEN, "start": 1, "end": 24, "epsilon": 0.001}]})
-    (problem,) = hl.verify(other.ledger_path, policy=other).problems
+    (problem,) = hl.verify(other.ledger_url, policy=other).problems
     assert "missing or changed" in problem
     past = town(tmp_path, {"h1": [OVEN], "h2": [{**OVEN, "start": 20, "end": 24}]})
-    (problem,) = hl.verify(past.ledger_path, policy=past).problems
+    (problem,) = hl.verify(past.ledger_url, policy=past).problems
     assert "published already" in problem
 
 
@@ -195,7 +195,7 @@ def test_a_ledger_verifies_after_secrets_were_added(tmp_path, added, hour):
     policy = town(tmp_path, {"h1": [OVEN], "h2": [{"power": 2, "start": 12, "end": 22, **added}]})
     hl.publish(policy, clock=at(16))
     hl.publish(policy)
-    assert hl.verify(policy.ledger_path, {"mean": str(policy.path("mean.csv"))}, policy=policy).problems == ()
+    assert hl.verify(policy.ledger_url, {"mean": str(policy.path("mean.csv"))}, policy=policy).problems == ()
 
 
 def test_the_optimal_plan_takes_no_secrets_later(tmp_path):
@@ -206,7 +206,7 @@ def test_the_optimal_plan_takes_no_secrets_later(tmp_path):
         hl.publish(town(tmp_path, {"h1": [OVEN], "h2": [{**OVEN, "start": 20, "end": 24}]}, promise))
     policy = town(tmp_path, {"h1": [OVEN]}, promise)
     hl.publish(policy)
-    assert hl.verify(policy.ledger_path, policy=policy).problems == ()
+    assert hl.verify(policy.ledger_url, policy=policy).problems == ()
 
 
 def test_secrets_that_become_alike_are_one_and_the_ledger_opens_again(tmp_path):
@@ -219,7 +219,7 @@ def test_secrets_that_become_alike_are_one_and_the_ledger_opens_again(tmp_path):
     policy = town(tmp_path, {"h1": both}, promise)
     for hour in (3, 10, 30):
         hl.publish(policy, clock=at(hour))
-    assert hl.verify(policy.ledger_path, policy=policy).problems == ()
+    assert hl.verify(policy.ledger_url, policy=policy).problems == ()
     entries, _ = recorded(policy)
     assert entries[2].releases[0].sensitivity == pytest.approx(6004.0, abs=0.01)
 
@@ -251,7 +251,7 @@ def test_streams_of_different_delays_publish_in_turn(tmp_path):
     for hour in range(1, 31):
         hl.publish(policy, clock=at(hour))
     assert len(values(policy)) == len(values(policy, "late")) == 24
-    assert hl.verify(policy.ledger_path, policy=policy).problems == ()
+    assert hl.verify(policy.ledger_url, policy=policy).problems == ()
     far = {**late, "delay": "300 h"}
     (tmp_path / "policy.yaml").write_text(json.dumps({**data, "streams": [*data["streams"], far]}))
     with pytest.raises(hl.InvalidInput, match="two delays must differ by fewer than 199 steps"):

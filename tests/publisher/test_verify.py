@@ -4,6 +4,7 @@ import os
 import random
 import shutil
 import sqlite3
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -11,7 +12,7 @@ import pytest
 
 import halflife as hl
 from halflife import Accountant, Release
-from halflife.ledger import Entry, SqliteLedger
+from halflife.ledger import Entry, open_ledger
 from publisher.town import STEPS, make, write_readings
 
 
@@ -22,7 +23,7 @@ def town(tmp_path_factory):
     write_readings(folder)
     policy = make(folder, stream={"post": [{"moving_average": 3}]})
     hl.publish(policy)
-    with sqlite3.connect(policy.ledger_path) as db:
+    with sqlite3.connect(policy.ledger_url) as db:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         db.execute("PRAGMA journal_mode = DELETE")
     return policy
@@ -31,7 +32,7 @@ def town(tmp_path_factory):
 @pytest.fixture
 def copy(town, tmp_path):
     for ending in ("", ".shown"):
-        shutil.copy(f"{town.ledger_path}{ending}", tmp_path / f"copy.ledger{ending}")
+        shutil.copy(f"{town.ledger_url}{ending}", tmp_path / f"copy.ledger{ending}")
     return tmp_path / "copy.ledger"
 
 
@@ -41,7 +42,7 @@ def change(ledger, statement, *arguments):
 
 
 def test_a_ledger_as_it_was_written_is_good(town):
-    verdict = hl.verify(town.ledger_path, {"mean": str(town.path("mean.csv"))})
+    verdict = hl.verify(town.ledger_url, {"mean": str(town.path("mean.csv"))})
     assert verdict.good
     assert verdict.steps == {"mean": STEPS}
     assert (verdict.risk, verdict.limit, verdict.step) == (pytest.approx(1.0), 1.0, STEPS)
@@ -49,9 +50,9 @@ def test_a_ledger_as_it_was_written_is_good(town):
 
 def test_risks_are_worked_out_from_the_losses_alone(town):
     """A second derivation: the sum of the last w = 6 losses, by hand."""
-    with SqliteLedger(town.ledger_path, read_only=True) as book:
+    with open_ledger(town.ledger_url, read_only=True) as book:
         losses = [e.releases[0].loss for e in book.entries()]
-    assert hl.verify(town.ledger_path).risk == pytest.approx(sum(losses[-6:]), rel=1e-12)
+    assert hl.verify(town.ledger_url).risk == pytest.approx(sum(losses[-6:]), rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +113,7 @@ def contents(path):
 
 def test_any_changed_byte_is_found_or_changes_nothing(copy, town):
     """Bytes between SQLite's records may change without any effect; every other one is found."""
-    whole, want = copy.read_bytes(), contents(town.ledger_path)
+    whole, want = copy.read_bytes(), contents(Path(town.ledger_url))
     draw, found = random.Random(1), 0
     for _ in range(150):
         at = draw.randrange(len(whole))
@@ -134,7 +135,7 @@ def test_an_output_is_compared_to_the_byte(town, tmp_path):
         changed = bytearray(text)
         changed[at] ^= 1
         (tmp_path / "mean.csv").write_bytes(changed)
-        problems = hl.verify(town.ledger_path, {"mean": str(tmp_path / "mean.csv")}).problems
+        problems = hl.verify(town.ledger_url, {"mean": str(tmp_path / "mean.csv")}).problems
         assert problems, f"byte {at}"
         assert "mean.csv" in problems[0]
 
@@ -145,12 +146,12 @@ def test_a_parquet_output_is_compared_to_the_byte(tmp_path):
     hl.publish(policy)
     path = policy.path("mean.parquet")
     whole = path.read_bytes()
-    assert hl.verify(policy.ledger_path, {"mean": str(path)}).good
+    assert hl.verify(policy.ledger_url, {"mean": str(path)}).good
     for at in range(3, len(whole), 211):
         changed = bytearray(whole)
         changed[at] ^= 4
         path.write_bytes(changed)
-        assert not hl.verify(policy.ledger_path, {"mean": str(path)}).good, f"byte {at}"
+        assert not hl.verify(policy.ledger_url, {"mean": str(path)}).good, f"byte {at}"
 
 
 def test_an_emptied_ledger_is_found(copy):
@@ -170,7 +171,7 @@ def test_entries_out_of_order_or_of_an_unknown_stream_are_found(tmp_path):
     def entry(stream, step, at):
         return Entry(stream, step, at, 0, 1, (Release(at, 0.01),), np.array([1.0]), None, 1.0)
 
-    with SqliteLedger(tmp_path / "a") as book, book.hold():
+    with open_ledger(tmp_path / "a") as book, book.hold():
         book.begin(facts)
         book.mark_shown()
         account = Accountant(hl.WEvent(1.0, 6))
@@ -186,14 +187,14 @@ def test_a_ledger_of_another_policy_is_found(town, tmp_path):
     other = hl.Policy.from_dict(
         {**town.model_dump(mode="json"), "promise": {"notion": "w-event", "epsilon": 0.1, "w": 6}}, tmp_path
     )
-    (problem,) = hl.verify(town.ledger_path, policy=other).problems
+    (problem,) = hl.verify(town.ledger_url, policy=other).problems
     assert "promise.notion.epsilon was 1.0 and is now 0.1" in problem
-    assert hl.verify(town.ledger_path, policy=town).good
+    assert hl.verify(town.ledger_url, policy=town).good
 
 
 def test_an_output_of_no_stream_is_refused(town):
     with pytest.raises(hl.InvalidInput, match="did you mean 'mean'"):
-        hl.verify(town.ledger_path, {"maen": "x.csv"})
+        hl.verify(town.ledger_url, {"maen": "x.csv"})
 
 
 def test_it_waits_for_a_writer(tmp_path):
@@ -205,7 +206,7 @@ def test_it_waits_for_a_writer(tmp_path):
         stream.publish(1.0, at=1)
         pushing = threading.Thread(target=lambda: [stream.publish(1.0, at=k) for k in range(2, STEPS + 1)])
         pushing.start()
-        verdicts = [hl.verify(policy.ledger_path, {"mean": str(policy.path("mean.csv"))}, wait=30) for _ in range(5)]
+        verdicts = [hl.verify(policy.ledger_url, {"mean": str(policy.path("mean.csv"))}, wait=30) for _ in range(5)]
         pushing.join()
     assert all(v.good for v in verdicts), [v.problems for v in verdicts]
 
@@ -237,18 +238,18 @@ def push(policy, *steps):
 def test_any_changed_byte_of_a_part_is_found(tmp_path):
     """Before: those of the footer that say nothing of the rows went unnoticed."""
     policy, outputs = pushed(tmp_path, "parts/")
-    assert hl.verify(policy.ledger_path, outputs).good
+    assert hl.verify(policy.ledger_url, outputs).good
     first, *_ = sorted((tmp_path / "parts").iterdir())
     whole = first.read_bytes()
     for at in range(0, len(whole), 7):
         changed = bytearray(whole)
         changed[at] ^= 1
         first.write_bytes(changed)
-        assert any("parts/" in problem for problem in hl.verify(policy.ledger_path, outputs).problems), at
+        assert any("parts/" in problem for problem in hl.verify(policy.ledger_url, outputs).problems), at
     push(policy, 4)  # an older part is not read, so this goes on
-    assert not hl.verify(policy.ledger_path, outputs).good, "nor does it forget"
+    assert not hl.verify(policy.ledger_url, outputs).good, "nor does it forget"
     first.write_bytes(whole)
-    assert hl.verify(policy.ledger_path, outputs).good
+    assert hl.verify(policy.ledger_url, outputs).good
 
 
 def test_a_changed_byte_of_a_file_is_found_before_anything_is_built_on_it(tmp_path):
@@ -263,11 +264,11 @@ def test_a_changed_byte_of_a_file_is_found_before_anything_is_built_on_it(tmp_pa
         path.write_bytes(changed)
         with pytest.raises(hl.InvalidInput, match=r"mean\.parquet"):
             push(policy, 4)
-        unnoticed += hl.verify(policy.ledger_path, outputs).good
+        unnoticed += hl.verify(policy.ledger_url, outputs).good
     assert unnoticed == 0
     path.unlink()  # as the message says: it is written again
     push(policy, 4)
-    assert hl.verify(policy.ledger_path, outputs).good
+    assert hl.verify(policy.ledger_url, outputs).good
 
 
 def test_a_part_of_somebody_else_is_found(tmp_path):
@@ -275,7 +276,7 @@ def test_a_part_of_somebody_else_is_found(tmp_path):
     part = sorted((tmp_path / "parts").iterdir())[1]
     table = pq.read_table(part)
     pq.write_table(table, part, compression="none")
-    assert "its bytes are not those that were written" in hl.verify(policy.ledger_path, outputs).problems[0]
+    assert "its bytes are not those that were written" in hl.verify(policy.ledger_url, outputs).problems[0]
 
 
 def test_files_that_were_moved_are_still_known(tmp_path):
@@ -285,7 +286,7 @@ def test_files_that_were_moved_are_still_known(tmp_path):
         policy, _ = pushed(tmp_path / "old", output)
         (tmp_path / "old" / output).rename(tmp_path / "new" / f"other-{output}".rstrip("/"))
         moved = f"{tmp_path}/new/other-{output}"
-        assert hl.verify(policy.ledger_path, {"mean": moved}).good
+        assert hl.verify(policy.ledger_url, {"mean": moved}).good
         for file in (tmp_path / "old").iterdir():
             file.unlink()
 
@@ -313,9 +314,9 @@ def test_a_crash_between_a_digest_and_its_file_is_no_damage(tmp_path, output, po
         push(policy, 4)
     monkeypatch.undo()
     if point == "record":
-        assert ["not yet written" in p for p in hl.verify(policy.ledger_path, outputs).problems] == [True]
+        assert ["not yet written" in p for p in hl.verify(policy.ledger_url, outputs).problems] == [True]
     push(policy, 5)
-    assert hl.verify(policy.ledger_path, outputs).good
+    assert hl.verify(policy.ledger_url, outputs).good
 
 
 # While others publish -----------------------------------------------------------------------------------------------
@@ -331,11 +332,11 @@ def test_publish_goes_on_while_verify_takes_its_time(tmp_path, output):
         with hl.Stream(policy, wait=0) as stream:
             stream.publish(1.0, at=next(later))
 
-    verdict = hl.verify(policy.ledger_path, outputs, publish, policy=policy)
+    verdict = hl.verify(policy.ledger_url, outputs, publish, policy=policy)
     assert verdict.problems == ()
     assert verdict.steps == {"mean": 3}, "it is about the moment when it began"
     assert next(later) >= 6
-    assert hl.verify(policy.ledger_path, outputs).good
+    assert hl.verify(policy.ledger_url, outputs).good
 
 
 # How much work it is ------------------------------------------------------------------------------------------------
@@ -343,19 +344,19 @@ def test_publish_goes_on_while_verify_takes_its_time(tmp_path, output):
 
 def work(policy, outputs, monkeypatch):
     """Statements that SQLite is asked, and entries that are read, by one verify."""
-    from halflife.ledger import sqlite
+    from halflife.ledger.sqlite import ledger, reading
 
     statements, read = [], []
-    connect, read_entry = sqlite.connect_to_read, sqlite.read_entry
+    connect, read_entry = ledger.connect_to_read, reading.read_entry
 
     def traced(path):
         db, stamp = connect(path)
         db.set_trace_callback(statements.append)
         return db, stamp
 
-    monkeypatch.setattr(sqlite, "connect_to_read", traced)
-    monkeypatch.setattr(sqlite, "read_entry", lambda *a: (read.append(1), read_entry(*a))[1])
-    assert hl.verify(policy.ledger_path, outputs).problems == ()
+    monkeypatch.setattr(ledger, "connect_to_read", traced)
+    monkeypatch.setattr(reading, "read_entry", lambda *a: (read.append(1), read_entry(*a))[1])
+    assert hl.verify(policy.ledger_url, outputs).problems == ()
     monkeypatch.undo()
     return len(statements), len(read)
 
@@ -385,7 +386,7 @@ def test_opening_a_ledger_costs_the_same_however_long_it_is(tmp_path):
         write_readings(folder, [])
         policy = make(folder, clock={"end": f"2026-01-{1 + steps // 24:02d}"})
         hl.publish(policy)
-        with SqliteLedger(policy.ledger_path) as book, book.hold():
+        with open_ledger(policy.ledger_url) as book, book.hold():
             facts, done = book.facts(), []
             book._db.set_progress_handler(lambda done=done: done.append(1), 10)
             book.begin(facts)
@@ -404,7 +405,7 @@ def test_an_output_that_holds_more_or_less_than_its_ledger_is_found(tmp_path, ou
     for name, steps in (("short", (1, 2)), ("long", (1, 2, 3))):
         (tmp_path / name).mkdir()
         policy, outputs[name] = pushed(tmp_path / name, output, steps)
-        books[name] = policy.ledger_path
+        books[name] = Path(policy.ledger_url)
     assert hl.verify(books["short"], outputs["short"]).good
     assert not hl.verify(books["short"], outputs["long"]).good
     assert not hl.verify(books["long"], outputs["short"]).good
@@ -418,7 +419,7 @@ def test_a_line_behind_the_last_is_found(tmp_path, output):
     last = whole.splitlines(True)[-1]
     for more in (last, last.replace(b"3", b"4", 1), b"\n", b"x", last[:10]):
         path.write_bytes(whole + more)
-        problems = hl.verify(policy.ledger_path, outputs).problems
+        problems = hl.verify(policy.ledger_url, outputs).problems
         assert any("behind the ledger's last" in p or "ahead of its ledger" in p for p in problems), more
     path.write_bytes(whole[:-1])
-    assert not hl.verify(policy.ledger_path, outputs).good
+    assert not hl.verify(policy.ledger_url, outputs).good

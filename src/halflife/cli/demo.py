@@ -23,7 +23,7 @@ from halflife.engines import open_source
 from halflife.errors import HalflifeError, InvalidInput
 from halflife.lab.demo import DemoResult, Outcome, write_releases
 from halflife.lab.households.readings import MAX_KWH, SLOTS_PER_DAY, Readings, simulate
-from halflife.ledger import SqliteLedger
+from halflife.ledger import ledger_names, open_ledger
 from halflife.notions import Notion
 from halflife.numerics.arrays import Floats
 from halflife.numerics.parameters import whole
@@ -53,12 +53,7 @@ SECRETS = """\
 
 MARKER = ".made-by-halflife-demo"
 HOMES, POLICY, LEDGER, OUTPUT = "homes", "policy.yaml", "policy.ledger", "mean-use.csv"
-MADE = (
-    "readings.parquet",
-    POLICY,
-    OUTPUT,
-    *(LEDGER + ending for ending in ("", "-wal", "-shm", ".lock", ".shown", ".operator.jsonl")),
-)
+MADE = ("readings.parquet", POLICY, OUTPUT, *ledger_names(LEDGER))
 """All that the demo puts into a folder of its own, and all that it ever deletes there."""
 
 
@@ -81,10 +76,10 @@ def publish_and_verify(file: Path, progress: Progress = _silent, clock: Callable
         raise HalflifeError(
             f"{file}: {missed:,} late steps had no room: to replay the past write `late: as-planned` (clock)"
         )
-    verdict = verify(policy.ledger_path, {channel.name: str(output)}, progress)
+    verdict = verify(policy.ledger_url, {channel.name: str(output)}, progress)
     if not verdict.good:
         raise HalflifeError(f"what {file} published does not verify: {verdict.problems[0]}")
-    with SqliteLedger(policy.ledger_path, read_only=True) as book:
+    with open_ledger(policy.ledger_url, read_only=True) as book:
         charged = [entry.releases for entry in book.entries(channel.name)]
     columns, notion = csv.read_csv(output), promised(policy, channel.account)
     return Outcome(
@@ -98,7 +93,7 @@ def publish_and_verify(file: Path, progress: Progress = _silent, clock: Callable
         risks=notion.risks(np.array([step[-1].loss for step in charged]), channel.age, channel.plan.noise),
         limit=verdict.limit,
         policy=file,
-        ledger=policy.ledger_path,
+        ledger=policy.ledger_url,
         head=verdict.head,
     )
 

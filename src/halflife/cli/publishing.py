@@ -149,7 +149,7 @@ def verify(path: Path, outputs: tuple[str, ...], as_json: bool) -> None:
         raise SystemExit(1)
 
 
-def _what_to_verify(path: Path, named: tuple[str, ...]) -> tuple[Path, dict[str, str], Policy | None]:
+def _what_to_verify(path: Path, named: tuple[str, ...]) -> tuple[Path | str, dict[str, str], Policy | None]:
     """The ledger, the outputs by stream, and the policy if that was given."""
     files = dict(pair.split("=", 1) for pair in named if "=" in pair)
     if len(files) != len(named):
@@ -164,4 +164,4 @@ def _what_to_verify(path: Path, named: tuple[str, ...]) -> tuple[Path, dict[str,
         for s in policy.streams
         if s.output != "-"
     }
-    return policy.ledger_path, {**known, **files}, policy
+    return policy.ledger_url, {**known, **files}, policy

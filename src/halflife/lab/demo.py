@@ -47,7 +47,7 @@ class Outcome:
     risks: Floats
     limit: float
     policy: Path
-    ledger: Path
+    ledger: str
     head: str
 
     @property

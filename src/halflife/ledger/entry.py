@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from halflife.errors import InvalidInput
 from halflife.numerics.arrays import Floats
 from halflife.release import NOISES, Release
 
@@ -82,7 +83,12 @@ def read_entry(row: Sequence[Any], releases: Sequence[Sequence[Any]]) -> Entry:
     made, texts = [], []
     for draw, loss, age, sensitivity, scale, noise, atop in releases:
         read = _known if loss and sensitivity and scale else _read
-        release, facts = read(draw[1:] if draw.startswith("=") else None, loss, age, sensitivity, scale, noise, atop)
+        cells = (draw[1:] if draw.startswith("=") else None, loss, age, sensitivity, scale, noise, atop)
+        try:
+            release, facts = read(*cells)
+        except InvalidInput:
+            _make(at, *cells)  # refuses them too, and names the step
+            raise
         made.append(release.moved(at, age))
         texts.append(f"[{_text(draw)}, {at}, {facts}")
     entry = object.__new__(Entry)
@@ -95,19 +101,29 @@ def read_entry(row: Sequence[Any], releases: Sequence[Sequence[Any]]) -> Entry:
     return entry
 
 
-def _read(
-    draw: str | None, loss: Any, age: Any, sensitivity: Any, scale: Any, noise: Any, atop: Any
-) -> tuple[Release, str]:
-    """A release of some step with these facts, checked, and their text. Cells of another kind are not repeated in an error."""
+def _make(
+    step: int, draw: str | None, loss: Any, age: Any, sensitivity: Any, scale: Any, noise: Any, atop: Any
+) -> Release:
+    """A release from its cells, checked. Cells of another kind are not repeated in an error."""
     numbers = isinstance(loss, float) and isinstance(sensitivity, float) and isinstance(scale, float | None)
     if not (numbers and isinstance(age, int) and noise in NOISES and max(len(draw or ""), len(atop or "")) <= 200):
         raise TypeError
-    made = Release(1, loss, age, sensitivity=sensitivity, scale=scale, noise=noise, draw=draw, atop=atop)
-    return made, release_facts(loss, age, sensitivity, scale, noise, atop)
+    return Release(step, loss, age, sensitivity=sensitivity, scale=scale, noise=noise, draw=draw, atop=atop)
+
+
+def _read(draw: str | None, *cells: Any) -> tuple[Release, str]:
+    """A release with these facts, of whatever step, and their text."""
+    return _make(1, draw, *cells), release_facts(*cells)
 
 
 _known = lru_cache(maxsize=10_000, typed=True)(_read)
 """The same for facts that were read before, none of them 0: to a cache 0.0 and -0.0 are alike, to the chain they are not."""
+
+
+def name_entry(number: int, stream: object, step: object, facts: Mapping[str, str]) -> str:
+    """Return which entry is meant, for a message; a name or a step that no entry can have is not repeated."""
+    known = isinstance(step, int) and f"stream:{stream}" in facts
+    return f"entry {number} ({stream}, step {step})" if known else f"entry {number} (of an unknown stream)"
 
 
 def entry_facts(

@@ -21,6 +21,7 @@ from pydantic import (
 )
 
 from halflife.errors import HalflifeError, InvalidInput, unknown
+from halflife.ledger import resolve_ledger
 from halflife.parsing.documents import Document, PolicyError, Problem, Where
 from halflife.parsing.quantities import parse_quantity
 
@@ -292,10 +293,9 @@ class PolicyKeys(Part):
             raise InvalidInput(f"{name!r}: {str(error).rstrip('.').lower()}: write the folder out") from None
 
     @property
-    def ledger_path(self) -> Path:
-        """Where the ledger is."""
-        stem = Path(self._document.name).stem
-        return self.path(self.ledger or f"{stem}.ledger")
+    def ledger_url(self) -> str:
+        """Where the ledger is, as `open_ledger` takes it; a path is relative to the policy's file."""
+        return resolve_ledger(self.ledger or f"{Path(self._document.name).stem}.ledger", self.path)
 
 
 SAID = {

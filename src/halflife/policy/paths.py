@@ -11,12 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from halflife.errors import InvalidInput, unknown
+from halflife.ledger import ledger_files
 from halflife.outputs import ENDINGS
 from halflife.parsing.documents import Where
 from halflife.policy.model import PolicyKeys
 
-LEDGER_FILES = ("", ".operator.jsonl", ".lock", ".shown", ".shown.new", ".behind", "-wal", "-shm", "-journal")
-"""What stands behind the ledger's path in the names of the files that are its own."""
 PART = "part-000000001-000000001.parquet"
 """As a folder of parts has them."""
 
@@ -24,8 +23,7 @@ PART = "part-000000001-000000001.parquet"
 def check_files(policy: PolicyKeys) -> None:
     """Refuse two files that are one, and files that are written to and read from."""
     with policy.about("ledger"):
-        ledger = os.path.realpath(policy.ledger_path)
-    written: dict[str, Where] = {ledger + ending: ("ledger",) for ending in LEDGER_FILES}
+        written: dict[str, Where] = dict.fromkeys(ledger_files(policy.ledger_url), ("ledger",))
     for i, stream in enumerate(policy.streams):
         if stream.output == "-":
             continue

@@ -144,7 +144,7 @@ class _Run:
 
     def _open(self, channel: Channel) -> Engine:
         """Open a stream's readings; what must be parsed first is kept beside the ledger, which is private already."""
-        scratch = self.session.ledger.path.parent
+        scratch = self.session.ledger.scratch
         if channel.name in self.sources:
             return open_source(self.sources[channel.name], scratch=scratch)
         source = channel.part.source
@@ -209,7 +209,7 @@ class _Run:
         last = max(int(s[-1]) for s in steps if int(s[-1]) <= most)
         answer = engine.aggregate(channel.question(first, last))
         line = {"stream": channel.name, "steps": [first, last], **answer.tallies}
-        write_operator(self.session.ledger.path, self.session.now_us(), line)
+        write_operator(self.session.ledger.operator_file, self.session.now_us(), line)
         totals: Totals = answer.sums + np.array(channel.offsets, dtype=np.int64)[None, :, None]
         return totals.reshape(last - first + 1, -1)
 
@@ -254,9 +254,8 @@ def _rows(d: Due, first: int, totals: Totals) -> Totals:
     return totals[start : start + len(d.steps)]
 
 
-def write_operator(ledger: Path, now_us: int, line: Mapping[str, Any]) -> None:
+def write_operator(path: Path, now_us: int, line: Mapping[str, Any]) -> None:
     """Append a line to the ledger's operator file, which only its owner can read."""
-    path = Path(f"{ledger}.operator.jsonl")
     try:
         file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o600)  # no pipe is waited for
         with os.fdopen(file, "a", encoding="utf-8") as out:

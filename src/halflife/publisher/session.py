@@ -18,7 +18,7 @@ from typing import Any
 from halflife.accountant import Accountant
 from halflife.engines.duckdb.scratch import sweep
 from halflife.errors import BudgetExceeded, InvalidInput, LedgerError
-from halflife.ledger import Entry, SqliteLedger
+from halflife.ledger import Entry, open_ledger
 from halflife.mechanisms.draw import ReleaseDraw
 from halflife.noise import GridNoise
 from halflife.outputs import Output, Published, open_output
@@ -43,8 +43,8 @@ class Session:
         self.policy, self.clock = policy, clock
         self.channels = channels(policy)
         self.notion = promised(policy, self.channels[0].account)
-        self.ledger = SqliteLedger(policy.ledger_path)
-        sweep(policy.ledger_path.parent)
+        self.ledger = open_ledger(policy.ledger_url)
+        sweep(self.ledger.scratch)
         self._attachment = self.notion.attachment()
         self._kept: str | None = None
         self._facts = ledger_facts(policy, self.channels)
@@ -89,14 +89,14 @@ class Session:
             raise
         except UNREADABLE:
             refusal = LedgerError(
-                f"{self.ledger.path}: its saved states are not those of this policy's account, mechanisms and smoothers: put a "
+                f"{self.ledger.name}: its saved states are not those of this policy's account, mechanisms and smoothers: put a "
                 "whole copy back, the newest one, and see `halflife verify`"
             )
         raise refusal
 
     def _restore(self, states: Mapping[str, str]) -> None:
         if "account" not in states and any(self.done.values()):
-            raise LedgerError(f"{self.ledger.path}: has entries and no account: put a whole copy back, the newest one")
+            raise LedgerError(f"{self.ledger.name}: has entries and no account: put a whole copy back, the newest one")
         self._kept = states.get("attachment")
         self.account = self._saved_account(states.get("account"))
         self.smoothers = {c.name: c.smoothers() for c in self.channels}
@@ -121,13 +121,13 @@ class Session:
             return account
         if self.policy.promise.plan == "optimal" and account.notion.attached is not None:
             raise LedgerError(
-                f"{self.ledger.path}: the optimal plan is worked out for all secrets at once, so none can be added: "
+                f"{self.ledger.name}: the optimal plan is worked out for all secrets at once, so none can be added: "
                 "undo the change; begin with `plan: tight` where secrets are to come"
             )
         try:
             return account.extended(self.notion, newest_data_time(self.channels, self.ledger))
         except InvalidInput as error:
-            raise LedgerError(f"{self.ledger.path}: {error}") from error
+            raise LedgerError(f"{self.ledger.name}: {error}") from error
 
     def _states(self, account: Accountant) -> dict[str, str]:
         """What `_load` needs next time; what is attached to the promise is written when it has changed."""
@@ -144,11 +144,12 @@ class Session:
 
     def _check_clock(self) -> None:
         """What is due follows from the clock, so nothing is published by one that has jumped back."""
-        behind = self.ledger.last_commit() - self.now_us()
+        newest = self.ledger.newest()
+        behind = newest.at_us - self.now_us() if newest else 0
         if behind > CLOCK_SLACK:
             raise LedgerError(
                 f"the clock says {from_us(self.now_us()):%Y-%m-%d %H:%M:%S} UTC, {behind / 60e6:.0f} minutes before the newest "
-                f"entry of {self.ledger.path} was written: set the clock; nothing was published"
+                f"entry of {self.ledger.name} was written: set the clock; nothing was published"
             )
 
     # Output ---------------------------------------------------------------------------------------------------------
@@ -165,7 +166,7 @@ class Session:
 
         return open_output(
             self.target(channel), channel.layout, self.done[channel.name], find,
-            emitted=self.ledger.printed(channel.name),
+            emitted=self.ledger.last_printed(channel.name),
             next_step=lambda after: self.ledger.next_step(channel.name, after),
             digests=stream_digests(self.ledger, channel.name),
         )  # fmt: skip

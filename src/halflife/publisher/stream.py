@@ -133,7 +133,7 @@ class Stream:
             "clamped": sum(total != within for total, within in zip(units, held, strict=True)),
         }
         line = {"stream": c.name, "steps": [step, step], **told}
-        write_operator(self._session.ledger.path, self._session.now_us(), line)
+        write_operator(self._session.ledger.operator_file, self._session.now_us(), line)
         return np.array([held], dtype=np.int64)
 
     def _pushed(self, shown: Published) -> Pushed:

@@ -15,10 +15,9 @@ from pathlib import Path
 
 from halflife.accountant import Accountant
 from halflife.errors import BudgetExceeded, HalflifeError, InvalidInput, LedgerError, unknown
-from halflife.ledger import Entry, SqliteLedger
+from halflife.ledger import Batch, Entry, Ledger, Link, open_ledger
 from halflife.ledger.differences import first_difference
-from halflife.ledger.entry import batch_link, digest, first_link
-from halflife.ledger.sqlite.ledger import Batch
+from halflife.ledger.entry import batch_link, digest, first_link, name_entry
 from halflife.numerics.progress import Progress
 from halflife.outputs import Digests, Pinned, compare_output, find_changed_files, match_output, pin_output
 from halflife.policy import Channel, Policy, channels, ledger_facts, promised, stream_layout
@@ -26,8 +25,6 @@ from halflife.publisher.readable import readable, readable_block
 
 UNREADABLE = (HalflifeError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 """What reading a state that nobody wrote may raise. Such errors may quote it, and states may be secret: none is passed on."""
-Link = tuple[int, Entry, bytes]
-"""An entry with its number and its hash."""
 
 
 @dataclass(frozen=True)
@@ -69,32 +66,32 @@ def verify(
     ...
     halflife.errors.LedgerError: nowhere.ledger: cannot be opened: no such file: publish first, or give the path of a ledger
     """
-    path = Path(ledger)
-    with SqliteLedger(path, read_only=True) as book, ExitStack() as stack:
-        with book.moment(wait):
-            guard = book.guard_fault()
+    with open_ledger(ledger, read_only=True) as book, ExitStack() as stack:
+        with book.snapshot(wait):
+            rollback = book.find_rollback()
             pinned = [(stream, target, _pin(target, stack)) for stream, target in (outputs or {}).items()]
-        damage = book.damage()
+        damage = book.find_damage()
         if damage is not None:
             return _nothing(damage)
         if not book.facts():
             return _nothing(
-                guard or f"{path}: holds nothing yet, or its facts are gone: publish first, or put a whole copy back"
+                rollback
+                or f"{book.name}: holds nothing yet, or its facts are gone: publish first, or put a whole copy back"
             )
         _check_names(book, outputs or {})
         try:
             walk = _Walk(book, progress, [_Compared(book, *output) for output in pinned])
-            problems = [*_other_policy(walk, policy, path), *walk.problems()]
+            problems = [*_other_policy(walk, policy), *walk.problems()]
             for output in walk.outputs:
                 progress(f"comparing {output.target}", walk.count, walk.count)
                 problems += output.differences(walk.broken)
             book.check_unwritten()
-            if guard:  # only a ledger that agrees with its outputs may be declared the newest
-                problems.insert(0, guard if problems else guard + book.way_out())
+            if rollback:  # only a ledger that agrees with its outputs may be declared the newest
+                problems.insert(0, rollback if problems else rollback + book.explain_rollback())
         except LedgerError as error:
             return _nothing(str(error))
         except UNREADABLE:
-            return _nothing(f"{path}: holds what no publisher wrote: put a whole copy back, the newest one")
+            return _nothing(f"{book.name}: holds what no publisher wrote: put a whole copy back, the newest one")
         return walk.verdict(tuple(problems))
 
 
@@ -108,7 +105,7 @@ def _pin(target: str, stack: ExitStack) -> Pinned | InvalidInput:
     return pinned
 
 
-def _check_names(book: SqliteLedger, outputs: dict[str, str]) -> None:
+def _check_names(book: Ledger, outputs: dict[str, str]) -> None:
     """Refuse to compare an output with a stream that the ledger does not have."""
     known = [key.removeprefix("stream:") for key in book.facts() if key.startswith("stream:")]
     for stream in outputs:
@@ -116,32 +113,32 @@ def _check_names(book: SqliteLedger, outputs: dict[str, str]) -> None:
             raise unknown("stream", stream, known if book.follows(1) else ())
 
 
-def _other_policy(walk: _Walk, policy: Policy | None, path: Path) -> Iterator[str]:
+def _other_policy(walk: _Walk, policy: Policy | None) -> Iterator[str]:
     """Say where a policy differs from the one that the ledger was begun with, but for what may be added to it."""
     facts, wanted = walk.facts, walk.facts if policy is None else ledger_facts(policy, channels(policy))
     for key in sorted(set(facts) | set(wanted)):
         if facts.get(key) != wanted.get(key):
             sound = walk.book.follows(1)  # else they are somebody else's words, and not repeated
             how = first_difference(key, facts.get(key), wanted.get(key)) if sound else "its facts are others"
-            yield f"{path}: was begun under another policy: {how}"
+            yield f"{walk.book.name}: was begun under another policy: {how}"
             return
     if policy is not None and walk.saved is not None and walk.states_are_sound:
         made = channels(policy)
         try:
             promised(policy, made[0].account).extends(walk.saved.notion, newest_data_time(made, walk.book))
         except InvalidInput as error:
-            yield f"{path}: was begun under another policy: {error}"
+            yield f"{walk.book.name}: was begun under another policy: {error}"
 
 
-def newest_data_time(made: Sequence[Channel], book: SqliteLedger) -> int:
+def newest_data_time(made: Sequence[Channel], book: Ledger) -> int:
     """Return the newest step of the account about which anything was published; 0 if nothing was."""
     done = ((c, book.last_step(c.name)) for c in made)
     return max((int(c.release_steps(k, k)[0]) - c.age for c, k in done if k), default=0)
 
 
-def stream_digests(book: SqliteLedger, stream: str) -> Digests:
+def stream_digests(book: Ledger, stream: str) -> Digests:
     """Return where the digests of a stream's files are kept."""
-    return Digests(partial(book.mark_written, stream), partial(book.written, stream))
+    return Digests(partial(book.mark_written, stream), partial(book.digests, stream))
 
 
 def _nothing(problem: str) -> Verdict:
@@ -151,11 +148,12 @@ def _nothing(problem: str) -> Verdict:
 class _Walk:
     """One pass over the ledger: links, losses and risks. What is not as it was written is named by its place, not repeated."""
 
-    def __init__(self, book: SqliteLedger, progress: Progress, outputs: Sequence[_Compared] = ()) -> None:
+    def __init__(self, book: Ledger, progress: Progress, outputs: Sequence[_Compared] = ()) -> None:
         self.book, self.progress, self.outputs = book, progress, outputs
         self.facts = book.facts()
         self.states = book.states()
-        self.states_are_sound = digest(self.states.items()) == book.saved_digest()
+        newest = book.newest()
+        self.states_are_sound = newest is not None and digest(self.states.items()) == newest.states
         self.saved = self._read_account()
         self.account = Accountant(self.saved.notion) if self.saved else None
         self.steps: dict[str, int] = {}
@@ -182,7 +180,7 @@ class _Walk:
         yield from self._end()
 
     def _where(self, number: int, entry: Entry) -> str:
-        return f"{self.book.path}: {self.book.name_entry(number, entry.stream, entry.step)}"
+        return f"{self.book.name}: {name_entry(number, entry.stream, entry.step, self.facts)}"
 
     def _follow(self, block: Sequence[Link]) -> Iterator[str]:
         """Check each entry's link, number and step, and the links of the batches that end with one of them."""
@@ -201,7 +199,7 @@ class _Walk:
                 yield f"{self._where(number, entry)}: was charged nothing"
             self.steps[entry.stream] = entry.step
             self.charged += len(entry.releases)
-            if self._batch is not None and number == self._batch[0]:
+            if self._batch is not None and number == self._batch.last:
                 yield from self._close_batch(self._batch)
 
     def _close_batch(self, batch: Batch) -> Iterator[str]:
@@ -209,7 +207,7 @@ class _Walk:
         last, at_us, states, link = batch
         self.head = batch_link(self.head, at_us, states)
         if self.head != link:
-            yield f"{self.book.path}: the batch that ends with entry {last} was changed: its hash does not follow"
+            yield f"{self.book.name}: the batch that ends with entry {last} was changed: its hash does not follow"
             self.head, self.broken = link, True
         self._last, self._batch = last, next(self._batches, None)
 
@@ -233,9 +231,9 @@ class _Walk:
 
     def _end(self) -> Iterator[str]:
         """What must hold of the newest batch: it ends the ledger, and its states are the saved ones."""
-        name = self.book.path
+        name = self.book.name
         if self._batch is not None:
-            yield f"{name}: entries are missing: the batch that ends with entry {self._batch[0]} is not complete"
+            yield f"{name}: entries are missing: the batch that ends with entry {self._batch.last} is not complete"
         elif not self._last and (self.count or self.states):
             yield f"{name}: its batches are missing: entries or states are left that no batch holds"
         elif self._last != self.count:
@@ -261,7 +259,7 @@ class _Walk:
 class _Compared:
     """An output beside its ledger: met as the ledger is read, and gone through once more if it is not the same."""
 
-    def __init__(self, book: SqliteLedger, stream: str, target: str, output: Pinned | InvalidInput) -> None:
+    def __init__(self, book: Ledger, stream: str, target: str, output: Pinned | InvalidInput) -> None:
         self.book, self.stream, self.target, self.output = book, stream, target, output
         self.layout, self._factors = stream_layout(stream, book.facts())
         self._match = match_output(output, self.layout) if isinstance(output, Pinned) else None

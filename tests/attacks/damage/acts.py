@@ -141,7 +141,7 @@ def verify(world: World, folder: Path, policy: hl.Policy | None) -> Outcome:
     def run() -> Any:
         known = policy or hl.Policy.load(folder / "policy.yaml")
         outputs = {s: f"{folder / t}{'/' if t.endswith('/') else ''}" for s, t in world.targets.items()}
-        return hl.verify(known.ledger_path, outputs, policy=known, wait=0.3)
+        return hl.verify(known.ledger_url, outputs, policy=known, wait=0.3)
 
     outcome = act(folder, run, publishes=False)
     if outcome.how == "went on":

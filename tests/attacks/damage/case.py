@@ -20,7 +20,7 @@ from attacks.damage.judge import Court
 from attacks.damage.witness import LEDGER, Seen, copy_ledger, look
 from attacks.damage.worlds import PEOPLE, PROMISES, START, World, build, exact_noise, exact_totals, seeded_noise
 from halflife.accountant import Accountant
-from halflife.ledger import SqliteLedger
+from halflife.ledger import open_ledger
 
 HOURS = (6, 7, 7, 7, 8, 8, 8, 8, 9, 11, 30)
 ODD_HOURS = (5.99, 3, -10, -(10**6), 10**6, 10**8)
@@ -58,7 +58,7 @@ class Town:
         seen = look(world, self.folder, self.scratch)
         copy = copy_ledger(self.folder / LEDGER, self.scratch)
         assert copy is not None
-        with SqliteLedger(copy, read_only=True) as book:
+        with open_ledger(copy, read_only=True) as book:
             releases = [((e.stream, e.part, e.step), e.releases) for e in book.entries()]
             states = book.states()
         notion = Accountant.from_json(states["account"], states.get("attachment")).notion

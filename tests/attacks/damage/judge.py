@@ -13,7 +13,7 @@ from attacks.damage.acts import Outcome
 from attacks.damage.witness import Key, Seen, copy_ledger
 from halflife.accountant import Accountant
 from halflife.errors import HalflifeError
-from halflife.ledger import SqliteLedger
+from halflife.ledger import open_ledger
 from halflife.release import Release
 
 
@@ -134,7 +134,7 @@ class Court:
         """What new entries were charged with, in the order of the ledger."""
         copy, found = copy_ledger(ledger, self.scratch), []
         assert copy is not None
-        with SqliteLedger(copy, read_only=True) as book:
+        with open_ledger(copy, read_only=True) as book:
             for stream in sorted({key[0] for key in new}):
                 steps = [key[2] for key in new if key[0] == stream]
                 found += [e for e in book.entries(stream, min(steps), max(steps)) if (e.stream, e.part, e.step) in new]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from halflife.ledger import SqliteLedger
+from halflife.ledger import open_ledger
 from halflife.ledger.entry import batch_link, digest, first_link
 
 States = tuple[dict[str, str], ...]
@@ -70,7 +70,7 @@ def _opened(ledger: Path) -> Iterator[sqlite3.Connection]:
 
 def _hash_again(ledger: Path) -> None:
     """Form every link anew from what the rows say now."""
-    with SqliteLedger(ledger, read_only=True) as book:
+    with open_ledger(ledger, read_only=True) as book:
         entries = [(number, entry) for number, entry, _ in book.chained()]
         batches = [*book.batches()]
         head, saved = first_link(book.facts()), digest(book.states().items())

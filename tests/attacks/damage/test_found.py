@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import sqlite3
+from pathlib import Path
 
 import pytest
 
@@ -52,18 +53,18 @@ def test_readings_where_an_output_should_be_are_not_repeated(tmp_path, output, a
     (tmp_path / output).write_bytes((tmp_path / output).read_bytes() * appended + rows)
     with pytest.raises(hl.HalflifeError) as refused:
         go_on(policy)
-    told = [str(refused.value), *hl.verify(policy.ledger_path, target(policy, output)).problems]
+    told = [str(refused.value), *hl.verify(policy.ledger_url, target(policy, output)).problems]
     assert len(told) > 1
     assert not [text for text in told if "T00:30" in text or "T23:30" in text or "h4" in text]
 
 
 def test_a_ledger_where_an_output_should_be_is_not_repeated(tmp_path):
     policy = town(tmp_path, "mean.jsonl")
-    shutil.copy(policy.ledger_path, tmp_path / "mean.jsonl")
+    shutil.copy(policy.ledger_url, tmp_path / "mean.jsonl")
     with pytest.raises(hl.HalflifeError) as refused:
         go_on(policy)
     assert "\\x" not in str(refused.value)
-    assert not [p for p in hl.verify(policy.ledger_path, target(policy, "mean.jsonl")).problems if "\\x" in p]
+    assert not [p for p in hl.verify(policy.ledger_url, target(policy, "mean.jsonl")).problems if "\\x" in p]
 
 
 def test_a_pipe_where_a_part_should_be_is_not_waited_for(tmp_path, no_waiting):
@@ -73,7 +74,7 @@ def test_a_pipe_where_a_part_should_be_is_not_waited_for(tmp_path, no_waiting):
     os.mkfifo(part)
     with pytest.raises(hl.HalflifeError, match="not a regular file"):
         go_on(policy)
-    assert not hl.verify(policy.ledger_path, target(policy, "parts/")).good
+    assert not hl.verify(policy.ledger_url, target(policy, "parts/")).good
 
 
 def test_a_pipe_where_the_operators_file_should_be_is_not_waited_for(tmp_path, no_waiting):
@@ -111,30 +112,30 @@ def test_a_clock_that_no_calendar_holds_is_refused(tmp_path, seconds):
 
 def test_an_entry_without_releases_is_refused_when_it_is_to_be_written_again(tmp_path):
     policy = town(tmp_path)
-    with sqlite3.connect(policy.ledger_path) as db:
+    with sqlite3.connect(policy.ledger_url) as db:
         db.execute("DELETE FROM release WHERE entry = 3")
     db.close()
     (tmp_path / "mean.csv").unlink()
     with pytest.raises(hl.HalflifeError, match="charged nothing"):
         go_on(policy)
-    assert not hl.verify(policy.ledger_path).good
+    assert not hl.verify(policy.ledger_url).good
 
 
 def test_a_number_that_became_a_text_is_refused(tmp_path):
     """What a damaged page may hold, and no statement could write: a text where the newest step stands in an index."""
     policy = town(tmp_path)
-    with sqlite3.connect(policy.ledger_path) as db:
+    with sqlite3.connect(policy.ledger_url) as db:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         (page,) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'sqlite_autoindex_entry_1'").fetchone()
     db.close()
-    data = bytearray(policy.ledger_path.read_bytes())
+    data = bytearray(Path(policy.ledger_url).read_bytes())
     start = (page - 1) * 4096
     # the record of ('mean', 6, '*', 6): header of 5 bytes, types text(4), int8, text(1), int8
     at = data.index(b"mean\x06*", start, start + 4096)
     assert data[at - 5 : at] == bytes([5, 21, 1, 15, 1])
     data[at - 3], data[at - 2] = 15, 15  # both are texts of one byte now
     data[at + 4 : at + 6] = b"x*"
-    policy.ledger_path.write_bytes(data)
+    Path(policy.ledger_url).write_bytes(data)
     with pytest.raises(hl.HalflifeError):
         go_on(policy)
-    assert not hl.verify(policy.ledger_path).good
+    assert not hl.verify(policy.ledger_url).good

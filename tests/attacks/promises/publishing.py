@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 import halflife as hl
 from attacks.promises.people import Totals
 from halflife import noise as grade
-from halflife.ledger import Entry, SqliteLedger
+from halflife.ledger import Entry, open_ledger
 from halflife.policy import Channel, channels
 
 FAR = 4e9
@@ -94,7 +94,7 @@ def run_publisher(
     with known_noise(seed) as drawn:
         for moment in moments:
             risk = hl.publish(policy, frames, clock=lambda m=moment: m).risk
-            with SqliteLedger(policy.ledger_path, read_only=True) as book:
+            with open_ledger(policy.ledger_url, read_only=True) as book:
                 entries = list(book.entries())
             for e in entries:
                 seen_at.setdefault((e.stream, e.step), account.last_over(int(moment * 1e6)))

@@ -42,7 +42,7 @@ from halflife.audit.policy.path import (
 )
 from halflife.audit.policy.swellfish import audit_secrets
 from halflife.audit.verdict import Finding, Verdict, audit_history, audit_paths
-from halflife.ledger import SqliteLedger
+from halflife.ledger import ledger_exists, open_ledger
 from halflife.notions import AgeDependent, AlmostPeriodic, Swellfish
 from halflife.numerics.arrays import Floats
 from halflife.numerics.progress import Progress
@@ -252,8 +252,8 @@ def _planned(made: Sequence[Channel], steps: int) -> list[Release]:
 def _exact(policy: Policy, made: Sequence[Channel]) -> Iterator[Finding]:
     notion, limit = promised(policy, made[0].account), promised_epsilon(policy)
     yield audit_history("the plan's first steps", notion, _planned(made, PLANNED), limit)
-    if policy.ledger_path.is_file():
-        with SqliteLedger(policy.ledger_path, read_only=True) as book:
+    if ledger_exists(policy.ledger_url):
+        with open_ledger(policy.ledger_url, read_only=True) as book:
             whole = {c.name: book.last_step(c.name) for c in made}
             # names of reused noise are charged where they are first used: only a history from its beginning tells
             first = {name: 1 if notion.shares_draws else max(1, last - PLANNED + 1) for name, last in whole.items()}
@@ -261,7 +261,7 @@ def _exact(policy: Policy, made: Sequence[Channel]) -> Iterator[Finding]:
             history = [r for part in parts for e in part for r in e.releases]
         which = "first" if notion.shares_draws else "newest"
         some = f" in the {which} {PLANNED:,} steps" if max(whole.values()) > PLANNED else ""
-        name = f"what {policy.ledger_path.name} recorded{some}"
+        name = f"what the ledger recorded{some}"
         yield audit_history(name, notion, sorted(history, key=lambda r: r.step), limit)
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from halflife.audit.verdict import Finding
 from halflife.engines import open_source
-from halflife.ledger import SqliteLedger
+from halflife.ledger import open_ledger
 from halflife.notions import AgeDependent
 from halflife.numerics.arrays import Floats
 from halflife.policy import Channel, Policy, channels, promised
@@ -176,7 +176,7 @@ def _traces(policy: Policy, stretch: Stretch) -> list[Any]:
                 [{k: v for k, v in json.loads(line).items() if k != "value"} for line in quiet.path(s.output).open()]
                 for s in quiet.streams
             ]
-            with SqliteLedger(quiet.ledger_path, read_only=True) as book:
+            with open_ledger(quiet.ledger_url, read_only=True) as book:
                 facts = [(e.stream, e.step, e.release_step, e.releases, e.spread, len(e.noisy)) for e in book.entries()]
     finally:
         logger.removeHandler(handler)

@@ -27,7 +27,7 @@ from halflife.audit.notions.swellfish import worst_secret
 from halflife.audit.policy.path import PublishingPath, Row, Totals, as_data, silence, totals_of
 from halflife.audit.verdict import MARGIN, Finding, Verdict, audit_paths
 from halflife.errors import InvalidInput
-from halflife.ledger import SqliteLedger
+from halflife.ledger import ledger_exists, open_ledger
 from halflife.notions import Swellfish
 from halflife.numerics.arrays import Floats
 from halflife.numerics.progress import Progress
@@ -360,10 +360,10 @@ def _exact(policy: Policy, made: Sequence[Channel], notion: Swellfish) -> Iterat
         last = min(PLANNED, c.last or max(1, notion.specifications.last_step - _begin(c) + 1))
         planned += due(c, 1, last, 0).releases
     yield _history("the plan's first steps", notion, planned)
-    if policy.ledger_path.is_file():
-        with SqliteLedger(policy.ledger_path, read_only=True) as book:
+    if ledger_exists(policy.ledger_url):
+        with open_ledger(policy.ledger_url, read_only=True) as book:
             history = [r for e in book.entries() for r in e.releases]
-        yield _history(f"what {policy.ledger_path.name} recorded", notion, history)
+        yield _history("what the ledger recorded", notion, history)
 
 
 def _history(name: str, notion: Swellfish, releases: Sequence[Release]) -> Finding:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from halflife.errors import LedgerError
 
-FILES = ("", "-wal", "-shm", "-journal", ".lock", ".shown", ".shown.new", ".operator.jsonl")
+OPERATOR = ".operator.jsonl"
+FILES = ("", "-wal", "-shm", "-journal", ".lock", ".shown", ".shown.new", ".behind", OPERATOR)
 """What stands behind the ledger's path in the names of the files that are its own: all may be read by its owner alone."""
 
 Stamp = tuple[int, int, int, int]

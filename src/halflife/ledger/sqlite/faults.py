@@ -58,10 +58,10 @@ class _Named(Protocol):
 N = TypeVar("N", bound=_Named)
 
 
-def tell(error: Exception) -> str:
+def explain(error: Exception) -> str:
     """Return what an error of SQLite or the system means, and what to do about it; nothing of SQLite's own text.
 
-    >>> tell(sqlite3.OperationalError("Could not decode to UTF-8 column 'value' with text '8.25'"))
+    >>> explain(sqlite3.OperationalError("Could not decode to UTF-8 column 'value' with text '8.25'"))
     'a cell holds what cannot be read: it is damaged: put a whole copy back, the newest one, and see `halflife verify`'
     """
     if isinstance(error, OSError):
@@ -75,21 +75,21 @@ def tell(error: Exception) -> str:
     return _BY_CODE.get(code & 0xFF, f"SQLite refuses it (code {code}): look at the file and its folder")
 
 
-def telling(what: str) -> Callable[[Callable[Concatenate[N, P], R]], Callable[Concatenate[N, P], R]]:
+def translate(what: str) -> Callable[[Callable[Concatenate[N, P], R]], Callable[Concatenate[N, P], R]]:
     """Make a ledger's method raise our own error, with the file and the next step, for those of SQLite and the system."""
 
     def around(method: Callable[Concatenate[N, P], R]) -> Callable[Concatenate[N, P], R]:
         @wraps(method)
-        def told(self: N, /, *args: P.args, **more: P.kwargs) -> R:
+        def translated(self: N, /, *args: P.args, **more: P.kwargs) -> R:
             try:
                 return method(self, *args, **more)
             except sqlite3.IntegrityError:
                 refusal = LedgerError(f"{self.path}: refused to write a step twice: nothing was published")
             except (sqlite3.Error, OSError, MemoryError, UnicodeError) as error:
-                refusal = LedgerError(f"{self.path}: {what}: {tell(error)}")
+                refusal = LedgerError(f"{self.path}: {what}: {explain(error)}")
             raise refusal
 
-        return told
+        return translated
 
     return around
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from halflife.errors import LedgerError
-from halflife.ledger.sqlite.faults import telling
+from halflife.ledger.sqlite.faults import translate
 
 _LINE = re.compile(r"shown (?:0|([1-9]\d{0,17}) ([0-9a-f]{64}))")
 WHY = (
@@ -61,7 +61,7 @@ class Guard:
             raise LedgerError(f"{self.file} cannot be understood: {WHY}")
         return Shown(int(line[1]), bytes.fromhex(line[2])) if line[1] else Shown(0)
 
-    @telling("how much of it was published cannot be read (.shown)")
+    @translate("how much of it was published cannot be read (.shown)")
     def _content(self) -> bytes | None:
         try:
             file = os.open(self.file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -72,7 +72,7 @@ class Guard:
         finally:
             os.close(file)
 
-    @telling("how much of it is published cannot be written (.shown), so nothing more is shown")
+    @translate("how much of it is published cannot be written (.shown), so nothing more is shown")
     def write(self, shown: Shown) -> None:
         """Replace the line, and wait until it is on disk."""
         beside = f"{self.file}.new"

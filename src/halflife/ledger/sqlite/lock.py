@@ -5,7 +5,6 @@ The file's text says who writes, for those who wait. It is a courtesy, not a sta
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import time
@@ -14,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from halflife.errors import LedgerError
-from halflife.ledger.sqlite.faults import telling
+from halflife.ledger.sqlite.faults import translate
 
 PATIENCE = 0.005
 
@@ -24,13 +23,21 @@ class Lock:
 
     def __init__(self, ledger: Path) -> None:
         self.path, self._file = ledger, f"{os.path.realpath(ledger)}.lock"
+        try:
+            import fcntl
+        except ImportError:  # Windows
+            raise LedgerError(
+                f"{ledger}: this system has no `flock`, which keeps two publishers from drawing noise for one step: use the "
+                "ledger on Linux or macOS"
+            ) from None
+        self._fcntl = fcntl
 
     @contextmanager
     def exclusive(self, wait: float, stop: Callable[[], bool]) -> Iterator[None]:
         """Hold the lock alone, waiting up to so many seconds; those who wait are told who holds it."""
         lock = self._open(os.O_RDWR | os.O_CREAT)
         try:
-            self._take(lock, fcntl.LOCK_EX, wait, stop)
+            self._take(lock, self._fcntl.LOCK_EX, wait, stop)
             self._sign(lock)
             try:
                 yield
@@ -48,28 +55,28 @@ class Lock:
             return
         lock = self._open(os.O_RDONLY | os.O_NONBLOCK)
         try:
-            self._take(lock, fcntl.LOCK_SH, wait, lambda: False)
+            self._take(lock, self._fcntl.LOCK_SH, wait, lambda: False)
             yield
         finally:
             self._close(lock)
 
-    @telling("its lock cannot be opened")
+    @translate("its lock cannot be opened")
     def _open(self, access: int) -> int:
         return os.open(self._file, access | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
-    @telling("its lock cannot be closed")
+    @translate("its lock cannot be closed")
     def _close(self, lock: int) -> None:
         os.close(lock)
 
-    @telling("its lock cannot be written")
+    @translate("its lock cannot be written")
     def _sign(self, lock: int) -> None:
         os.ftruncate(lock, 0)
         os.pwrite(lock, f"process {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M:%S')}\n".encode(), 0)
 
-    @telling("its lock cannot be taken")
+    @translate("its lock cannot be taken")
     def _try(self, lock: int, kind: int) -> bool:
         try:
-            fcntl.flock(lock, kind | fcntl.LOCK_NB)
+            self._fcntl.flock(lock, kind | self._fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         return True

@@ -1,0 +1,60 @@
+"""Where a ledger is: the path of a file, `sqlite:///` before one, or, one day, a PostgreSQL server."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from halflife.errors import InvalidInput, unknown
+from halflife.ledger.sqlite.connect import FILES
+
+SQLITE = "sqlite:///"
+
+
+def ledger_file(url: str | Path) -> Path:
+    """Return the path of the file that an address means; after `sqlite:///` it is relative unless it begins with a slash.
+
+    >>> [str(ledger_file(url)) for url in ("town.ledger", "sqlite:///town.ledger", "sqlite:////srv/town.ledger")]
+    ['town.ledger', 'town.ledger', '/srv/town.ledger']
+    >>> ledger_file("postgresql://server/town")
+    Traceback (most recent call last):
+    ...
+    halflife.errors.InvalidInput: postgresql://server: no ledger on a PostgreSQL server is supported yet: give the path of a file
+    """
+    text = os.fspath(url)
+    kind, address, rest = text.partition("://")
+    if not address or isinstance(url, Path):
+        return Path(text)
+    if kind in ("postgresql", "postgres"):
+        server = rest.split("/")[0].rpartition("@")[2]  # not what stands before @: a password
+        raise InvalidInput(
+            f"{kind}://{server}: no ledger on a PostgreSQL server is supported yet: give the path of a file"
+        )
+    if not text.startswith(SQLITE) or text == SQLITE:
+        raise unknown("kind of ledger", f"{kind}://", (SQLITE + "FILE", "a path"))
+    return Path(text.removeprefix(SQLITE))
+
+
+def resolve_ledger(url: str, path: Callable[[str], Path]) -> str:
+    """Return an address that does not depend on where it stands: `path` works out what a relative path starts from."""
+    return str(path(str(ledger_file(url))))
+
+
+def ledger_exists(url: str | Path) -> bool:
+    """Return whether there is a ledger, or what may be one, at an address."""
+    return ledger_file(url).is_file()
+
+
+def ledger_files(url: str | Path) -> list[str]:
+    """Return every file that a ledger at this address has or may have; if it is a link, those beside what it leads to."""
+    return ledger_names(os.path.realpath(ledger_file(url)))
+
+
+def ledger_names(name: str) -> list[str]:
+    """Return the names of all files that a ledger of this name has or may have in its folder.
+
+    >>> ledger_names("town.ledger")[:2]
+    ['town.ledger', 'town.ledger-wal']
+    """
+    return [name + ending for ending in FILES]

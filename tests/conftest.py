@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
+
+from browser import start
 
 settings.register_profile("halflife", deadline=None, max_examples=60, derandomize=True)
 settings.register_profile("soak", deadline=None, max_examples=2000)
@@ -23,6 +26,13 @@ def data_folder() -> Path:
     if not DATA.is_dir():
         pytest.skip("the real data sets are not beside this checkout")
     return DATA
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """One browser for all tests that look at pages: to start it takes longer than most of them."""
+    with start() as browser:
+        yield browser
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 
+from browser import opened, turn_over
 from halflife import InvalidInput, MarkovChain, MissingExtra
 from halflife.lab.age_dependent.check_view import check_data, plot_check, write_check
 
@@ -83,3 +84,10 @@ def test_without_plotly_the_extra_is_named(warned, monkeypatch):
     monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
     with pytest.raises(MissingExtra, match="report"):
         plot_check(warned)
+
+
+def test_the_page_is_drawn_in_a_browser_and_fits(chromium, warned, tmp_path):
+    write_check(warned, tmp_path / "check.html")
+    with opened(chromium, tmp_path / "check.html") as page:
+        assert page.locator(".plot").count() == 2
+        turn_over(page)

@@ -5,17 +5,15 @@ from __future__ import annotations
 import io
 import json
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 from rich.console import Console
 
+from browser import opened
 from halflife import InvalidInput
 from halflife.lab.almost_periodic import view
 from halflife.lab.almost_periodic.periodicity import best_period, check_period
-
-CHROMIUM = Path("/usr/bin/chromium")
 
 
 @pytest.fixture(scope="module")
@@ -138,22 +136,9 @@ def test_a_page_that_cannot_be_written_is_refused(check, tmp_path):
         view.write_periodicity_page(check, tmp_path / "file" / "page.html")
 
 
-@pytest.mark.skipif(not CHROMIUM.exists(), reason="chromium is not installed")
-def test_the_page_is_drawn_in_a_browser_light_and_dark(choice, tmp_path):
-    api = pytest.importorskip("playwright.sync_api")
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1200), ("dark", 390)])
+def test_the_page_is_drawn_in_a_browser(chromium, choice, tmp_path, scheme, width):
     view.write_periodicity_page(choice, tmp_path / "page.html")
-    complaints = []
-    with api.sync_playwright() as p:
-        browser = p.chromium.launch(
-            executable_path=str(CHROMIUM), args=["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
-        )
-        for scheme, width in (("light", 1200), ("dark", 390)):
-            page = browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 800})
-            page.on("pageerror", lambda error: complaints.append(str(error)))
-            page.on("console", lambda m: complaints.append(m.text) if m.type in ("error", "warning") else None)
-            page.goto((tmp_path / "page.html").as_uri())
-            page.wait_for_function("document.querySelectorAll('.plot .main-svg').length >= 12")
-            page.wait_for_function("document.querySelectorAll('.heatmaplayer image').length === 2")
-            assert page.evaluate("document.documentElement.scrollWidth") <= width
-        browser.close()
-    assert complaints == []
+    with opened(chromium, tmp_path / "page.html", width, scheme) as page:
+        assert page.locator(".plot .main-svg").count() >= 12
+        assert page.locator(".heatmaplayer image").count() == 2

@@ -128,7 +128,7 @@ STYLE = """
   :root { --ink: #e8ecf1; --soft: #a9b3c0; --paper: #12161c; --rule: #323a45; --tint: #1b212a; --link: #7cc4f2;
     --warn: #ff9a4d; } }
 * { box-sizing: border-box; }
-body { margin: 0; background: var(--paper); color: var(--ink);
+body { margin: 0; background: var(--paper); color: var(--ink); overflow-wrap: anywhere;
   font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif; }
 main, footer { max-width: 1120px; margin: 0 auto; padding: 2rem 1.25rem 1rem; }
 h1 { font-size: 1.9rem; line-height: 1.2; letter-spacing: -0.01em; margin: 0 0 .75rem; }
@@ -146,7 +146,7 @@ a { color: var(--link); }
 th .parameters { display: block; font-size: .85rem; margin: 0; }
 footer { font-size: .9rem; padding-bottom: 3rem; }
 .scroll { overflow-x: auto; margin-bottom: 1rem; }
-table { border-collapse: collapse; width: 100%; font-size: .93rem; font-variant-numeric: tabular-nums; }
+table { overflow-wrap: normal; border-collapse: collapse; width: 100%; font-size: .93rem; font-variant-numeric: tabular-nums; }
 caption { text-align: left; padding-bottom: .6rem; }
 th, td { padding: .45rem .7rem; text-align: right; border-bottom: 1px solid var(--rule); vertical-align: bottom; }
 thead th { font-weight: 600; border-bottom: 2px solid var(--ink); line-height: 1.3; }

@@ -15,6 +15,7 @@ from halflife import Accountant, BudgetExceeded, Classical, InvalidInput, Releas
 from halflife.notions.calibration import equal_split
 from halflife.notions.composition import Exact, Losses, gaussian_losses, laplace_losses
 from halflife.notions.gaussian_dp import gaussian_delta, gaussian_epsilon, gaussian_mu, pure_as_gaussian
+from halflife.numerics.search import largest
 
 DELTA = 1 / 117_716_237
 
@@ -58,6 +59,15 @@ def test_gaussian_epsilon_rounds_up_and_mu_rounds_down(mu, delta):
         back = gaussian_mu(epsilon, delta)
         assert back <= mu * (1 + 1e-9)
         assert back == pytest.approx(mu, rel=1e-6)
+
+
+@pytest.mark.parametrize("epsilon", [1e-300, 1e-7, 0.01, 0.7, 30.0, 1e6])
+@pytest.mark.parametrize("delta", [1e-10, 1e-5, 0.3])
+def test_mu_is_what_a_search_by_epsilon_alone_finds(epsilon, delta):
+    """To the last bit, though nearly all of its steps are decided by a look at δ(ε)."""
+    assert gaussian_mu(epsilon, delta) == largest(
+        lambda mu: gaussian_epsilon(mu, delta) <= epsilon, 0.0, 2 * (epsilon + 10) + 10, 1e-12
+    )
 
 
 def test_gaussian_and_laplace_mix():

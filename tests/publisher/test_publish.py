@@ -446,6 +446,21 @@ def test_a_clock_that_jumped_back_publishes_nothing(tmp_path):
     assert hl.publish(policy).published == {"mean": STEPS - 5}
 
 
+@pytest.mark.parametrize(("seconds", "refused"), [(119, False), (121, True), (1199, True)])
+def test_a_clock_may_go_back_by_two_minutes_and_no_more(tmp_path, seconds, refused):
+    """Between two machines, or after a correction, clocks differ a little; one that was set back would date releases wrongly."""
+    write_readings(tmp_path)
+    policy = make(tmp_path)
+    hl.publish(policy, clock=at("2026-01-01T05:00:00"))
+    earlier = at("2026-01-01T05:00:00")() - seconds
+    if refused:
+        with pytest.raises(LedgerError, match="set the clock; nothing was published"):
+            hl.publish(policy, clock=lambda: earlier)
+    else:
+        assert hl.publish(policy, clock=lambda: earlier).published == {"mean": 0}
+    assert hl.publish(policy, clock=at("2026-01-01T06:00:00")).published == {"mean": 1}
+
+
 def test_a_full_disk_and_then_room_again(tmp_path, monkeypatch):
     write_readings(tmp_path)
     policy = make(tmp_path, clock={"end": "2026-02-01"})

@@ -81,4 +81,12 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     >>> round(gaussian_mu(1.0, 1e-6), 5)
     0.2367
     """
-    return largest(lambda mu: gaussian_epsilon(mu, delta) <= epsilon, 0.0, 2 * (epsilon + 10) + 10, 1e-12)
+    below, above = (epsilon / (1 + 1e-9) * (1 + hair) for hair in (-1e-11, 1e-11))
+
+    def holds(mu: float) -> bool:
+        """Whether `gaussian_epsilon` is at most ε: a search of its own, which is needed only where δ(ε) does not tell already."""
+        if gaussian_delta(mu, above) > delta + 1e-15:
+            return False
+        return gaussian_delta(mu, below) <= delta - 1e-15 or gaussian_epsilon(mu, delta) <= epsilon
+
+    return largest(holds, 0.0, 2 * (epsilon + 10) + 10, 1e-12)

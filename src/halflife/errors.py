@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 
 def visible(text: str) -> str:
@@ -37,6 +38,23 @@ class InvalidInput(HalflifeError, ValueError):
     def __init__(self, message: str, *, about: str | None = None) -> None:
         super().__init__(message)
         self.about = about
+
+
+@contextmanager
+def errors_about(parameter: str) -> Iterator[None]:
+    """Errors inside this block are about this parameter.
+
+    >>> with errors_about("matrix"):
+    ...     raise InvalidInput("row 0 sums to 0.9, not to 1")
+    Traceback (most recent call last):
+    ...
+    halflife.errors.InvalidInput: row 0 sums to 0.9, not to 1
+    """
+    try:
+        yield
+    except InvalidInput as error:
+        error.about = parameter
+        raise
 
 
 class MissingExtra(HalflifeError, ImportError):

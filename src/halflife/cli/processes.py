@@ -161,16 +161,16 @@ def check(file: Path, step: str | None, report: Path | None, save: bool, **where
     Example:
       halflife process check home.json design.parquet --person id --time ts --value kwh --report check.html --save
     """
-    from halflife.errors import InvalidInput
-    from halflife.policy.promises.age_dependent.process import named, read_process_file
+    from halflife.policy.promises.age_dependent.process import read_process_file
+    from halflife.processes.sequences import InvalidSequence
 
     made = read_process_file(file)
     sample = read_readings(where.pop("readings"), _step(made, step), **where)
     with screen(stderr=True).status("checking"):
         try:
             found = made.check(list(sample.sequences), slots=sample.slots, step_minutes=sample.step_minutes)
-        except InvalidInput as error:
-            raise InvalidInput(named(str(error), sample)) from None
+        except InvalidSequence as error:
+            raise error.with_name(sample.people) from None
     if report is not None:
         from halflife.lab.age_dependent.check_view import write_check
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar, get_args
@@ -320,6 +320,12 @@ SAID = {
     "less_than_equal": "must be at most {le:,}",
 }
 """What pydantic finds, as a person would say it."""
+
+
+def find_culprit(error: HalflifeError, given: Container[str]) -> tuple[str, ...]:
+    """Return the key that an error is about, if it is one of those that were given."""
+    about = error.about if isinstance(error, InvalidInput) else None
+    return (about,) if about is not None and about in given else ()
 
 
 def name_problems(model: type[BaseModel], error: ValidationError) -> list[Problem]:

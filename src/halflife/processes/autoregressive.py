@@ -55,11 +55,14 @@ class AutoRegressive(Process):
         if isinstance(self.rho, Sequence | np.ndarray) and not isinstance(self.rho, str):
             raise InvalidInput(
                 f"rho must be one number, not {len(self.rho)}: in AR(p) with p ≥ 2 the present value alone does not tell the "
-                "future, the state is the last p values: use a Markov chain on states made of them, or AR(1) and its check"
+                "future, the state is the last p values: use a Markov chain on states made of them, or AR(1) and its check",
+                about="rho",
             )
         rho = -real("-rho", -self.rho) if isinstance(self.rho, float | int) and self.rho < 0 else real("rho", self.rho)
         if abs(rho) >= 1:
-            raise InvalidInput(f"rho must lie between −1 and 1, or the process is not stationary, not {rho!r}")
+            raise InvalidInput(
+                f"rho must lie between −1 and 1, or the process is not stationary, not {rho!r}", about="rho"
+            )
         object.__setattr__(self, "rho", rho)
         object.__setattr__(self, "sigma", real("sigma", self.sigma, positive=True))
         object.__setattr__(self, "span", real("span", self.span, positive=True))

@@ -138,7 +138,7 @@ class Process(ABC):
         """Return the same process with the outcome of a check, for its certificates."""
         outcome = check if isinstance(check, dict) else check.summary()
         if not isinstance(outcome.get("good"), bool):
-            raise InvalidInput(f"the outcome of a check must say whether it is good, not {outcome!r}")
+            raise InvalidInput(f"the outcome of a check must say whether it is good, not {outcome!r}", about="checked")
         other = copy.copy(self)
         object.__setattr__(other, "checked", outcome)
         return other
@@ -192,11 +192,11 @@ class Process(ABC):
 def json_object(name: str, value: Any) -> dict[str, Any]:
     """Read a part of a process that JSON can hold."""
     if not isinstance(value, Mapping):
-        raise InvalidInput(f"'{name}' of a process must be a JSON object, not {value!r}")
+        raise InvalidInput(f"'{name}' of a process must be a JSON object, not {value!r}", about=name)
     try:
         result: dict[str, Any] = json.loads(json.dumps(dict(value), allow_nan=False))
     except (TypeError, ValueError) as error:
-        raise InvalidInput(f"'{name}' of a process must be a JSON object: {error}") from None
+        raise InvalidInput(f"'{name}' of a process must be a JSON object: {error}", about=name) from None
     return result
 
 

@@ -32,7 +32,7 @@ from halflife.numerics.arrays import Floats
 from halflife.numerics.parameters import real, whole
 from halflife.processes.base import Process
 from halflife.processes.empirical import quantise_person
-from halflife.processes.sequences import MISSING, States, read_sequences
+from halflife.processes.sequences import MISSING, InvalidSequence, States, read_sequences
 from halflife.processes.verdict import FAMILY_WISE, KINDS, Check, Kind, Outcome, Row
 
 __all__ = ["Check", "check"]
@@ -132,9 +132,10 @@ def _people(process: Process, readings: list[Floats], states: Any, slots: int) -
         found = quantise_person(i, values, _states(member) if states is None else states)
         most = getattr(member, "states", None)
         if isinstance(most, int) and found.states.max() >= most:
-            raise InvalidInput(
-                f"sequence {i} holds state {found.states.max()}, but its process has states 0 to {most - 1}: say with `states` "
-                "how readings become states"
+            raise InvalidSequence(
+                i,
+                f" holds state {found.states.max()}, but its process has states 0 to {most - 1}: say with `states` how "
+                "readings become states",
             )
         now, span = found.states, getattr(member, "span", None)
         if span is not None:
@@ -162,7 +163,7 @@ def _lags(lags: Sequence[int] | None, readings: list[Floats], slots: int | None)
         raise InvalidInput("give at least one lag, or none to have them chosen")
     for i, values in enumerate(readings):
         if len(values) <= asked[-1]:
-            raise InvalidInput(f"sequence {i} has {len(values)} readings, too few for a lag of {asked[-1]}")
+            raise InvalidSequence(i, f" has {len(values)} readings, too few for a lag of {asked[-1]}")
     return asked
 
 

@@ -8,13 +8,13 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from halflife.errors import InvalidInput
+from halflife.errors import InvalidInput, errors_about
 from halflife.numerics.arrays import Floats
 from halflife.numerics.parameters import real, whole
 from halflife.processes.base import Direction, Process, nothing_yet, register_process
 from halflife.processes.contraction import EVERYTHING, NOTHING, ROUND_UP, Frontier, hull, merge
 from halflife.processes.fitting import how_fitted
-from halflife.processes.sequences import Quantised, pair_counts, quantise, read_sequences
+from halflife.processes.sequences import InvalidSequence, Quantised, pair_counts, quantise, read_sequences
 
 A_WEEK = 336
 """The default largest lag: a week of half hours."""
@@ -65,10 +65,13 @@ class EmpiricalProcess(Process):
     ) -> None:
         self._bounds = _read_frontiers("bounds", bounds)
         self._estimates = None if estimates is None else _read_frontiers("estimates", estimates)
-        self._medians = None if medians is None else _read_medians(medians)
+        with errors_about("medians"):
+            self._medians = None if medians is None else _read_medians(medians)
         for name, values in (("estimates", self._estimates), ("medians", self._medians)):
             if values is not None and len(values) != len(self._bounds):
-                raise InvalidInput(f"an empirical process has {len(self._bounds)} lags, but {len(values)} {name}")
+                raise InvalidInput(
+                    f"an empirical process has {len(self._bounds)} lags, but {len(values)} {name}", about=name
+                )
         self.fitted = how_fitted(fitted)
         self._envelope = _worst_from_here(self._bounds)
 
@@ -93,7 +96,7 @@ class EmpiricalProcess(Process):
         length = len(readings[shortest])
         last = whole("lags", max(1, min(A_WEEK, length // 4)) if lags is None else lags, least=1)
         if last >= length:
-            raise InvalidInput(f"sequence {shortest} has {length} readings, too few for a lag of {last}")
+            raise InvalidSequence(shortest, f" has {length} readings, too few for a lag of {last}")
         sure = real("confidence", confidence, positive=True)
         if sure >= 1:
             raise InvalidInput(f"confidence must lie between 0 and 1, not {confidence!r}")
@@ -176,7 +179,7 @@ def quantise_person(i: int, values: Floats, states: Any) -> Quantised:
     try:
         return quantise(values, states)
     except InvalidInput as error:
-        raise InvalidInput(f"sequence {i}: {error}") from None
+        raise InvalidSequence(i, f": {error}") from None
 
 
 # Counting -----------------------------------------------------------------------------------------------------------
@@ -218,9 +221,10 @@ def _person(i: int, person: Quantised, lags: range, alpha: float) -> _Curves:
     seen = counts.sum(axis=2).astype(np.float64)
     if not seen.all():
         lag, state = (int(k) for k in np.argwhere(seen == 0)[0])
-        raise InvalidInput(
-            f"sequence {i} is never seen in state {state} with a reading {lags[lag]} steps before it (lag {lags[lag]}): give "
-            "fewer states, fewer lags or more data"
+        raise InvalidSequence(
+            i,
+            f" is never seen in state {state} with a reading {lags[lag]} steps before it (lag {lags[lag]}): give fewer states, "
+            "fewer lags or more data",
         )
     if count == 1:
         nothing = np.zeros((len(lags), 1, 2))
@@ -283,20 +287,22 @@ def _worst_from_here(frontiers: list[Frontier]) -> list[Frontier]:
 
 
 def _read_frontiers(name: str, frontiers: Any) -> list[Frontier]:
-    if not isinstance(frontiers, Sequence) or isinstance(frontiers, str) or not frontiers:
-        raise InvalidInput(f"{name} of an empirical process must be a list of [q, d] per lag, not {frontiers!r}")
-    result = []
-    for lag, corners in enumerate(frontiers, start=1):
-        sides = corners if isinstance(corners, Sequence) and len(corners) == 2 else ("", "")
-        if any(isinstance(side, str) or not isinstance(side, Sequence | np.ndarray) for side in sides) or len(
-            sides[0]
-        ) != len(sides[1]):
-            raise InvalidInput(f"{name} of lag {lag} must be two lists [q, d] of equal length, not {corners!r}")
-        if not len(corners[0]):
-            raise InvalidInput(f"{name} of lag {lag} hold no corner")
-        q, d = (np.array([_share(name, lag, x) for x in side]) for side in corners)
-        result.append(Frontier(q, d))
-    return result
+    with errors_about(name):
+        if not isinstance(frontiers, Sequence) or isinstance(frontiers, str) or not frontiers:
+            raise InvalidInput(f"{name} of an empirical process must be a list of [q, d] per lag, not {frontiers!r}")
+        return [_read_frontier(name, lag, corners) for lag, corners in enumerate(frontiers, start=1)]
+
+
+def _read_frontier(name: str, lag: int, corners: Any) -> Frontier:
+    sides = corners if isinstance(corners, Sequence) and len(corners) == 2 else ("", "")
+    if any(isinstance(side, str) or not isinstance(side, Sequence | np.ndarray) for side in sides) or len(
+        sides[0]
+    ) != len(sides[1]):
+        raise InvalidInput(f"{name} of lag {lag} must be two lists [q, d] of equal length, not {corners!r}")
+    if not len(corners[0]):
+        raise InvalidInput(f"{name} of lag {lag} hold no corner")
+    q, d = (np.array([_share(name, lag, x) for x in side]) for side in corners)
+    return Frontier(q, d)
 
 
 def _read_medians(medians: Any) -> list[float]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from halflife.errors import InvalidInput
+from halflife.errors import InvalidInput, errors_about
 from halflife.numerics.arrays import Floats
 from halflife.processes.base import Direction, Process, nothing_yet, register_process
 from halflife.processes.contraction import ENTRIES_AT_ONCE, NOTHING, Frontier, frontier_of_all, merge
@@ -35,9 +35,10 @@ class ProcessFamily(Process):
     name: ClassVar[str] = "process-family"
 
     def __init__(self, processes: Any, fitted: Mapping[str, Any] | None = None) -> None:
-        if not isinstance(processes, Sequence) or isinstance(processes, str) or not processes:
-            raise InvalidInput(f"a process family must be a list of at least one process, not {processes!r}")
-        self.processes: tuple[Process, ...] = tuple(_member(i, one) for i, one in enumerate(processes))
+        with errors_about("processes"):
+            if not isinstance(processes, Sequence) or isinstance(processes, str) or not processes:
+                raise InvalidInput(f"a process family must be a list of at least one process, not {processes!r}")
+            self.processes: tuple[Process, ...] = tuple(_member(i, one) for i, one in enumerate(processes))
         self.fitted = how_fitted(fitted)
         """How `fit` came to the processes, as JSON can hold it; None if they were given."""
         self.composes = (  # type: ignore[misc]
@@ -60,7 +61,7 @@ class ProcessFamily(Process):
         (1, 1)
         """
         found = read_sequences(sequences)
-        chains = [MarkovChain._fit([one], states, smoothing, f"person {i}") for i, one in enumerate(found)]
+        chains = [MarkovChain._fit([one], states, smoothing, i) for i, one in enumerate(found)]
         of = [chain.fitted or {} for chain in chains]
         fitted = {
             "people": len(chains),

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from halflife.errors import InvalidInput
+from halflife.errors import InvalidInput, errors_about
 from halflife.numerics.arrays import Floats
 from halflife.numerics.parameters import real, whole
 from halflife.processes.base import json_object
-from halflife.processes.sequences import Quantised, pair_counts, quantise
+from halflife.processes.sequences import InvalidSequence, Quantised, pair_counts, quantise
 
 COUNTS = ("sequences", "people", "readings", "transitions", "slots")
 MOST_COUNTED = 10**15
@@ -23,42 +23,55 @@ def how_fitted(fitted: Any) -> dict[str, Any] | None:
     if fitted is None:
         return None
     result = json_object("fitted", fitted)
-    for name in COUNTS:
-        if whole(f"{name} of 'fitted'", result.get(name, 1), least=int(name == "slots")) > MOST_COUNTED:
-            raise InvalidInput(f"{name} of 'fitted' must be at most {MOST_COUNTED:,}, not {result[name]}")
-    if not isinstance(result.get("edges", []), list):
-        raise InvalidInput(f"edges of 'fitted' must be a list of numbers, not {result['edges']!r}")
+    with errors_about("fitted"):
+        for name in COUNTS:
+            if whole(f"{name} of 'fitted'", result.get(name, 1), least=int(name == "slots")) > MOST_COUNTED:
+                raise InvalidInput(f"{name} of 'fitted' must be at most {MOST_COUNTED:,}, not {result[name]}")
+        if not isinstance(result.get("edges", []), list):
+            raise InvalidInput(f"edges of 'fitted' must be a list of numbers, not {result['edges']!r}")
     return result
 
 
 def fit_chain(
-    sequences: list[Floats], states: Any, smoothing: float, whose: str = "sequence {}"
+    sequences: list[Floats], states: Any, smoothing: float, person: int | None = None
 ) -> tuple[Floats, dict[str, Any]]:
     """Return the matrix of one chain for all sequences, and how it came about.
 
-    whose  how errors name a sequence, with {} for its place
+    person  whose one sequence it is, for errors
     """
     smoothing = real("smoothing", smoothing)
-    each, found = as_states(sequences, states, whose)
+    each, found = as_states(sequences, states, person)
     counts = np.zeros((found.state_count, found.state_count), dtype=np.int64)
     for one in each:
         counts += pair_counts(one, found.state_count, 1)
     if found.state_count > 1 and not smoothing:
         visits = np.bincount(found.states[found.states >= 0], minlength=found.state_count)
-        _refuse_unknown_rows(counts, visits, whose.format(0) if len(each) == 1 else "the sequences")
+        _refuse_unknown_rows(counts, visits, len(each), person)
     return _frequencies(counts, smoothing), describe(found, states, smoothing, len(each), int(counts.sum()))
 
 
-def as_states(sequences: list[Floats], states: Any, whose: str) -> tuple[list[np.ndarray[Any, Any]], Quantised]:
+def as_states(
+    sequences: list[Floats], states: Any, person: int | None = None
+) -> tuple[list[np.ndarray[Any, Any]], Quantised]:
     """Return each sequence as states, with the states of all of them together."""
     for i, one in enumerate(sequences):
         if len(one) < 2:
-            raise InvalidInput(f"{whose.format(i)} has {len(one)} reading, too short for one step: leave it out")
+            raise wrong_sequence(i, f" has {len(one)} reading, too short for one step: leave it out", person)
         if not np.isfinite(one).any():
-            raise InvalidInput(f"{whose.format(i)} has no reading at all: leave it out")
+            raise wrong_sequence(i, " has no reading at all: leave it out", person)
     found = quantise(np.concatenate(sequences), states)
     ends = np.cumsum([len(one) for one in sequences])[:-1]
     return np.split(found.states, ends), found
+
+
+def wrong_sequence(i: int, says: str, person: int | None) -> InvalidSequence:
+    """Return the error for the i-th sequence, or for the person whose one sequence it is."""
+    return InvalidSequence(i, says) if person is None else InvalidSequence(person, says, "person")
+
+
+def wrong_sequences(count: int, says: str, person: int | None) -> InvalidInput:
+    """Return the error for so many sequences together: of one, it names it."""
+    return wrong_sequence(0, says, person) if count == 1 else InvalidInput(f"the sequences{says}")
 
 
 def describe(found: Quantised, states: Any, smoothing: float, sequences: int, transitions: int) -> dict[str, Any]:
@@ -75,15 +88,19 @@ def describe(found: Quantised, states: Any, smoothing: float, sequences: int, tr
     }
 
 
-def _refuse_unknown_rows(counts: np.ndarray[Any, Any], visits: np.ndarray[Any, Any], whose: str) -> None:
+def _refuse_unknown_rows(
+    counts: np.ndarray[Any, Any], visits: np.ndarray[Any, Any], sequences: int, person: int | None
+) -> None:
     for what, places in (
         ("visited", np.flatnonzero(visits == 0)),
         ("followed by a reading", np.flatnonzero(counts.sum(axis=1) == 0)),
     ):
         if len(places):
-            raise InvalidInput(
-                f"{whose}: state {', '.join(map(str, places))} is never {what}, so nothing is known about where it leads: "
-                "use fewer states, leave it out, or give a smoothing above 0"
+            raise wrong_sequences(
+                sequences,
+                f": state {', '.join(map(str, places))} is never {what}, so nothing is known about where it leads: use fewer "
+                "states, leave it out, or give a smoothing above 0",
+                person,
             )
 
 
@@ -99,7 +116,7 @@ def _frequencies(counts: np.ndarray[Any, Any], smoothing: float) -> Floats:
 def fit_cycle(sequences: list[Floats], states: Any, slots: int, smoothing: float) -> tuple[Floats, dict[str, Any]]:
     """Return one kernel a slot for all sequences together, and how they came about."""
     smoothing = real("smoothing", smoothing)
-    each, found = as_states(sequences, states, "sequence {}")
+    each, found = as_states(sequences, states)
     n = found.state_count
     counts, visits = np.zeros((slots, n, n), dtype=np.int64), np.zeros((slots, n), dtype=np.int64)
     for one in each:

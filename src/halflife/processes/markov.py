@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from halflife.errors import InvalidInput
+from halflife.errors import InvalidInput, errors_about
 from halflife.numerics.arrays import Floats
 from halflife.numerics.parameters import whole
 from halflife.processes.base import Direction, Process, nothing_yet, register_process
 from halflife.processes.contraction import NOTHING, ROUND_UP, Frontier, frontier_of
-from halflife.processes.fitting import NO_SMOOTHING, fit_chain, how_fitted
+from halflife.processes.fitting import NO_SMOOTHING, fit_chain, how_fitted, wrong_sequences
 from halflife.processes.kernels import (
     LARGEST_LAG,
     lag,
@@ -50,11 +50,12 @@ class MarkovChain(Process):
     name: ClassVar[str] = "markov-chain"
 
     def __init__(self, matrix: Any, fitted: Mapping[str, Any] | None = None) -> None:
-        self.matrix = stochastic("the transition matrix", matrix)
+        with errors_about("matrix"):
+            self.matrix = stochastic("the transition matrix", matrix)
+            self.stationary = stationary(self.matrix)
         self.matrix.flags.writeable = False
         self.fitted = how_fitted(fitted)
         """How `fit` came to the matrix, as JSON can hold it; None if the matrix was given."""
-        self.stationary = stationary(self.matrix)
         self._powers = [self.matrix]
         self._frontiers: dict[tuple[int, Direction], Frontier] = {}
 
@@ -72,16 +73,15 @@ class MarkovChain(Process):
         >>> chain.matrix.tolist(), chain.fitted["transitions"]
         ([[0.5, 0.5], [0.5, 0.5]], 4)
         """
-        return cls._fit(read_sequences(sequences), states, smoothing, "sequence {}")
+        return cls._fit(read_sequences(sequences), states, smoothing)
 
     @classmethod
-    def _fit(cls, sequences: list[Floats], states: Any, smoothing: float, whose: str) -> MarkovChain:
-        matrix, fitted = fit_chain(sequences, states, smoothing, whose)
+    def _fit(cls, sequences: list[Floats], states: Any, smoothing: float, person: int | None = None) -> MarkovChain:
+        matrix, fitted = fit_chain(sequences, states, smoothing, person)
         try:
             return cls(matrix, fitted)
         except InvalidInput as error:
-            of = whose.format(0) if len(sequences) == 1 else "the sequences"
-            raise InvalidInput(f"{of}: {error}; or give a smoothing above 0") from None
+            raise wrong_sequences(len(sequences), f": {error}; or give a smoothing above 0", person) from None
 
     def __repr__(self) -> str:
         return f"MarkovChain({self.matrix.tolist()!r})"

@@ -31,9 +31,9 @@ class GeometricMixing(Process):
         object.__setattr__(self, "c", real("c", self.c))
         object.__setattr__(self, "rho", real("rho", self.rho))
         if self.c < 1:
-            raise InvalidInput(f"c must be at least 1, as Δ(0) = 1, not {self.c!r}")
+            raise InvalidInput(f"c must be at least 1, as Δ(0) = 1, not {self.c!r}", about="c")
         if not 0 < self.rho < 1:
-            raise InvalidInput(f"rho must lie between 0 and 1, not {self.rho!r}")
+            raise InvalidInput(f"rho must lie between 0 and 1, not {self.rho!r}", about="rho")
 
     def frontier(self, t: int, direction: Direction = "back") -> Frontier:
         """One point, at q = 0; ahead nothing is known, so nothing fades."""

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from halflife.errors import InvalidInput
+from halflife.errors import InvalidInput, errors_about
 from halflife.numerics.arrays import Floats
 from halflife.numerics.parameters import whole
 from halflife.processes.base import Direction, Process, nothing_yet, register_process
@@ -53,12 +53,13 @@ class PeriodicMarkovChain(Process):
     name: ClassVar[str] = "periodic-markov-chain"
 
     def __init__(self, kernels: Any, fitted: Mapping[str, Any] | None = None) -> None:
-        self.kernels = _cycle(kernels)
+        with errors_about("kernels"):
+            self.kernels = _cycle(kernels)
+            self.laws = _laws(self.kernels)
+            """π_s, one row a slot."""
         self.kernels.flags.writeable = False
         self.fitted = how_fitted(fitted)
         """How `fit` came to the kernels, as JSON can hold it; None if they were given."""
-        self.laws = _laws(self.kernels)
-        """π_s, one row a slot."""
         self._powers = [self.kernels]
         self._frontiers: dict[tuple[int, Direction], Frontier] = {}
 

@@ -30,6 +30,23 @@ class Quantised(NamedTuple):
         return len(self.edges) + 1
 
 
+class InvalidSequence(InvalidInput):
+    """A sequence of readings that cannot be used: number `number`, from 0, of those that were given, one a person.
+
+    >>> error = InvalidSequence(1, " has no reading at all")
+    >>> print(error, error.with_name(("ann", "bob")), sep="; ")
+    sequence 1 has no reading at all; sequence 1 ('bob') has no reading at all
+    """
+
+    def __init__(self, number: int, says: str, kind: str = "sequence") -> None:
+        super().__init__(f"{kind} {number}{says}")
+        self.number, self.says, self.kind = number, says, kind
+
+    def with_name(self, people: Sequence[str]) -> InvalidSequence:
+        """Return the error with the name of the person, given those of all people in the order of their sequences."""
+        return InvalidSequence(self.number, f" ({people[self.number]!r}){self.says}", self.kind)
+
+
 def read_sequences(sequences: Any) -> list[Floats]:
     """Read one sequence of numbers, or a list of them: NaN, None and infinities are missing.
 
@@ -50,9 +67,9 @@ def _read_one(i: int, sequence: Any) -> Floats:
     try:
         values = np.array(sequence, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InvalidInput(f"sequence {i} holds something that is no number: {error}") from None
+        raise InvalidSequence(i, f" holds something that is no number: {error}") from None
     if values.ndim != 1 or not len(values):
-        raise InvalidInput(f"sequence {i} must be a list of at least one number")
+        raise InvalidSequence(i, " must be a list of at least one number")
     return np.where(np.isfinite(values), values, np.nan)
 
 

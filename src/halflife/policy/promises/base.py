@@ -23,7 +23,7 @@ from halflife.notions.base import Notion, meaning_of
 from halflife.parsing.documents import Where
 from halflife.parsing.quantities import parse_quantity
 from halflife.plans import Plan
-from halflife.policy.model import Part, PolicyKeys, PostProcessing
+from halflife.policy.model import Part, PolicyKeys, PostProcessing, find_culprit
 from halflife.policy.outline import Outline
 from halflife.policy.promises.table import Case, Rule, judge, sensitivity_in_letters
 from halflife.steps import Steps, microseconds, parse_width
@@ -90,9 +90,7 @@ class Adapter:
         try:
             made: Notion[Any] = cls(**given)
         except HalflifeError as error:
-            about = getattr(error, "about", None)
-            where: Where = ("promise", about) if about in given else ("promise",)
-            raise self.policy.error((where, str(error))) from error
+            raise self.policy.error((("promise", *find_culprit(error, given)), str(error))) from error
         return made
 
     def read_parameter(self, parameter: Field[Any], value: Any) -> Any:

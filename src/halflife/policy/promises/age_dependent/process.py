@@ -22,7 +22,7 @@ from halflife.engines.samples import Sample, read_sample
 from halflife.errors import HalflifeError, InvalidInput, unknown
 from halflife.parsing.documents import Where, read_regular
 from halflife.parsing.quantities import parse_quantity
-from halflife.policy.model import Part, PolicyKeys, Positive, Text, Texts, name_problems, read_number
+from halflife.policy.model import Part, PolicyKeys, Positive, Text, Texts, find_culprit, name_problems, read_number
 from halflife.processes import (
     PROCESSES,
     AutoRegressive,
@@ -32,6 +32,7 @@ from halflife.processes import (
     Process,
     ProcessFamily,
 )
+from halflife.processes.sequences import InvalidSequence
 from halflife.steps import Steps, microseconds, parse_width
 
 LARGEST_FILE = 100_000_000
@@ -159,7 +160,7 @@ def _written(policy: PolicyKeys, name: str, given: Mapping[str, Any]) -> Process
     try:
         return Process.from_dict({key: value if key == "name" else as_meant(value) for key, value in given.items()})
     except HalflifeError as error:
-        raise policy.error(((*AT, *_culprit(str(error), given)), str(error))) from error
+        raise policy.error(((*AT, *find_culprit(error, given)), str(error))) from error
 
 
 def as_meant(value: Any) -> Any:
@@ -181,18 +182,6 @@ def as_meant(value: Any) -> Any:
     except InvalidInput:
         return value
     return int(exact) if exact.denominator == 1 else float(exact)
-
-
-def _culprit(message: str, given: Mapping[str, Any]) -> tuple[str, ...]:
-    """The key that a message is about: the first that it names."""
-    words = [word.strip(",.:()'’-") for word in message.split()]
-    places = {
-        key: words.index(name)
-        for key in given
-        for name in (key, key.removesuffix("s"), key.removesuffix("es"))
-        if key != "name" and name in words
-    }
-    return (min(places, key=lambda key: places[key]),) if places else ()
 
 
 # From a file --------------------------------------------------------------------------------------------------------
@@ -307,25 +296,12 @@ def fit_process(
             raise InvalidInput(f"a step of {step} does not divide a day: say with slots how many steps a cycle has")
     try:
         made = KINDS[name].fit(list(sample.sequences), states, **options)
-    except InvalidInput as error:
-        raise InvalidInput(named(str(error), sample)) from None
+    except InvalidSequence as error:
+        raise error.with_name(sample.people) from None
     facts = made.to_dict()
     return Process.from_dict(
         {**facts, "fitted": {**facts["fitted"], "step": step, **({"whose": whose} if whose else {})}}
     )
-
-
-def named(message: str, sample: Sample) -> str:
-    """Return a message about person or sequence number i with the person's name.
-
-    >>> named("person 1: state 0 is never left", Sample(("ann", "bob"), (), 1))
-    "person 1 ('bob'): state 0 is never left"
-    """
-    words = message.split(" ", 2)
-    number = words[1].rstrip(":") if len(words) > 1 and words[0] in ("person", "sequence") else ""
-    if not number.isdigit() or int(number) >= len(sample.people):
-        return message
-    return message.replace(f"{words[0]} {number}", f"{words[0]} {number} ({sample.people[int(number)]!r})", 1)
 
 
 # Whose readings, and how wide a step --------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ def test_a_process_is_fitted_written_and_used_in_a_policy(readings, tmp_path):
     data = policy_dict()
     data["promise"] = {"notion": "age-dependent", "epsilon": 1.0, "process": {"file": "home.json"}}
     policy = hl.Policy.from_dict(data, tmp_path)
-    assert policy._notion.process == made
+    assert policy.notion.process == made
     fit(readings, home)
     with pytest.raises(hl.InvalidInput, match=r"promise.process.whose: missing"):
         hl.Policy.from_dict(data, tmp_path)

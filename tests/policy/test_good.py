@@ -5,16 +5,18 @@ from __future__ import annotations
 import codecs
 import datetime
 import json
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
 import pytest
 
 from halflife import registry
-from halflife.notions import AlmostPeriodic
+from halflife.notions import AgeDependent, AlmostPeriodic
 from halflife.parsing.documents import parse_document
-from halflife.policy import Policy, PolicyError, channels, ledger_facts, promised
+from halflife.policy import Policy, PolicyError, channels, ledger_facts
 from halflife.policy.promises.almost_periodic import by_the_clock
+from halflife.processes import AutoRegressive
 from policy.towns import GOOD, HOMES, change, moving, write_tables
 from work import work
 
@@ -30,7 +32,7 @@ def groups(text, folder):
 
 def notion(text, folder):
     policy = Policy.parse(text, folder)
-    return promised(policy, channels(policy)[0].account)
+    return policy.notion
 
 
 def test_names_stay_what_was_written(folder):
@@ -143,6 +145,16 @@ EXAMPLES = [n for cls in registry.NOTIONS.values() if not cls.attached for n in 
 METHODS = sorted({method for _, method in registry.PLANS})
 
 
+def as_a_policy_has_it(example, channel):
+    """The promise by the policy's clock, where it follows one, and in its unit: numbers are in Wh, a thousandth of a kWh."""
+    if isinstance(example, AlmostPeriodic):
+        return by_the_clock(example, channel.account)
+    if isinstance(example, AgeDependent) and isinstance(example.process, AutoRegressive):
+        rho, sigma, span = (example.process.parameters()[key] for key in ("rho", "sigma", "span"))
+        return replace(example, process=AutoRegressive(rho, sigma * 1000, span * 1000))
+    return example
+
+
 @pytest.mark.parametrize(
     ("example", "method", "end"), list(product(EXAMPLES, METHODS, [True, False])), ids=lambda x: str(x)[:40]
 )
@@ -167,8 +179,7 @@ def test_every_notion_and_plan_loads_or_is_refused_with_its_line(folder, example
     else:
         policy = Policy.parse(text, folder)
         channel = channels(policy)[0]
-        follows = isinstance(example, AlmostPeriodic)
-        assert promised(policy, channel.account) == (by_the_clock(example, channel.account) if follows else example)
+        assert policy.notion == as_a_policy_has_it(example, channel)
         assert channel.losses(1, 1)[0] > 0
         return
     with pytest.raises(PolicyError, match=f"policy.yaml:8:3: promise.plan: .*{refused}"):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from halflife import Accountant, InvalidInput, Release, WEvent
 from halflife.parsing.documents import parse_document
-from halflife.policy import Policy, PolicyError, channels, promised
+from halflife.policy import Policy, PolicyError, channels
 from halflife.postprocessing import MovingAverage, Truncate
 from halflife.steps import DAY, from_us, parse_time, to_us
 from policy.towns import GOOD, change, write_tables
@@ -160,7 +160,7 @@ STREAMS = [
 def test_the_account_admits_all_that_the_plans_give(promise, streams):
     """Over a change of the clock, with local days on half hours, delays and a late start: nothing is ever refused."""
     p = policy(promise=promise, clock={"start": "2026-03-16"}, streams=streams)
-    account = Accountant(promised(p, channels(p)[0].account))
+    account = Accountant(p.notion)
     now, releases = us("2026-04-20"), []
     for c in channels(p):
         last = c.newest(now)
@@ -175,7 +175,7 @@ def test_a_w_event_promise_is_kept_with_delays():
     p = policy(
         promise={"notion": "w-event", "epsilon": 1, "w": "6 h"}, streams=[{}, {"delay": "3 h"}, {"start": "2026-01-02"}]
     )
-    account = Accountant(promised(p, channels(p)[0].account))
+    account = Accountant(p.notion)
     assert account.notion.w == 12
     releases = [
         Release(at, loss, c.age)
@@ -200,7 +200,7 @@ def test_delays_under_w_event_differ_by_fewer_than_w_steps(w):
             continue
         p = policy(promise=promise, streams=streams)
         for starts in product((1, w, 2 * w), repeat=2):
-            account = Accountant(promised(p, channels(p)[0].account))
+            account = Accountant(p.notion)
             releases = [
                 Release(k + c.age, c.losses(1, 1)[0], c.age)
                 for c, start in zip(channels(p), starts, strict=True)
@@ -234,7 +234,7 @@ def test_a_day_that_never_was_costs_nobody_anything(promise, step):
     streams = [{"step": step}] if promise["notion"] != "w-event" else [{}]
     p = policy(promise=promise, clock={"step": "1 day", "start": "2011-11-28", "zone": "Pacific/Apia"}, streams=streams)
     (c,) = channels(p)
-    account = Accountant(promised(p, c.account))
+    account = Accountant(p.notion)
     at = c.release_steps(1, 10).tolist()
     assert {b - a for a, b in pairwise(at)} == {c.every}
     s = c.plan.sensitivity

@@ -28,7 +28,7 @@ from halflife.notions import Notion
 from halflife.numerics.arrays import Floats
 from halflife.numerics.parameters import whole
 from halflife.numerics.progress import Progress
-from halflife.policy import Policy, channels, promised
+from halflife.policy import Policy, channels
 from halflife.publisher import publish, verify
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def publish_and_verify(file: Path, progress: Progress = _silent, clock: Callable
         raise HalflifeError(f"what {file} published does not verify: {verdict.problems[0]}")
     with open_ledger(policy.ledger_url, read_only=True) as book:
         charged = [entry.releases for entry in book.entries(channel.name)]
-    columns, notion = csv.read_csv(output), promised(policy, channel.account)
+    columns, notion = csv.read_csv(output), policy.notion
     return Outcome(
         notion=notion,
         plan=channel.plan,
@@ -231,7 +231,7 @@ def draft_policy(notion: Notion[Any], folder: Path, households: int, steps: int)
     try:
         policy = Policy.parse(text, mine)
         (channel,) = channels(policy)
-        kept = promised(policy, channel.account)
+        kept = policy.notion
         published = int(np.count_nonzero(channel.plan.losses(steps)))
     except HalflifeError as error:
         raise HalflifeError(f"the demo cannot publish under {notion.name}: {error}") from error

@@ -2,7 +2,7 @@
 
 from halflife.parsing.documents import PolicyError
 from halflife.policy.contract import ledger_facts, stream_layout
-from halflife.policy.policy import Policy, channels, promised
+from halflife.policy.policy import Policy, channels
 from halflife.policy.streams import Channel, explain
 
-__all__ = ["Channel", "Policy", "PolicyError", "channels", "explain", "ledger_facts", "promised", "stream_layout"]
+__all__ = ["Channel", "Policy", "PolicyError", "channels", "explain", "ledger_facts", "stream_layout"]

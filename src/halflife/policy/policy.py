@@ -12,7 +12,6 @@ from halflife.notions.base import Notion
 from halflife.parsing.documents import Document, parse_document, read_document
 from halflife.policy.model import PolicyKeys
 from halflife.policy.streams import Channel, work_out
-from halflife.steps import Steps
 
 
 class Policy(PolicyKeys):
@@ -52,6 +51,11 @@ class Policy(PolicyKeys):
         channels(policy)
         return policy
 
+    @property
+    def notion(self) -> Notion[Any]:
+        """The notion that is promised; its times are steps of the account."""
+        return channels(self)[0].promise.notion
+
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy, changed if asked; it is worked out afresh."""
         copy = super().model_copy(update=update, deep=deep)
@@ -64,8 +68,3 @@ def channels(policy: Policy) -> tuple[Channel, ...]:
     if policy._channels is None:
         policy._channels = work_out(policy)
     return policy._channels
-
-
-def promised(policy: Policy, account: Steps | None = None) -> Notion[Any]:
-    """Return the notion that a policy promises; its times are steps of the account."""
-    return channels(policy)[0].promise.notion

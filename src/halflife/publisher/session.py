@@ -22,7 +22,7 @@ from halflife.ledger import Entry, open_ledger
 from halflife.mechanisms.draw import ReleaseDraw
 from halflife.noise import GridNoise
 from halflife.outputs import Output, Published, open_output
-from halflife.policy import Channel, Policy, channels, ledger_facts, promised
+from halflife.policy import Channel, Policy, channels, ledger_facts
 from halflife.publisher import points
 from halflife.publisher.drawing import Due, Totals, draw_planned, draw_stepwise, due, stepwise
 from halflife.publisher.readable import readable
@@ -42,7 +42,7 @@ class Session:
     def __init__(self, policy: Policy, clock: Callable[[], float] = time.time) -> None:
         self.policy, self.clock = policy, clock
         self.channels = channels(policy)
-        self.notion = promised(policy, self.channels[0].account)
+        self.notion = policy.notion
         self.ledger = open_ledger(policy.ledger_url)
         sweep(self.ledger.scratch)
         self._attachment = self.notion.attachment()

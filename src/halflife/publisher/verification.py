@@ -20,7 +20,7 @@ from halflife.ledger.differences import first_difference
 from halflife.ledger.entry import batch_link, digest, first_link, name_entry
 from halflife.numerics.progress import Progress
 from halflife.outputs import Digests, Pinned, compare_output, find_changed_files, match_output, pin_output
-from halflife.policy import Channel, Policy, channels, ledger_facts, promised, stream_layout
+from halflife.policy import Channel, Policy, channels, ledger_facts, stream_layout
 from halflife.publisher.readable import readable, readable_block
 
 UNREADABLE = (HalflifeError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
@@ -125,7 +125,7 @@ def _other_policy(walk: _Walk, policy: Policy | None) -> Iterator[str]:
     if policy is not None and walk.saved is not None and walk.states_are_sound:
         made = channels(policy)
         try:
-            promised(policy, made[0].account).extends(walk.saved.notion, newest_data_time(made, walk.book))
+            policy.notion.extends(walk.saved.notion, newest_data_time(made, walk.book))
         except InvalidInput as error:
             yield f"{walk.book.name}: was begun under another policy: {error}"
 

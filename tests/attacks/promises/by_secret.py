@@ -16,7 +16,7 @@ from attacks.promises.people import Move, Reading, exact_totals, frame_of, other
 from attacks.promises.publishing import Run, empty, run_publisher, see_noise
 from attacks.promises.towns import START_US, text
 from attacks.promises.verdicts import Case
-from halflife.policy import Channel, channels, promised
+from halflife.policy import Channel, channels
 
 HOURS = 8
 
@@ -175,7 +175,7 @@ def attack_secrets(seed: int, folder: Path) -> tuple[Case, str, bool]:
         return case, "swellfish", False  # a promise without room: nothing comes out, which is safe
     run, wrong = see_noise(run, exact, drawn)
     case.expect("numbers have the noise that their releases state", not wrong, (wrong[:2], data))
-    notion: Any = promised(policy, made[0].account)
+    notion: Any = policy.notion
     used = hl.Accountant.replay(notion, run.releases).used()
     for event in homes[home]:
         for usage in usages(rng, homes[home], event, notion.neighbours):

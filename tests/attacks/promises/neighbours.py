@@ -31,7 +31,7 @@ from attacks.promises.people import (
 )
 from attacks.promises.publishing import Output, Run, run_publisher, see_noise
 from attacks.promises.verdicts import Case
-from halflife.policy import Channel, channels, promised
+from halflife.policy import Channel, channels
 
 Floats = NDArray[np.float64]
 Weight = Callable[[Output], float]
@@ -63,7 +63,7 @@ class Town:
 def publish_town(case: Case, rng: random.Random, policy: hl.Policy, clock_steps: int) -> Town | None:
     """Publish a few steps of a random town by the real publisher; None if nothing came out."""
     made = channels(policy)
-    notion: Any = promised(policy, made[0].account)
+    notion: Any = policy.notion
     moments = _moments(rng, notion, policy, clock_steps)
     steps = {c.name: c.newest(int(moments[-1] * 1e6)) for c in made}
     if not all(steps.values()):

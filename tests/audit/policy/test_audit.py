@@ -251,7 +251,7 @@ def test_the_command_runs_in_several_processes(tmp_path):
 def test_an_almost_periodic_plan_is_audited_by_the_names_of_its_noise(tmp_path):
     """Two streams, strong: what the plans charge over many periods comes to the promise, and no more."""
     from halflife.audit.exact import worst_loss
-    from halflife.policy import channels, promised
+    from halflife.policy import channels
 
     data = policy_dict()
     data["promise"] = {"notion": "almost-periodic", "epsilon": 1.0, "period": "1 day", "strong": True}
@@ -260,4 +260,4 @@ def test_an_almost_periodic_plan_is_audited_by_the_names_of_its_noise(tmp_path):
     policy = hl.Policy.from_dict(data, tmp_path)
     made = channels(policy)
     releases = sorted((r for c in made for r in c.planned(200)), key=lambda r: r.step)
-    assert worst_loss(promised(policy, made[0].account), releases) == pytest.approx(1.0, rel=1e-9)
+    assert worst_loss(policy.notion, releases) == pytest.approx(1.0, rel=1e-9)

@@ -11,7 +11,7 @@ import pytest
 from halflife import registry
 from halflife.errors import InvalidInput
 from halflife.notions.base import meaning_of
-from halflife.policy import Policy, PolicyError, promised
+from halflife.policy import Policy, PolicyError
 from policy.promises.test_table import CHAIN, PROMISES
 from source_copy import SourceCopy
 
@@ -22,7 +22,8 @@ WRITTEN = {
     "exponential": {"notion": "exponential", "epsilon": "1", "half_life": "1.5 h"},
     "gaussian-discount": {"notion": "gaussian-discount", "epsilon": "1", "delta": "1e-6", "half_life": "1 day"},
     "age-dependent": {
-        "notion": "age-dependent", "epsilon": "1", "process": CHAIN, "bound": "tight", "adversary": "stationary", "horizon": "1 day",
+        "notion": "age-dependent", "epsilon": "1", "process": CHAIN, "bound": "tight", "adversary": "stationary",
+        "horizon": "1 day",
     },
     "almost-periodic": {"notion": "almost-periodic", "epsilon": "1", "period": "1 day", "strong": "yes", "over": OVER},
     "swellfish": {**PROMISES["swellfish"], "delta": "1e-6", "noise": "laplace"},
@@ -48,9 +49,9 @@ ANNOTATIONS = {
 
 PROGRAM = """
 import json, sys
-from halflife.policy import Policy, promised
+from halflife.policy import Policy
 for promise in json.load(open(sys.argv[1])):
-    print(json.dumps(promised(Policy.from_dict(promise)).to_dict()))
+    print(json.dumps(Policy.from_dict(promise).notion.to_dict()))
 """
 
 
@@ -77,7 +78,7 @@ def test_a_policy_reads_parameters_by_their_meaning_and_not_by_the_names_of_type
     done = copy.python(PROGRAM, tmp_path / "promises.json")
     assert done.returncode == 0, done.stderr
     for written, line in zip(WRITTEN.values(), done.stdout.splitlines(), strict=True):
-        assert json.loads(line) == json.loads(json.dumps(promised(Policy.from_dict(policy(written))).to_dict()))
+        assert json.loads(line) == json.loads(json.dumps(Policy.from_dict(policy(written)).notion.to_dict()))
 
 
 def test_every_parameter_that_is_no_number_is_tried_above():

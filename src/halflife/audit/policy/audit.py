@@ -46,7 +46,7 @@ from halflife.ledger import ledger_exists, open_ledger
 from halflife.notions import AgeDependent, AlmostPeriodic, Swellfish
 from halflife.numerics.arrays import Floats
 from halflife.numerics.progress import Progress
-from halflife.policy import Channel, Policy, channels, promised
+from halflife.policy import Channel, Policy, channels
 from halflife.policy.promises.table import SUMS
 from halflife.processes import Process
 from halflife.publisher.readable import in_output_units
@@ -111,7 +111,7 @@ def audit_policy(
     """
     end = time.monotonic() + seconds
     made = channels(policy)
-    notion = promised(policy, made[0].account)
+    notion = policy.notion
     if isinstance(notion, Swellfish):
         return audit_secrets(policy, seconds=seconds, runs=runs, processes=processes, progress=progress)
     steps = _steps(policy, made)
@@ -163,7 +163,7 @@ def _only_at_first(most: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray
 def _aged_case(policy: Policy, totals: Mapping[str, Totals], steps: int) -> Iterator[tuple[Pair, AgedPath]]:
     """One person in one of two states now, the past drawn: what the account says they lose, and a path to attack."""
     made = channels(policy)
-    notion = promised(policy, made[0].account)
+    notion = policy.notion
     if not isinstance(notion, AgeDependent):
         return
     at = {c.name: c.release_steps(1, steps) for c in made}
@@ -220,7 +220,7 @@ def _observers(made: Sequence[Channel]) -> Iterator[Finding]:
 
 def _steps(policy: Policy, made: Sequence[Channel]) -> int:
     """How many steps to run: a whole window where the promise is about one, and not too many numbers in all."""
-    wanted = promised(policy, made[0].account).memory or 12
+    wanted = policy.notion.memory or 12
     room = MOST_NUMBERS // sum(c.cells for c in made)
     return max(1, min(wanted, MOST_STEPS, room, *(c.last for c in made if c.last is not None), MOST_STEPS))
 
@@ -250,7 +250,7 @@ def _planned(made: Sequence[Channel], steps: int) -> list[Release]:
 
 
 def _exact(policy: Policy, made: Sequence[Channel]) -> Iterator[Finding]:
-    notion, limit = promised(policy, made[0].account), promised_epsilon(policy)
+    notion, limit = policy.notion, promised_epsilon(policy)
     yield audit_history("the plan's first steps", notion, _planned(made, PLANNED), limit)
     if ledger_exists(policy.ledger_url):
         with open_ledger(policy.ledger_url, read_only=True) as book:
@@ -268,7 +268,7 @@ def _exact(policy: Policy, made: Sequence[Channel]) -> Iterator[Finding]:
 def _pair(policy: Policy, a: str, b: str, totals: Mapping[str, Totals], steps: int) -> Pair:
     """Two populations as the black box sees them: all numbers of all streams, and what the account is charged for the pair."""
     made = channels(policy)
-    notion = promised(policy, made[0].account)
+    notion = policy.notion
     delta = float(getattr(notion, "delta", 0.0))
     releases: list[Release] = []
     moves: list[float] = []

@@ -20,7 +20,7 @@ from halflife.engines import open_source
 from halflife.ledger import open_ledger
 from halflife.notions import AgeDependent
 from halflife.numerics.arrays import Floats
-from halflife.policy import Channel, Policy, channels, promised
+from halflife.policy import Channel, Policy, channels
 from halflife.publisher.session import Session
 
 Totals = dict[str, NDArray[np.int64]]
@@ -99,7 +99,7 @@ def quiet_policy(data: Mapping[str, Any], folder: str, place: Path) -> Policy:
 def as_data(policy: Policy) -> dict[str, Any]:
     """A policy as plain data; a process as it was read or fitted, so that it is not fitted again."""
     data = policy.model_dump(mode="json")
-    notion = promised(policy, channels(policy)[0].account)
+    notion = policy.notion
     if isinstance(notion, AgeDependent):
         data["promise"]["process"] = notion.process.to_dict()
     return data
@@ -107,7 +107,7 @@ def as_data(policy: Policy) -> dict[str, Any]:
 
 def promised_epsilon(policy: Policy) -> float:
     """Return the ε that a policy promises."""
-    return float(promised(policy, channels(policy)[0].account).epsilon)  # type: ignore[attr-defined]
+    return float(policy.notion.epsilon)  # type: ignore[attr-defined]
 
 
 def make_loud(policy: Policy) -> Policy:

@@ -35,7 +35,7 @@ from halflife.numerics.rounding import TOLERANCE
 from halflife.parsing.documents import Document
 from halflife.parsing.quantities import parse_quantity
 from halflife.plans.swellfish.plan import SwellfishPlan
-from halflife.policy import Channel, Policy, channels, promised
+from halflife.policy import Channel, Policy, channels
 from halflife.policy.promises.swellfish.secrets import Secrets
 from halflife.publisher.drawing import due
 from halflife.publisher.readable import in_output_units
@@ -79,7 +79,7 @@ def audit_secrets(
     """Audit a policy with neighbours that are made from its secrets; see the module's text for what is tried."""
     end = time.monotonic() + seconds
     made = channels(policy)
-    notion = promised(policy, made[0].account)
+    notion = policy.notion
     assert isinstance(notion, Swellfish)
     progress("neighbours", 0, 1)
     written, readings = written_secrets(policy)
@@ -220,7 +220,7 @@ def _scales_at(made: Sequence[Channel], t: int) -> list[float]:
 def _try(policy: Policy, placed: Placed, wanted: Secrets) -> Tried:
     """Run the engine of every stream on the household without and with the events."""
     made = channels(policy)
-    notion = promised(policy, made[0].account)
+    notion = policy.notion
     assert isinstance(notion, Swellfish)
     first, last = min(placed.mean), max(placed.mean)
     both: list[Totals] = [{}, {}]

@@ -129,6 +129,7 @@ class AlmostPeriodicAdapter(Adapter):
     names = ("almost-periodic",)
     rules = RULES
     keys = Declarations
+    keys_of = "weak almost-periodic"
     notion: AlmostPeriodic
     own: Declarations
 
@@ -184,7 +185,7 @@ class AlmostPeriodicAdapter(Adapter):
         for key in Declarations.model_fields:
             if getattr(self.own, key) is not None and not weak:
                 raise self.policy.error((
-                    ("promise", key), f"is said of weak almost-periodic promises, not of {self.notion.name}",
+                    ("promise", key), f"is said of {self.keys_of} promises, not of {self.notion.name}",
                 ))  # fmt: skip
         self._check_period()
         if not weak:

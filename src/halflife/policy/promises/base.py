@@ -45,13 +45,14 @@ class Adapter:
 
     names     the registered notions that it serves
     rules     what a policy may ask of them, by variant
-    keys      what a policy may write beside the parameters of the notion
+    keys      what a policy may write beside the parameters of the notion; `keys_of` says of which promises, if not of all
     template  lines of `halflife init` about it
     """
 
     names: ClassVar[tuple[str, ...]] = ()
     rules: ClassVar[Mapping[str, tuple[Rule, ...]]] = {}
     keys: ClassVar[type[Part]] = Part
+    keys_of: ClassVar[str] = ""
     template: ClassVar[str] = ""
 
     def __init__(self, policy: PolicyKeys, account: Steps) -> None:
@@ -135,11 +136,12 @@ class Adapter:
 
     def make_plans(self, streams: Sequence[Outline]) -> list[Plan]:
         """Return the plan of each stream, which together keep the promise: each has its share of the budget."""
-        return [self.make_plan(stream) for stream in streams]
+        return [self.make_plan(stream, self.notion.share(stream.share)) for stream in streams]
 
-    def make_plan(self, stream: Outline) -> Plan:
-        """Return the plan of one stream: losses do not depend on the sensitivity, so the noise's family is found first."""
-        promise, notion = self.policy.promise, self.notion.share(stream.share)
+    def make_plan(self, stream: Outline, notion: Notion[Any]) -> Plan:
+        """Return a plan of a stream that keeps this notion: losses do not depend on the sensitivity, so the noise's family is
+        found first."""
+        promise = self.policy.promise
         request: dict[str, Any] = {
             "method": promise.plan, "age": stream.age, "every": stream.every, "noise": promise.noise, **self.plan_options(),
         }  # fmt: skip
@@ -247,7 +249,7 @@ def _parameters(cls: Any) -> dict[str, Field[Any]]:
 def _unknown_key(name: str, key: str, known: Sequence[str]) -> InvalidInput:
     owner = next((a for a in ADAPTERS.values() if key in a.keys.model_fields), None)
     if owner is not None:
-        return InvalidInput(f"is said of {owner.names[0]} promises, not of {name}")
+        return InvalidInput(f"is said of {owner.keys_of or owner.names[0]} promises, not of {name}")
     return unknown(f"parameter of {name}", key, [*known, "plan", "noise", "cap"])
 
 

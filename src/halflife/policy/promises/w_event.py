@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from halflife.policy.promises.base import Adapter, register_adapter
+from halflife.policy.promises.base import register_adapter
+from halflife.policy.promises.shared_delta import SharedDelta
 from halflife.policy.promises.table import accept_everything
 
 
 @register_adapter
-class WEventAdapter(Adapter):
+class WEventAdapter(SharedDelta):
     """Covers every statistic."""
 
     names = ("w-event",)

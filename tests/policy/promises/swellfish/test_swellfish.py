@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import halflife as hl
-from halflife.policy import PolicyError, channels, explain, promised
+from halflife.policy import PolicyError, channels, explain
 from halflife.policy.promises.swellfish.adapter import block_edges
 from halflife.steps import Steps
 
@@ -63,7 +63,7 @@ def load(text, folder="."):
 def test_secrets_become_whole_units_of_the_statistic():
     """3 kW for half an hour are 1,500 Wh; one reading rounds by a unit, in one step more than the event lasts: 1,502."""
     policy, channel = load(HERE)
-    notion = promised(policy, channel.account)
+    notion = policy.notion
     s = notion.specifications
     assert (len(s), s.households) == (23, ("Elm 7", "Oak 2"))  # 22 weekdays of January 2026, and a bath
     assert s.power.tolist() == pytest.approx([1502.0] * 22 + [4002.0], abs=1e-6)
@@ -81,17 +81,12 @@ def test_files_and_the_policy_itself_say_the_same(tmp_path):
     )
     (tmp_path / "secrets" / "oak.csv").write_text("household,power,duration,start,end,epsilon\nOak 2,8,2,113,120,0.5\n")
     inline = HERE[HERE.index("  specifications") : HERE.index("clock:")]
-    policy, channel = load(change(inline, "  specifications: {files: secrets/, readings: 1}\n"), tmp_path)
-    assert promised(policy, channel.account) == promised(*_both(load(HERE)))
-    policy, channel = load(
+    policy, _ = load(change(inline, "  specifications: {files: secrets/, readings: 1}\n"), tmp_path)
+    assert policy.notion == load(HERE)[0].notion
+    policy, _ = load(
         change(inline, "  specifications: {files: [secrets/elm.yaml, secrets/oak.csv], readings: 1}\n"), tmp_path
     )
-    assert promised(policy, channel.account) == promised(*_both(load(HERE)))
-
-
-def _both(loaded):
-    policy, channel = loaded
-    return policy, channel.account
+    assert policy.notion == load(HERE)[0].notion
 
 
 @pytest.mark.parametrize(
@@ -112,8 +107,8 @@ def _both(loaded):
 )  # fmt: skip
 def test_power_energy_folds_and_edges(old, new, power, longest):
     """What an event shows in depends on what a reading is; where it may show in one step more, it is taken to be longer."""
-    policy, channel = load(change(old, new))
-    s = promised(policy, channel.account).specifications
+    policy, _ = load(change(old, new))
+    s = policy.notion.specifications
     assert s.power.min() == pytest.approx(power, abs=1e-6)
     assert s.duration.max() == longest
 
@@ -190,7 +185,7 @@ def test_a_specification_that_cannot_be_read_stops_the_policy_unless_told_otherw
         hl.Policy.parse(change(inline, "  specifications: nowhere/\n"), tmp_path)
     skip = "  specifications: {files: [good.csv, bad.yaml], unreadable: skip, readings: 1}\n"
     policy, channel = load(change(inline, skip), tmp_path)
-    assert promised(policy, channel.account).specifications.households == ("Oak 2",)
+    assert policy.notion.specifications.households == ("Oak 2",)
     assert "could not be read and are left out: their" in channel.plan.certificate()["not_protected"][0]
     assert any("WARNING" in line and "bad.yaml" in line for line in explain(channel))
 

@@ -173,24 +173,20 @@ def check_proportion(process: AutoRegressive, measure: Measure) -> None:
     """Refuse a statistic whose loss is not in proportion to how far a value moved, which an AR(1) process needs.
 
     On an AR(1) process two people who differ by the span now differed by ρ^t of it t steps ago, and Laplace noise on a clipped
-    value then loses ρ^t of ε. That holds if the value itself is added up (`promises/`), if the span is no wider than the clip,
-    and if the resolution is fine beside how far a value moves by itself (`notions.age_dependent.autoregressive`).
+    value then loses ρ^t of ε. That holds if the value itself is added up (`RULES`), if the span is no wider than the clip, and if
+    the resolution is fine beside how far a value moves by itself (`notions.age_dependent.autoregressive`). The process is in
+    resolutions, as the account is.
     """
     why = "an autoregressive process promises a loss in proportion to how far a person's value moved"
-    units, fine = measure.heaviest * (measure.high - measure.low), "which costs nothing"
-    resolution, width = float(measure.resolution), float(measure.resolution * (measure.high - measure.low))
+    resolution, width = float(measure.resolution), measure.high - measure.low
     if process.span > width:
         raise InvalidInput(
-            f"{why}, but its span of {process.span:g} is wider than the clip, {width:g}: the noise covers the clip "
-            "alone; widen the clip, or give a narrower span"
+            f"{why}, but its span of {process.span * resolution:g} is wider than the clip, {width * resolution:g}: the noise "
+            "covers the clip alone; widen the clip, or give a narrower span"
         )
-    if resolution > process.coarsest:
+    if process.coarsest < 1:
         raise InvalidInput(
             f"{why}, and a resolution of {resolution:g} is too coarse for that beside how far a value moves by itself: it is "
-            f"proved up to half of σ/√(1 + ρ²): choose a resolution of at most {0.995 * process.coarsest:.3g}, {fine}"
-        )
-    if process.span > units:
-        raise InvalidInput(
-            f"{why}, and the account counts in resolutions, of which a person moves {units:,}, fewer than the span of "
-            f"{process.span:g}: choose a resolution of at most {0.995 * resolution * units / process.span:.3g}, {fine}"
+            f"proved up to half of σ/√(1 + ρ²): choose a resolution of at most {0.995 * process.coarsest * resolution:.3g}, "
+            "which costs nothing"
         )

@@ -13,6 +13,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -20,6 +21,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 
 from halflife.engines.samples import Sample, read_sample
 from halflife.errors import HalflifeError, InvalidInput, unknown
+from halflife.numerics.rounding import ratio_up
 from halflife.parsing.documents import Where, read_regular
 from halflife.parsing.quantities import parse_quantity
 from halflife.policy.model import Part, PolicyKeys, Positive, Text, Texts, find_culprit, name_problems, read_number
@@ -87,29 +89,37 @@ class Fit(Part):
 
 
 def read_process(policy: PolicyKeys, given: Any, account: Steps) -> Process:
-    """Return the process that a policy names."""
+    """Return the process that a policy names; one about a number in whole resolutions of the streams, as the account is."""
     made = _read(policy, given, account)
-    if isinstance(made, AutoRegressive):
-        _refuse_different_resolutions(policy)
-    return made
+    return _in_resolutions(policy, made) if isinstance(made, AutoRegressive) else made
 
 
-def _refuse_different_resolutions(policy: PolicyKeys) -> None:
-    """Refuse streams that round one number differently: an AR(1) process is about one number, in one unit, and what several
-    streams tell about one time is proved to be in proportion to its move if they round it alike."""
-    first: tuple[Any, Any] | None = None
+def _in_resolutions(policy: PolicyKeys, process: AutoRegressive) -> Process:
+    """An AR(1) process whose numbers are multiples of the streams' resolution, the span rounded up and σ down: the wider the span
+    beside σ, the more is left of a loss.
+
+    Streams that round one number differently are refused: the process is about one number, in one unit, and what several streams
+    tell about one time is proved to be in proportion to its move if they round it alike.
+    """
+    found: list[tuple[Fraction, str | None]] = []
     for i, stream in enumerate(policy.streams):
         unit, resolution = stream.statistic.unit, stream.statistic.resolution
         if resolution is None:
             continue
         with policy.about("streams", i, "statistic", "resolution"):
-            exact = (parse_quantity(resolution, unit), unit)
-            first = first or exact
-            if exact != first:
+            found.append((parse_quantity(resolution, unit), unit))
+            if found[-1] != found[0]:
                 raise InvalidInput(
                     "an autoregressive process is about one number: all streams must have the same unit and resolution as the "
-                    f"first, {float(first[0]):g} {first[1] or ''}".rstrip()
+                    f"first, {float(found[0][0]):g} {found[0][1] or ''}".rstrip()
                 )
+    if not found or found[0][0] <= 0:
+        return process  # no stream has a number, or none that could be: whoever reads the streams says so
+    span, sigma = (Fraction(repr(x)) / found[0][0] for x in (process.span, process.sigma))
+    made = AutoRegressive(
+        process.rho, -ratio_up(-sigma.numerator, sigma.denominator), ratio_up(span.numerator, span.denominator)
+    )
+    return made if process.checked is None else made.with_check(process.checked)
 
 
 def _read(policy: PolicyKeys, given: Any, account: Steps) -> Process:

@@ -21,7 +21,7 @@ import numpy as np
 from pydantic import Field
 
 from halflife.errors import InvalidInput
-from halflife.notions import Swellfish
+from halflife.notions import Notion, Swellfish
 from halflife.notions.base import meaning_of
 from halflife.numerics.arrays import Integers
 from halflife.parsing.quantities import parse_quantity
@@ -129,20 +129,19 @@ class SwellfishAdapter(Adapter):
                 "if that is meant, or a `floor:` of noise for every step, such as 0.2 kW; not both",
             ))  # fmt: skip
 
-    def make_plan(self, stream: Outline) -> Plan:
+    def make_plan(self, stream: Outline, notion: Notion[Any]) -> Plan:
         """Return the plan of a stream whose sensitivities come from secrets; one that does not keep the promise is refused."""
-        promise, share = self.policy.promise, stream.share
-        mine = self.notion if share == 1 else self.notion.share(share)
+        promise = self.policy.promise
         if promise.cap is not None:
             raise InvalidInput("swellfish plans have no `cap`: leave it out")
-        plan = mine.plan(
+        plan = notion.plan(
             method=promise.plan, age=stream.age, horizon=stream.last, noise=promise.noise, **self._options(stream)
         )
         assert isinstance(plan, SwellfishPlan)
         if not plan.verdict()["kept"]:
             raise InvalidInput(plan.not_protected()[0])
         width = None if self.own.block is None else microseconds(parse_width(self.own.block))
-        facts = {**plan.facts, "share": share, "floor": plan.floor, "blocks": width}
+        facts = {**plan.facts, "share": stream.share, "floor": plan.floor, "blocks": width}
         return replace(plan, warnings=self._warnings(stream), facts=facts)
 
     def _options(self, stream: Outline) -> dict[str, Any]:

@@ -1,0 +1,55 @@
+"""Streams that share an (ε, δ) whose losses compose as loss distributions: planned so that the account admits all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from halflife.accountant import Accountant
+from halflife.errors import BudgetExceeded
+from halflife.notions.base import Notion
+from halflife.plans import Plan
+from halflife.policy.outline import Outline
+from halflife.policy.promises.base import Adapter
+from halflife.release import Release
+
+LONGEST = 64
+"""How many releases of each stream are tried. With more of them composition gains far more than its rounding loses."""
+
+
+class SharedDelta(Adapter):
+    """Plans parts of (ε, δ); where what δ gains is lost in the rounding of the account, parts of ε alone.
+
+    Parts (pε, pδ) compose to (ε, δ). The account works that out with loss distributions on a grid, rounded up; of few releases δ
+    gains less than that rounding costs, and the account then refuses parts that are within the promise (w = 1, δ = 10⁻⁶, two
+    equal parts: losses of 0.50000097, whose sum is 1.0000019). Pure losses add up exactly, and are always admitted (ours).
+    """
+
+    def make_plans(self, streams: Sequence[Outline]) -> list[Plan]:
+        """Return the plan of each stream, of which the account admits all."""
+        plans = super().make_plans(streams)
+        if len(streams) == 1 or self.notion.adaptive or admits(self.notion, streams, plans):
+            return plans
+        pure: Notion[Any] = replace(self.notion, delta=0.0)  # type: ignore[type-var]
+        return [self.make_plan(stream, pure.share(stream.share)) for stream in streams]
+
+
+def admits(notion: Notion[Any], streams: Sequence[Outline], plans: Sequence[Plan]) -> bool:
+    """Return whether an account of the promise admits the first releases of all streams."""
+    releases = [
+        Release(step, loss, stream.age, sensitivity=plan.sensitivity, noise=plan.noise)
+        for stream, plan in zip(streams, plans, strict=True)
+        for step, loss in _first_releases(stream, plan, notion.memory)
+    ]
+    try:
+        Accountant(notion).admit(*sorted(releases, key=lambda r: r.step))
+    except BudgetExceeded:
+        return False
+    return True
+
+
+def _first_releases(stream: Outline, plan: Plan, memory: int | None) -> list[tuple[int, float]]:
+    """The account's steps and losses of the first releases of a stream: a window of them, if the promise is about one."""
+    count = min(n for n in (LONGEST, memory, stream.last) if n is not None)
+    return list(zip(stream.release_steps(1, count).tolist(), plan.losses_of_releases(1, count).tolist(), strict=True))

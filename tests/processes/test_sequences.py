@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from halflife import InvalidInput
+from halflife.processes import Process
 from halflife.processes.sequences import pair_counts, quantise, read_sequences
 
 readings = st.lists(st.one_of(st.integers(0, 6).map(float), st.just(math.nan)), min_size=1, max_size=60)
@@ -111,3 +112,31 @@ def test_pairs_are_counted_one_by_one(values, lag, slots):
 def test_a_sequence_shorter_than_the_lag_is_refused():
     with pytest.raises(InvalidInput, match="3 readings is too short for a lag of 3"):
         pair_counts(np.array([0, 1, 0]), 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("about", "name", "parameters"),
+    [
+        ("matrix", "markov-chain", {"matrix": [[0.9, 0.2], [0.1, 0.9]]}),
+        ("matrix", "markov-chain", {"matrix": [[1, 0], [0, 1]]}),
+        ("fitted", "markov-chain", {"matrix": [[1]], "fitted": {"people": -1}}),
+        ("fitted", "markov-chain", {"matrix": [[1]], "fitted": 3}),
+        ("checked", "markov-chain", {"matrix": [[1]], "checked": {"good": "perhaps"}}),
+        ("kernels", "periodic-markov-chain", {"kernels": [[[0.5, 0.6], [0.1, 0.9]]]}),
+        ("kernels", "periodic-markov-chain", {"kernels": [[[1, 0], [0, 1]]]}),
+        ("processes", "process-family", {"processes": [{"name": "geometric", "c": 1, "rho": 2}]}),
+        ("bounds", "empirical", {"bounds": [[[0.1], [2]]]}),
+        ("estimates", "empirical", {"bounds": [[[0.1], [0.2]]], "estimates": [3]}),
+        ("medians", "empirical", {"bounds": [[[0.1], [0.2]]], "medians": ["x"]}),
+        ("medians", "empirical", {"bounds": [[[0.1], [0.2]]], "medians": [0.1, 0.2]}),
+        ("rho", "autoregressive", {"rho": 1.5, "sigma": 1, "span": 1}),
+        ("rho", "autoregressive", {"rho": [0.1, 0.2], "sigma": 1, "span": 1}),
+        ("span", "autoregressive", {"rho": 0.5, "sigma": 1, "span": 0}),
+        ("c", "geometric", {"c": 0.5, "rho": 0.5}),
+        ("rho", "geometric", {"c": 1, "rho": 1.5}),
+    ],
+)
+def test_what_a_process_refuses_is_named_by_its_parameter(about, name, parameters):
+    with pytest.raises(InvalidInput) as caught:
+        Process.from_dict({"name": name, **parameters})
+    assert caught.value.about == about

@@ -447,3 +447,24 @@ def test_many_numbers_are_read_as_columns(tmp_path, suffix):
         taken.append(work(lambda path=path: read_specifications(path)))
         assert read_specifications(path).specifications == many
     assert taken[2] <= 1.5 * taken[1]
+
+
+@pytest.mark.parametrize(
+    ("entry", "steps", "about"),
+    [
+        ("every weekend 10:00–14:00, oven, 3 kW, 30 min, epsilon 1", None, "steps"),
+        ("every weekend 10:00–14:00, oven, 3 kW, 30 min, epsilon 1", Steps.of("1 h", "2026-01-01", "UTC"), "last"),
+        ("{every: day, from: 10:00, to: 12:00, power: 3, duration: 1 h, epsilon: 1}", None, "steps"),
+        ("{start: 2026-01-01T10:00, end: 2026-01-01T12:00, power: 3, duration: 1 h, epsilon: 1}", None, "steps"),
+        ("every weekend 10:00–14:00, oven, 3 kW, 30 min, epsilon -1", Steps.of("1 h", "2026-01-01", "UTC"), None),
+        ("{power: -3, duration: 2, start: 1, end: 4, epsilon: 1}", None, None),
+    ],
+)  # fmt: skip
+def test_an_error_carries_its_problems_and_what_secrets_by_the_clock_lack(tmp_path, entry, steps, about):
+    (tmp_path / "town.yaml").write_text(f"zone: UTC\nhouseholds:\n  Elm 7:\n    - {{epsilon: x}}\n    - {entry}\n")
+    with pytest.raises(PolicyError) as caught:
+        read_specifications(tmp_path / "town.yaml", steps=steps)
+    assert caught.value.about == about
+    assert len(caught.value.problems) >= 2
+    assert "\n".join(caught.value.problems) == str(caught.value)
+    assert read_specifications(tmp_path / "town.yaml", steps=steps, skip=True).about == about

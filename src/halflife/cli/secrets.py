@@ -101,24 +101,22 @@ class _Read(NamedTuple):
 
 def _read(files: tuple[str, ...], zone: str | None, skip: bool = False, **clock: Any) -> _Read:
     """Read specifications, with something to look at meanwhile."""
-    from halflife.errors import HalflifeError, InvalidInput
+    from halflife.errors import InvalidInput
     from halflife.specifications import read_specifications
 
     steps, last = _steps(zone=zone, **clock)
     try:
         with screen(stderr=True).status("reading"):
             found = read_specifications(files, steps=steps, last=last, zone=zone, skip=skip)
-    except HalflifeError as error:
-        raise InvalidInput("\n".join([str(error), *_hints(str(error))])) from error
+    except InvalidInput as error:
+        raise InvalidInput("\n".join([str(error), *_hints(error.about)])) from error
     return _Read(found, steps, last)
 
 
-def _hints(problems: str) -> list[str]:
+def _hints(about: str | None) -> list[str]:
     """Say which options secrets by the clock lack."""
-    lacks = (("goes by the clock", '--step "15 min" --start 2026-01-01'), ("needs an end", "--end 2027-01-01"))
-    return [
-        f"Secrets by the clock are read with {options}, for example." for text, options in lacks if text in problems
-    ]
+    options = {"steps": '--step "15 min" --start 2026-01-01', "last": "--end 2027-01-01"}.get(about or "")
+    return [f"Secrets by the clock are read with {options}, for example."] if options else []
 
 
 @secrets.command()
@@ -208,7 +206,7 @@ def check(files: tuple[str, ...], as_json: bool, **clock: Any) -> None:
     if as_json:
         say(json.dumps({**held.summary(), "problems": list(found.problems)}, ensure_ascii=False))
     else:
-        for line in (*found.problems, *_hints("\n".join(found.problems))):
+        for line in (*found.problems, *_hints(found.about)):
             say(line, err=True)
         said = f"{len(held):,} secrets of {len(held.households):,} households"
         say(f"{said} could be read, the rest could not." if found.problems else f"{said}: all are good.")

@@ -26,8 +26,8 @@ Problem = tuple[Where, str]
 class PolicyError(InvalidInput):
     """A policy that cannot be kept or understood: one line for each of `problems`, with file, line and column."""
 
-    def __init__(self, *problems: str) -> None:
-        super().__init__("\n".join(problems))
+    def __init__(self, *problems: str, about: str | None = None) -> None:
+        super().__init__("\n".join(problems), about=about)
         self.problems = problems
 
 

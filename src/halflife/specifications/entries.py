@@ -53,10 +53,13 @@ class Frame:
 
 
 class EntryError(InvalidInput):
-    """What is wrong with one written secret: (field, what) for each problem; no field if it is the whole."""
+    """What is wrong with one written secret: (field, what) for each problem; no field if it is the whole.
 
-    def __init__(self, problems: list[tuple[str | None, str]]) -> None:
-        super().__init__("; ".join(f"{field}: {says}" if field else says for field, says in problems))
+    `about` is what the secret cannot be read without: the stream's `steps`, or the `last` of them.
+    """
+
+    def __init__(self, problems: list[tuple[str | None, str]], about: str | None = None) -> None:
+        super().__init__("; ".join(f"{field}: {says}" if field else says for field, says in problems), about=about)
         self.problems = problems
 
 
@@ -82,10 +85,10 @@ def _sentence(text: str, frame: Frame) -> Columns:
         if frame.zone is None:
             raise InvalidInput("its times have no zone: give the file a `zone:` such as Europe/Berlin")
         if frame.steps is None:
-            raise InvalidInput(_NEEDS_STEPS)
+            raise InvalidInput(_NEEDS_STEPS, about="steps")
         return made.columns(frame.steps, frame.last)
     except InvalidInput as error:
-        raise EntryError([(None, str(error))]) from None
+        raise EntryError([(None, str(error))], error.about) from None
 
 
 class _Fields:
@@ -94,6 +97,13 @@ class _Fields:
     def __init__(self, entry: Mapping[Any, Any], frame: Frame) -> None:
         self.entry, self.frame = entry, frame
         self.problems: list[tuple[str | None, str]] = []
+        self.about: str | None = None
+
+    def need_steps(self, field: str) -> None:
+        """Take it as a problem of this field if the stream's steps are not known."""
+        if self.frame.steps is None:
+            self.problems.append((field, _NEEDS_STEPS))
+            self.about = "steps"
 
     def read(self, field: str, how: Callable[[Any], T], default: Any = "") -> T | None:
         """Return a field's value; None if it is missing or wrong."""
@@ -136,7 +146,7 @@ class _Fields:
     def stop_if_wrong(self) -> None:
         """Refuse the entry with all of its problems."""
         if self.problems:
-            raise EntryError(self.problems)
+            raise EntryError(self.problems, self.about)
 
     def recurring(self) -> Columns:
         """Read `every`, with `from` and `to`, or without both for all day."""
@@ -149,8 +159,7 @@ class _Fields:
         window = self.read("to" if end else "every", lambda _: read_window(str(begin or "00:00"), str(end or "24:00")))
         duration = self.read("duration", _time_span)
         since, until = (self.read(field, lambda text, f=field: read_day(f, text), None) for field in ("since", "until"))  # type: ignore[misc]
-        if self.frame.steps is None:
-            self.problems.append(("every", _NEEDS_STEPS))
+        self.need_steps("every")
         self.stop_if_wrong()
         assert power is not None
         assert epsilon is not None
@@ -165,7 +174,7 @@ class _Fields:
         except TooShort as error:
             raise EntryError([("duration", str(error))]) from None
         except InvalidInput as error:
-            raise EntryError([("until", str(error))]) from None
+            raise EntryError([("until", str(error))], error.about) from None
 
     def once(self) -> Columns:
         """Read one hiding interval, in steps or between two times."""
@@ -217,8 +226,7 @@ class _Fields:
         for field in ("start", "end"):
             self.read(field, lambda text: read_moment(text, zone))
         self.read("duration", _time_span)
-        if self.frame.steps is None:
-            self.problems.append(("start", _NEEDS_STEPS))
+        self.need_steps("start")
         self.stop_if_wrong()
         assert self.frame.steps is not None
         start, end, duration = (str(self.entry[field]) for field in ("start", "end", "duration"))

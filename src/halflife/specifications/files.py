@@ -29,6 +29,8 @@ class Reading:
 
     specifications: Specifications
     problems: tuple[str, ...] = ()
+    about: str | None = None
+    """What secrets by the clock could not be read without: the stream's `steps`, or the `last` of them."""
 
 
 def read_specifications(
@@ -84,9 +86,10 @@ def read_specifications(
             raise
         problems += twice
         made = joined.specifications(joined.spoiled | whose)
+    about = next((name for name in ("steps", "last") if any(name in part.about for part in parts)), None)
     if problems and not skip:
-        raise PolicyError(*problems)
-    return Reading(made, tuple(problems))
+        raise PolicyError(*problems, about=about)
+    return Reading(made, tuple(problems), about)
 
 
 def found(paths: str | Path | Iterable[str | Path]) -> list[Path]:

@@ -141,7 +141,9 @@ def _windows(
     """The hiding intervals' first and last steps, durations, and how many windows each stands for."""
     low = as_utc(from_us(steps.start(1), zone).date()) // DAY - 2  # a window may reach into step 1 from the day before
     if last is None and until is None:
-        raise InvalidInput("a recurring secret needs an end: give `until`, or the last step up to which it is wanted")
+        raise InvalidInput(
+            "a recurring secret needs an end: give `until`, or the last step up to which it is wanted", about="last"
+        )
     high = as_utc(until) // DAY if until is not None else 2**40
     if last is not None:
         high = min(high, as_utc(from_us(steps.end(max(1, last)), zone).date()) // DAY + 2)

@@ -29,6 +29,7 @@ class Part:
     place     where a secret stands: file and line, or row
     problems  what cannot be read, a line each; `count` may be more
     spoiled   the households that have a problem
+    about     the parameters that problems are about, among them `steps` and `last` that secrets by the clock need
     """
 
     names: list[str]
@@ -38,6 +39,7 @@ class Part:
     problems: list[str] = field(default_factory=list)
     count: int = 0
     spoiled: set[str] = field(default_factory=set)
+    about: set[str | None] = field(default_factory=set)
 
     def lines(self, path: Path | str) -> list[str]:
         """Return the problems, and how many more there are in the file."""
@@ -75,6 +77,7 @@ class _Gatherer:
         self.problems: list[str] = []
         self.count = 0
         self.spoiled: set[str] = set()
+        self.about: set[str | None] = set()
 
     def add(self, household: str, columns: Columns, place: Callable[[], str]) -> None:
         """Take the secrets of one entry."""
@@ -86,9 +89,10 @@ class _Gatherer:
         self.sizes.append(size)
         self.places.append(place)
 
-    def refuse(self, line: str, household: str | None = None) -> None:
-        """Take a problem."""
+    def refuse(self, line: str, household: str | None = None, about: str | None = None) -> None:
+        """Take a problem of a household, about a parameter."""
         self.count += 1
+        self.about |= {about} - {None}
         if len(self.problems) < MOST_FAULTS:
             self.problems.append(line)
         if household is not None:
@@ -106,7 +110,7 @@ class _Gatherer:
         def place(row: int) -> str:
             return self.places[int(np.searchsorted(ends, row, side="right"))]()
 
-        return Part(list(self.names), codes, columns, place, self.problems, self.count, self.spoiled)
+        return Part(list(self.names), codes, columns, place, self.problems, self.count, self.spoiled, self.about)
 
 
 # YAML and JSON ------------------------------------------------------------------------------------------------------
@@ -159,7 +163,7 @@ def _household(document: Document, written: str, entries: Any, frame: Frame, gat
         except EntryError as error:
             for wrong, says in error.problems:
                 spot = where if wrong is None else (*where, wrong)
-                gathered.refuse(str(document.error([(spot, says)])), name)
+                gathered.refuse(str(document.error([(spot, says)])), name, error.about)
 
 
 def _spot(document: Document, where: Where) -> str:
@@ -255,7 +259,7 @@ def _row(at: str, entry: dict[str, str], extra: int, frame: Frame, gathered: _Ga
         gathered.add(name, read_entry(entry, frame), lambda: at)
     except EntryError as error:
         for wrong, says in error.problems:
-            gathered.refuse(f"{at}: {wrong}: {says}" if wrong else f"{at}: {says}", name)
+            gathered.refuse(f"{at}: {wrong}: {says}" if wrong else f"{at}: {says}", name, error.about)
 
 
 # Parquet ------------------------------------------------------------------------------------------------------------

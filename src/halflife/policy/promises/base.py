@@ -136,7 +136,7 @@ class Adapter:
 
     def make_plans(self, streams: Sequence[Outline]) -> list[Plan]:
         """Return the plan of each stream, which together keep the promise: each has its share of the budget."""
-        return [self.make_plan(stream, self.notion.share(stream.share)) for stream in streams]
+        return [self.make_plan(s, self.notion if s.share == 1 else self.notion.share(s.share)) for s in streams]
 
     def make_plan(self, stream: Outline, notion: Notion[Any]) -> Plan:
         """Return a plan of a stream that keeps this notion: losses do not depend on the sensitivity, so the noise's family is

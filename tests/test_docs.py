@@ -84,7 +84,9 @@ def test_every_file_and_module_that_the_docs_name_is_there():
     lost = []
     for page in pages:
         text = re.sub(r"https?://\S+", "", page.read_text())
-        for name in set(re.findall(r"[\w.-]+(?:/[\w.-]+)*/\w+\.py\b", text)) - {"notions/mine.py"}:
+        for name in set(re.findall(r"[\w.-]+(?:/[\w.-]+)*/\w+\.py\b", text)):
+            if name.endswith("/halving.py"):  # the example of a notion that is added
+                continue
             if not any((folder / name).exists() for folder in (ROOT, ROOT / "src" / "halflife", ROOT / "tests")):
                 lost.append((page.name, name))
         for name in set(re.findall(r"`halflife((?:\.[a-z_]+)+)", text)):

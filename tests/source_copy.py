@@ -8,7 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import halflife
+
 ROOT = Path(__file__).resolve().parents[1]
+SOURCE = Path(halflife.__file__).parents[1]
+"""Where the package that the tests import is."""
 
 
 class SourceCopy:
@@ -16,9 +20,7 @@ class SourceCopy:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        shutil.copytree(
-            ROOT / "src" / "halflife", folder / "src" / "halflife", ignore=shutil.ignore_patterns("__pycache__")
-        )
+        shutil.copytree(SOURCE / "halflife", folder / "src" / "halflife", ignore=shutil.ignore_patterns("__pycache__"))
 
     def write(self, path: str, text: str) -> None:
         """Put a file that is not there yet, such as src/halflife/notions/mine.py."""

@@ -141,7 +141,7 @@ def paper_knows(example):
 
 
 EXAMPLES = [n for cls in registry.NOTIONS.values() if not cls.attached for n in cls.examples()]
-"""All but Swellfish, whose secrets become units of a statistic: tests/policy/test_swellfish.py has it."""
+"""All but Swellfish, whose secrets become units of a statistic: tests/policy/promises/swellfish/ has it."""
 METHODS = sorted({method for _, method in registry.PLANS})
 
 

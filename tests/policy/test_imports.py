@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[2] / "src"
+from source_copy import SOURCE
 
 
 def module_name(file: Path, root: Path) -> str:

@@ -244,7 +244,7 @@ class PolicyKeys(Part):
             raise document.error(
                 [((), "a policy is a mapping with population, promise, clock and streams: see `halflife init`")]
             )
-        problems: dict[Where, str] = {where: f"is blank: {_about(cls, where)}" for where in document.blanks}
+        problems: dict[Where, str] = {where: f"is blank: {cls.describe_key(where)}" for where in document.blanks}
         try:
             policy = cls.model_validate(document.data)
         except ValidationError as error:
@@ -254,6 +254,11 @@ class PolicyKeys(Part):
             raise document.error(list(problems.items()))
         policy._document, policy._folder = document, folder
         return policy
+
+    @classmethod
+    def describe_key(cls, where: Where) -> str:
+        """Return what a key is for."""
+        return _about(cls, where)
 
     def error(self, *problems: Problem) -> PolicyError:
         """Return the error that names these problems, with line and column."""

@@ -9,8 +9,9 @@ from typing import Any, Self
 from pydantic import PrivateAttr
 
 from halflife.notions.base import Notion
-from halflife.parsing.documents import Document, parse_document, read_document
+from halflife.parsing.documents import Document, Where, parse_document, read_document
 from halflife.policy.model import PolicyKeys
+from halflife.policy.promises import ADAPTERS
 from halflife.policy.streams import Channel, work_out
 
 
@@ -50,6 +51,14 @@ class Policy(PolicyKeys):
         policy = cls.from_document(document, folder)
         channels(policy)
         return policy
+
+    @classmethod
+    def describe_key(cls, where: Where) -> str:
+        """Return what a key is for; that of a promise may be of one notion alone."""
+        for adapter in ADAPTERS.values():
+            if where[:1] == ("promise",) and where[-1] in adapter.keys.model_fields:
+                return adapter.keys.model_fields[str(where[-1])].description or ""
+        return super().describe_key(where)
 
     @property
     def notion(self) -> Notion[Any]:

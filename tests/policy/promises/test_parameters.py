@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,7 @@ from halflife.errors import InvalidInput
 from halflife.notions.base import meaning_of
 from halflife.policy import Policy, PolicyError
 from policy.promises.test_table import CHAIN, PROMISES
-from source_copy import SourceCopy
+from source_copy import SOURCE, SourceCopy
 
 STREAM = {"name": "s", "statistic": {"kind": "sum", "unit": "kWh", "resolution": "1 Wh", "clip": [0, 5], "fold": "sum"}}
 OVER = {"notion": "exponential", "half_life": "1 day"}
@@ -89,7 +88,7 @@ def test_every_parameter_that_is_no_number_is_tried_above():
         if f.init and meaning_of(f) not in ("number", "clock")
     }
     assert special == {(name, key) for name, promise in WRITTEN.items() for key in promise if (name, key) in special}
-    here = Path(__file__).parents[3] / "src" / "halflife" / "notions"
+    here = SOURCE / "halflife" / "notions"
     marked = [
         line for file in here.rglob("*.py") for line in file.read_text().splitlines() if "metadata=means(" in line
     ]

@@ -167,6 +167,11 @@ def test_other_notions_know_nothing_of_floors():
         hl.Policy.parse(text)
 
 
+def test_a_key_of_secrets_that_is_blank_says_what_it_is_for():
+    with pytest.raises(PolicyError, match=r"promise\.floor: is blank: Swellfish: the least noise at any step"):
+        hl.Policy.parse(HERE.replace("  notion: swellfish\n", "  notion: swellfish\n  floor:\n", 1))
+
+
 def test_groups_that_may_change_are_refused(tmp_path):
     text = change("    output: load.csv", "    groups: {names: [n, s], most_per_person: 1}\n    output: load.csv")
     with pytest.raises(PolicyError, match="secrets say nothing about a household's group"):

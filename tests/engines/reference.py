@@ -89,7 +89,7 @@ def fold(readings: Sequence[tuple[int, int]], question: Question) -> int:
         case "last":
             latest = max(us for us, _ in readings)
             v = max(u for us, u in readings if us == latest)
-    return min(max(v, question.low), question.high)
+    return v
 
 
 def aggregate(
@@ -125,8 +125,8 @@ def aggregate(
         else:
             scaled = x * q.multiply / q.divide + 0.5
             u = math.floor(scaled) if math.isfinite(scaled) else int(math.copysign(10**30, scaled))
-            tallies["clipped"] += q.value is not None and not q.low <= u <= q.high
-            entries[person, q.buckets.step(us) - q.first, group].append((us, min(max(u, q.low), q.high)))
+            tallies["clipped_readings"] += q.value is not None and not q.least <= u <= q.most
+            entries[person, q.buckets.step(us) - q.first, group].append((us, min(max(u, q.least), q.most)))
     return _add_up(entries, q, tallies), tallies
 
 
@@ -147,7 +147,9 @@ def _add_up(
         if q.table is None and seen[person, step] > q.most_groups:
             tallies["too_many_groups"] += 1
             continue
-        v = fold(readings, q)
+        folded = fold(readings, q)
+        v = min(max(folded, q.low), q.high)
+        tallies["clipped"] += q.kind != "count" and folded != v
         if q.kind == "sum":
             sums[step, group, 0] += (1 if q.weights is None else q.weights[person]) * (v - q.baseline)
         elif q.kind == "count":

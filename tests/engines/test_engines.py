@@ -186,6 +186,10 @@ TYPED: dict[str, Question] = {
     **{f"{fold}-again": replace(BASE, fold=fold, once=False) for fold in FOLDS},
     **{f"{fold}-days": replace(WHOLE_YEAR, fold=fold) for fold in FOLDS},
     **{f"{fold}-wide": replace(WIDE, fold=fold) for fold in ("first", "last", "sum")},
+    **{f"{fold}-readings": replace(WHOLE_YEAR, fold=fold, least=-300, most=2000) for fold in FOLDS},
+    **{f"{fold}-readings-again": replace(WHOLE_YEAR, fold=fold, least=100, most=99_000, once=False) for fold in FOLDS},
+    **{f"{fold}-apart": replace(BASE, fold=fold, least=9000, most=9500) for fold in FOLDS},  # beyond [low, high]
+    **{f"{fold}-narrow": replace(WHOLE_YEAR, fold=fold, low=100, high=101) for fold in FOLDS},
     "count": COUNT,
     "count-days": replace(COUNT, buckets=DAYS, last=230, local=LOCAL),
     "count-good": replace(BASE, kind="count"),
@@ -207,6 +211,7 @@ TYPED: dict[str, Question] = {
     "count-groups": replace(COUNT, group="room", groups=GROUPS, most_groups=2, weights=WEIGHTS),
     "histogram": replace(BASE, kind="histogram", edges=(-2000, -300, 0, 1, 500, 8000)),
     "histogram-inner": replace(BASE, kind="histogram", edges=(0, 500, 2500), fold="mean"),
+    "histogram-readings": replace(WHOLE_YEAR, kind="histogram", edges=(0, 500, 2500), fold="mean", least=0, most=600),
     "histogram-groups": replace(WHOLE_YEAR, kind="histogram", edges=(0, 10, 8000), group="room", groups=GROUPS),
 }
 EPOCH = replace(
@@ -302,6 +307,8 @@ questions = st.builds(
     once=st.booleans(),
     low=st.sampled_from([-2000, 0, 3]),
     high=st.sampled_from([8000, 2**40]),
+    least=st.sampled_from([-(2**40), -(2**40), -2500, 1, 9000]),
+    most=st.sampled_from([2**40, 2**40, 9500]),
     divide=st.sampled_from([1, 3]),
     baseline=st.integers(-5, 5),
     edges=st.just((-10, 0, 5, 8000)),

@@ -310,8 +310,43 @@ def test_no_number_of_readings_overflows_a_fold(fold: Any, value: float) -> None
     for engine in (open_source(pl.DataFrame(columns)), open_arrow(pa.table(columns))):
         answer = engine.aggregate(question)
         assert answer.sums.ravel().tolist() == [wanted]
-        assert answer.tallies["clipped"] == many
+        assert answer.tallies["clipped_readings"] == many
+        assert answer.tallies["clipped"] == (value > 0 or fold == "sum")
         engine.close()
+
+
+@pytest.mark.parametrize(("fold", "sign"), [("sum", 1), ("mean", -1)])
+def test_a_fold_that_leaves_64_bits_on_the_way_is_exact(fold: Any, sign: int) -> None:
+    """2²⁴ readings: half of them 2⁴⁰ and half −2⁴⁰, in blocks, so that the sum of one block is beyond 2⁶³; and 7 more units."""
+    many = 2**23 + 5
+    kwh = np.r_[np.full(many, sign * 1e300), np.full(many, -sign * 1e300), [7.0]]
+    columns = {"p": np.zeros(len(kwh), np.int64), "ts": np.zeros(len(kwh), np.int64), "kwh": kwh}
+    question = replace(BASE, time="ts", epoch="us", fold=fold, once=False, multiply=1, low=-9, high=9)
+    question = replace(question, first=question.buckets.step(0), last=question.buckets.step(0))
+    for engine in (open_source(pl.DataFrame(columns)), open_arrow(pa.table(columns))):
+        answer = engine.aggregate(question)
+        assert answer.sums.ravel().tolist() == [7 if fold == "sum" else 0]
+        assert (answer.tallies["clipped_readings"], answer.tallies["clipped"]) == (2 * many, 0)
+        engine.close()
+
+
+@pytest.mark.parametrize("fold", ["sum", "mean", "first", "last", "min", "max"])
+@pytest.mark.parametrize("bounds", [(-LARGE, LARGE), (-LARGE, 5), (3, LARGE), (-2500, 2500)])
+def test_readings_beyond_a_persons_bounds_are_folded_as_they_are(fold: Any, bounds: tuple[int, int]) -> None:
+    """Peaks of either sign around a small mean, numbers that no double holds exactly once added, infinity and NaN among them."""
+    least, most = bounds
+    days = {
+        "peaks": [9.0, -8.0, 0.2, 0.1], "large": [1e9, -1e9, 2.0], "huge": [1e300, -1e300, 1.0], "half": [0.0005, 0.001],
+        "odd": [3e8 + 0.001, -3e8, 0.5], "bad": [float("inf"), None, float("nan"), 1.5], "one": [-1e300], "none": [None],
+    }  # fmt: skip
+    rows = [
+        _row(p, SPRING + datetime.timedelta(seconds=j // 2), x) for p, day in days.items() for j, x in enumerate(day)
+    ]
+    for once in (True, False):
+        question = replace(BASE, fold=fold, once=once, low=0, high=2000, least=least, most=most)
+        large(question, rows)
+        large(replace(question, weights={"peaks": -3, "large": 2**39, "odd": 5}, baseline=17), rows)
+        large(replace(question, kind="histogram", edges=(0, 1, 300, 2000)), rows)
 
 
 # ----------------------------------------------------------------------------------------------------------- scratch files

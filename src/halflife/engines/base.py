@@ -2,14 +2,19 @@
 
 For each step, group and person the readings become one whole number of units, and people are added up:
 
-    u(x)   = ⌊x · multiply / divide + ½⌋, clipped to [low, high]       a reading x in units, in doubles until the ⌊⌋
+    u(x)   = ⌊x · multiply / divide + ½⌋, clipped to [least, most]     a reading x in units, in doubles until the ⌊⌋
     v_p    = fold of u over the person's readings in the step, clipped to [low, high]
     Σ_p w_p · (v_p − baseline)                                        sums: `baseline` is what a missing reading counts as
     Σ_p 1                                                             counts: people with a reading
     Σ_p 1[edge_b ≤ v_p < edge_{b+1}]                                  histograms: the last bin includes its upper edge
 
+A mean is rounded to the nearest whole number, a half up: ⌊Σu/n + ½⌋, exactly. [least, most] is a policy's `clip_readings`, and
+±2⁴⁰ units where it has none: a reading of 1e300 counts as 2⁴⁰. A fold is exact, however many readings there are, and only what it
+comes to is clipped to [low, high]: the bounds of a partial sum would depend on the order of readings.
+
 A person without a good reading in a step adds nothing. All of it is integer arithmetic after u, so no order of rows,
-number of threads or engine changes a result; one person moves it by no more than the policy's sensitivity.
+number of threads or engine changes a result. Whatever a person's readings are, v_p lies in [low, high]: that alone bounds
+how far one person moves a total, and [least, most] does not enter the sensitivity.
 
 A total is clipped to ±2⁶². Clipping brings no two totals further apart (it is 1-Lipschitz), so the sensitivity holds; and nothing
 is ever refused, or said, for how much data there is.
@@ -37,7 +42,7 @@ ONCE_MATTERS = ("sum", "mean", "min")
 """Folds that see more than the largest reading of each moment; to first, last and max the others change nothing."""
 
 LARGEST_UNITS = 2**40
-"""No bound, baseline or weight lies further from 0 than this, in units; so sums of readings and of people fit 128 bits."""
+"""No bound, reading, baseline or weight lies further from 0 than this, in units: sums of readings and of people fit 128 bits."""
 
 LARGEST_TOTAL = 2**62
 """A total beyond this is clipped to it: 64 bits hold it, whatever the number of people."""
@@ -53,7 +58,8 @@ TALLIES = (
     "unknown_person",       # not in the public table of groups or weights
     "unknown_group",        # not on the list of groups
     "duplicates",           # good readings beyond the first of a person, moment and group; 0 unless `once`
-    "clipped",              # good readings (duplicates too) that lie outside [low, high]
+    "clipped_readings",     # good readings (duplicates too) that lie outside [least, most]
+    "clipped",              # (person, step, group) entries whose fold lies outside [low, high]
     "too_many_groups",      # (person, step, group) entries beyond what one person may count in
 )  # fmt: skip
 """A row is tallied under the first of the bad_… and unknown_… reasons that applies, in this order."""
@@ -67,7 +73,9 @@ class Question:
     epoch                        "s", "ms" or "us" if the time column holds such numbers since 1970; None for timestamps
     local                        pieces that turn a timestamp without a zone into UTC
     buckets, first, last         which step a moment lies in; the steps that are asked for, both included
-    multiply, divide, low, high  how a reading becomes a whole number of units, and its bounds
+    multiply, divide             how a reading becomes a whole number of units
+    least, most                  the bounds of a single reading, before the fold
+    low, high                    the bounds of what a person counts as in a step, after the fold
     fold, once                   how several readings of one person in a step become one; whether readings of one person at
                                  one moment (and group) count once (the largest of them does)
     edges                        of a histogram's bins, in units, increasing
@@ -90,6 +98,8 @@ class Question:
     local: tuple[Piece, ...] = ((-(2**62), 0),)
     multiply: int = 1
     divide: int = 1
+    least: int = -LARGEST_UNITS
+    most: int = LARGEST_UNITS
     low: int = 0
     high: int = 1
     fold: Fold = "last"
@@ -129,6 +139,25 @@ class Engine(Protocol):
     def close(self) -> None:
         """Let go of the source."""
         ...
+
+
+def bounds_before_fold(question: Question) -> tuple[int, int]:
+    """The bounds that an engine may clip readings to before it folds them, with the same answer.
+
+    A sum or a mean needs readings within [least, most], as they are. To take the first, last, least or largest of several, or
+    the largest of a moment, is to choose one of them by comparing; so clipping all of them to an interval, before, gives what
+    clipping the chosen one gives, after. That interval is [low − 1, high + 1], which still shows whether `low` or `high` bound;
+    clipped to [least, most] first, it leaves [c(least), c(most)] with c the clip to [low − 1, high + 1], as c is increasing.
+
+    >>> from halflife.steps import Buckets
+    >>> asked = Question("sum", "p", "t", Buckets(1, ((0, 0),)), 1, 1, low=0, high=9, fold="max")
+    >>> bounds_before_fold(asked)
+    (-1, 10)
+    """
+    q = question
+    if q.fold in ("sum", "mean"):
+        return q.least, q.most
+    return min(max(q.least, q.low - 1), q.high + 1), min(max(q.most, q.low - 1), q.high + 1)
 
 
 def most_added(question: Question) -> int:

@@ -5,7 +5,7 @@ text is dealt with once; the costly part, one number for each person, step and g
 library. What leaves Narwhals' common ground is done on columns in Arrow and NumPy; text is read by DuckDB with the one grammar.
 
 **Sums are exact however many rows there are.** No memory holds 2³⁸ rows, so sums of numbers below 2²² fit 64 bits; larger numbers
-are added in two halves. Which way is taken depends on the question alone. What a library says of a cell is not passed on.
+are added in two halves. Either way the sum is the same. What a library says of a cell is not passed on.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from halflife.engines.base import (
     TALLIES,
     Answer,
     Question,
+    bounds_before_fold,
     empty_answer,
     most_added,
 )
@@ -51,7 +52,7 @@ SMALL = 2**22
 """Numbers below this add up within 64 bits, as many as memory may hold: 2³⁸."""
 
 HALF = 2**20
-"""A reading less the lower bound, up to 2⁴¹, is added up as its quotient and remainder by this."""
+"""A reading less the least one, up to 2⁴¹, is added up as its quotient and remainder by this."""
 
 
 def _parse(text: Any, **columns: str) -> list[Any]:
@@ -160,7 +161,7 @@ def _arrays(entries: Any, *columns: str) -> tuple[Integers, ...]:
 
 
 def _folded_sum(frame: Any, question: Question) -> tuple[Integers, ...]:
-    """p, k, g and v of a fold that adds: with w = u − low ≥ 0, n readings and Σw = Σhi · HALF + Σlo.
+    """p, k, g and fold of one that adds: with w = u − low ≥ 0, low the least u, n readings and Σw = Σhi · HALF + Σlo.
 
     sum    Σu = Σw + n · low, as high · HALF + rest with 0 ≤ rest < HALF. |high| is clipped at 2⁴², so that 64 bits hold
            high · HALF; beyond it Σu is outside the bounds, and stays there
@@ -168,20 +169,29 @@ def _folded_sum(frame: Any, question: Question) -> tuple[Integers, ...]:
     """
     import narwhals as nw
 
-    q, w = question, nw.col("u") - question.low
-    hi, lo = (0 * w, w) if q.high - q.low < SMALL else (w // HALF, w % HALF)
+    low, widest = _spread(frame)
+    w = nw.col("u") - low
+    hi, lo = (0 * w, w) if widest < SMALL else (w // HALF, w % HALF)
     split = frame.with_columns(hi=hi, lo=lo)
     entries = split.group_by(*KEYS).agg(nw.col("hi").sum(), nw.col("lo").sum(), n=nw.len())
     p, k, g, highs, lows, n = _arrays(entries, *KEYS, "hi", "lo", "n")
-    if q.fold == "mean":
-        return p, k, g, q.low + highs // n * HALF + (2 * (highs % n * HALF + lows) + n) // (2 * n)
-    rest = lows + n * (q.low % HALF)
-    high = np.clip(highs + n * (q.low // HALF) + rest // HALF, -(2**42), 2**42)
-    return p, k, g, np.clip(high * HALF + rest % HALF, q.low, q.high)
+    if question.fold == "mean":
+        return p, k, g, low + highs // n * HALF + (2 * (highs % n * HALF + lows) + n) // (2 * n)
+    rest = lows + n * (low % HALF)
+    high = np.clip(highs + n * (low // HALF) + rest // HALF, -(2**42), 2**42)
+    return p, k, g, high * HALF + rest % HALF
+
+
+def _spread(frame: Any) -> tuple[int, int]:
+    """The least u of a frame, and how far the largest is from it."""
+    if not len(frame):
+        return 0, 0
+    least = int(frame["u"].min())
+    return least, int(frame["u"].max()) - least
 
 
 def _fold(frame: Any, question: Question) -> tuple[Integers, ...]:
-    """p, k, g and v of each person, step and group, from columns p, k, g, us, u. As `halflife.engines.duckdb.engine` does it."""
+    """p, k, g and fold of each person, step and group, from columns p, k, g, us, u, as `halflife.engines.duckdb.sql` has it."""
     import narwhals as nw
 
     q, u, a = question, nw.col("u"), nw.col("a")
@@ -189,16 +199,17 @@ def _fold(frame: Any, question: Question) -> tuple[Integers, ...]:
         return _arrays(frame.group_by(*KEYS).agg(v=u.min() if q.fold == "min" else u.max()), *KEYS, "v")
     if q.fold in ("sum", "mean"):
         return _folded_sum(frame, q)
-    adds, spread = [add for _, add in q.buckets.pieces], q.high - q.low + 1
+    low, high = bounds_before_fold(q)
+    adds, spread = [add for _, add in q.buckets.pieces], high - low + 1
     if (q.buckets.width + max(adds) - min(adds)) * spread >= 2**63:
         which = nw.col("us").max() if q.fold == "last" else nw.col("us").min()
         chosen = frame.join(frame.group_by(*KEYS).agg(at=which), on=list(KEYS))
         return _arrays(chosen.filter(nw.col("us") == nw.col("at")).group_by(*KEYS).agg(v=u.max()), *KEYS, "v")
     within = nw.col("us") + (max(adds) - (q.first - 1) * q.buckets.width) - nw.col("k") * q.buckets.width
     last = q.fold == "last"
-    packed = frame.with_columns(a=within * spread + (u - q.low if last else q.high - u))
+    packed = frame.with_columns(a=within * spread + (u - low if last else high - u))
     entries = packed.group_by(*KEYS).agg(a=a.max() if last else a.min())
-    return _arrays(entries.with_columns(v=a % spread + q.low if last else q.high - a % spread), *KEYS, "v")
+    return _arrays(entries.with_columns(v=a % spread + low if last else high - a % spread), *KEYS, "v")
 
 
 def _added(place: tuple[Integers, ...], amounts: Integers, question: Question) -> Any:
@@ -319,17 +330,19 @@ class FrameEngine:
         with np.errstate(over="ignore"):
             raw = np.floor(x[good] * float(q.multiply) / float(q.divide) + 0.5)
         if q.value is not None:
-            tallies["clipped"] = int(((raw < q.low) | (raw > q.high)).sum())
-        u = np.clip(raw, q.low, q.high).astype(np.int64)
+            tallies["clipped_readings"] = int(((raw < q.least) | (raw > q.most)).sum())
+        u = np.clip(raw, *bounds_before_fold(q)).astype(np.int64)
         columns = {"p": p[good], "k": k[good], "g": g[good], "us": us[good], "u": u}
         frame: Any = nw.from_dict(columns, backend=self._frame.implementation)
         moments = self._moments(frame, q) if q.once else frame
         tallies["duplicates"] = len(frame) - len(moments)
-        pe, ke, ge, v = _fold(moments if q.fold in ONCE_MATTERS else frame, q)
+        pe, ke, ge, folded = _fold(moments if q.fold in ONCE_MATTERS else frame, q)
+        v = np.clip(folded, q.low, q.high)
         kept = (
             _places(pe, ke, ge) < q.most_groups if q.group is not None and q.table is None else np.ones(len(pe), bool)
         )
         tallies["too_many_groups"] = int((~kept).sum())
+        tallies["clipped"] = int((folded != v)[kept].sum()) if q.kind != "count" else 0
         b = np.zeros(len(v), dtype=np.int64)
         if q.kind == "histogram":
             b = np.minimum(np.searchsorted(q.edges, v, side="right") - 1, len(q.edges) - 2)

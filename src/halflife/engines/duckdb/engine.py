@@ -5,7 +5,7 @@ A question becomes at most four statements over `readings`, whose columns are
     p, named     the person, and whether there is one            x, finite    the value, and whether it is a finite number
     t, absolute  µs since 1970, and whether of UTC's clock or a local one            g    the group's name
 
-    tallies    why each row of the asked steps is bad, and how many good ones lie outside the bounds: cheap scans
+    tallies    why each row of the asked steps is bad, how many good ones are clipped, and the largest: cheap scans
     bounded    group by (person, step[, group]) → one whole number each, clipped; then add up: the costly part
     once       the same over the largest reading of each moment; only if some person has two readings in a step
     moments    how many moments there are, if only the tally of duplicates needs them
@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from halflife.engines.base import LATEST, ONCE_MATTERS, TALLIES, Answer, Question, empty_answer
+from halflife.engines.base import LATEST, ONCE_MATTERS, TALLIES, Answer, Question, bounds_before_fold, empty_answer
 from halflife.engines.columns import check_columns
 from halflife.engines.duckdb.files import Format, find_files, find_format
 from halflife.engines.duckdb.source import DuckSource, Part, Unreadable, label_of
@@ -58,25 +58,26 @@ class DuckEngine(DuckSource):
 
     def _answer(self, question: Question) -> Answer:
         self._register_lists(question)
-        tallies, people = self._tally(question)
+        tallies, people, largest = self._tally(question)
         good = tallies["rows"] - sum(tallies[reason] for reason in REASONS[1:])
         every = question.fold in ONCE_MATTERS and question.kind != "count"
         once = question.once and good > 0
         crowded = good > 1.2 * people * question.shape[0]  # far more readings than (person, step) pairs, by an estimate
         if once and every and crowded:
-            sums, entries, beyond, moments = self._bounded(question, good, once=True)
+            sums, found = self._bounded(question, good, largest, once=True)
         else:
-            sums, entries, beyond, moments = self._bounded(question, good, once=False)
-            if once and entries < good:  # some person has two readings in a step, perhaps at one moment
+            sums, found = self._bounded(question, good, largest, once=False)
+            if once and found["entries"] < good:  # some person has two readings in a step, perhaps at one moment
                 if every:
-                    sums, entries, beyond, moments = self._bounded(question, good, once=True)
+                    sums, found = self._bounded(question, good, largest, once=True)
                 else:
-                    moments = self._run(f"SELECT count(*) FROM ({self._moments(question)})")[0][0]
+                    found["moments"] = self._run(f"SELECT count(*) FROM ({self._moments(question)})")[0][0]
             elif once:
-                moments = good
+                found["moments"] = good
         if once:
-            tallies["duplicates"] = good - moments
-        tallies["too_many_groups"] = beyond
+            tallies["duplicates"] = good - found["moments"]
+        tallies["clipped"] = found.get("clipped", 0)
+        tallies["too_many_groups"] = found["entries"] - found.get("kept", found["entries"])
         return Answer(sums, {tally: tallies[tally] for tally in TALLIES})
 
     def _register_lists(self, question: Question) -> None:
@@ -137,8 +138,8 @@ class DuckEngine(DuckSource):
             f"FROM {readings} WHERE t BETWEEN {earliest} AND {latest})) WHERE since >= 0 AND since < {q.shape[0] * width})"
         )
 
-    def _tally(self, question: Question) -> tuple[dict[str, int], int]:
-        """The tallies of rows, and how many people there are at least."""
+    def _tally(self, question: Question) -> tuple[dict[str, int], int, int]:
+        """The tallies of rows; how many people there are at least; and the largest |u| that a fold has to add up."""
         q = question
         rows = self._rows(q)
         readings, broken = self._readings(q)
@@ -151,16 +152,17 @@ class DuckEngine(DuckSource):
         if q.table is None and q.group is not None:
             joins += " LEFT JOIN names ON r.g = names.name"
             reasons.append("WHEN names.g IS NULL THEN 5")
-        clipped = "false" if q.value is None else f"{units(q)} NOT BETWEEN {q.low}::DOUBLE AND {q.high}::DOUBLE"
+        u = "0::DOUBLE" if q.value is None else units(q)
         counts = self._run(
-            f"SELECT why, count(*), count_if(clipped), approx_count_distinct(p) FROM (SELECT p, {clipped} AS clipped, "
+            f"SELECT why, count(*), approx_count_distinct(p), count_if(u NOT BETWEEN {q.least} AND {q.most}), "
+            f"max(abs({clip('u', (q.least, q.most), 'DOUBLE')})) FROM (SELECT p, {u} AS u, "
             f"CASE {' '.join(reasons)} ELSE 0 END::TINYINT AS why FROM {rows} r{joins}) GROUP BY why"
         )
         timeless = broken + self._run(f"SELECT count(*) FROM {readings} WHERE {TIMELESS}")[0][0]
-        tallies = dict.fromkeys(TALLIES, 0) | {REASONS[why]: n for why, n, _, _ in counts if why}
-        tallies |= {"rows": timeless + sum(n for _, n, _, _ in counts), "bad_time": timeless}
-        tallies["clipped"] = sum(n for why, _, n, _ in counts if why == 0)
-        return tallies, sum(people for why, _, _, people in counts if why == 0)
+        tallies = dict.fromkeys(TALLIES, 0) | {REASONS[why]: n for why, n, *_ in counts if why}
+        tallies |= {"rows": timeless + sum(n for _, n, *_ in counts), "bad_time": timeless}
+        people, tallies["clipped_readings"], largest = next((row[2:] for row in counts if row[0] == 0), (0, 0, None))
+        return tallies, people, int(largest or 0)
 
     def _good(self, question: Question) -> str:
         """Good readings: person p (its number if there is a public table), step k, moment us, units u, group g."""
@@ -170,7 +172,7 @@ class DuckEngine(DuckSource):
             p, joins = "people.i", " JOIN people ON r.p::VARCHAR = people.name"
         if q.table is None and q.group is not None:
             g, joins = ", names.g", joins + " JOIN names ON r.g = names.name"
-        u = "" if q.value is None else f", {clip(units(q), q, 'DOUBLE')} AS u"
+        u = "" if q.value is None else f", {clip(units(q), bounds_before_fold(q), 'DOUBLE')} AS u"
         return f"SELECT {p} AS p, k, us{u}{g} FROM {self._rows(q)} r{joins} WHERE named AND finite"
 
     def _moments(self, question: Question) -> str:
@@ -179,13 +181,16 @@ class DuckEngine(DuckSource):
         u = "" if question.value is None else ", max(u) AS u"
         return f"SELECT p, us, any_value(k) AS k{g}{u}, count(*) AS c FROM ({self._good(question)}) GROUP BY p, us{g}"
 
-    def _bounded(self, question: Question, readings: int, *, once: bool) -> tuple[Any, int, int, int]:
-        """The answer; how many (person, step, group) entries there were, how many of them too many, and of how many moments."""
+    def _bounded(self, question: Question, readings: int, largest: int, *, once: bool) -> tuple[Any, dict[str, int]]:
+        """The answer; and how many (person, step, group) entries there were, how many of them kept and clipped, of how many
+        moments."""
         q = question
         g = ", g" if q.table is None and q.group is not None else ""
-        fold, v = fold_sql(q, readings)
+        fold, folded = fold_sql(q, readings, largest)
         rows, c = (self._moments(q), ", count(*) AS c") if once else (self._good(q), "")
-        sql = f"SELECT *, {v} AS v FROM (SELECT p, k{g}{fold}{c} FROM ({rows}) GROUP BY p, k{g})"
+        sql = f"SELECT *, {folded} AS f FROM (SELECT p, k{g}{fold}{c} FROM ({rows}) GROUP BY p, k{g})"
+        if q.kind != "count":
+            sql = f"SELECT *, {clip('f', (q.low, q.high), 'BIGINT')}::BIGINT AS v FROM ({sql})"
         kept = ""
         if g and q.most_groups < len(q.groups):
             sql = f"SELECT *, row_number() OVER (PARTITION BY p, k ORDER BY g) AS place FROM ({sql})"
@@ -199,6 +204,7 @@ class DuckEngine(DuckSource):
             **({"g": "g"} if g or q.table is not None else {}),
             **({"b": f"coalesce({bin_sql(q)}, -1)"} if q.kind == "histogram" else {}),
             **({"kept": f"count(*){kept}"} if kept else {}),
+            **({"clipped": f"count_if(f <> v){kept}"} if q.kind != "count" else {}),
             **({"moments": "sum(c)::BIGINT"} if once else {}),
         }
         keys = ", ".join(key for key in ("k", "g", "b") if key in columns)
@@ -208,9 +214,8 @@ class DuckEngine(DuckSource):
         inside = found["b"] >= 0 if "b" in columns else everywhere
         place = tuple(found[key][inside] if key in columns else 0 for key in ("k", "g", "b"))
         sums[place] = found["total"][inside]
-        entries = int(found["entries"].sum())
-        beyond = entries - int(found["kept"].sum()) if kept else 0
-        return sums, entries, beyond, int(found["moments"].sum()) if once else 0
+        counted = [column for column in ("entries", "kept", "clipped", "moments") if column in columns]
+        return sums, {column: int(found[column].sum()) for column in counted}
 
 
 def _read_sql(question: Question, part: Part, *, as_text: bool) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from halflife.engines.base import LARGEST_TOTAL, LATEST, Question, most_added
+from halflife.engines.base import LARGEST_TOTAL, LATEST, Question, bounds_before_fold, most_added
 from halflife.engines.grammar import EXACT, SECONDS, has_offset, number_of_text, time_of_number, time_of_text
 from halflife.steps import Piece
 
@@ -133,37 +133,44 @@ def units(question: Question) -> str:
     return f"floor(x{times}{over} + 0.5::DOUBLE)"
 
 
-def clip(column: str, question: Question, kind: str) -> str:
-    """SQL of a column within the question's bounds."""
-    return f"greatest(least({column}, {question.high}::{kind}), {question.low}::{kind})"
+def clip(column: str, bounds: tuple[int, int], kind: str) -> str:
+    """SQL of a column within these bounds."""
+    low, high = bounds
+    return f"greatest(least({column}, {high}::{kind}), {low}::{kind})"
 
 
-def fold_sql(question: Question, readings: int) -> tuple[str, str]:
-    """The aggregate of a person's readings in a step, columns us, k and u (a whole DOUBLE); and v made of it, as `a`.
+def fold_sql(question: Question, readings: int, largest: int) -> tuple[str, str]:
+    """The aggregate of a person's readings in a step, columns us, k and u (a whole DOUBLE); and what it comes to, made of `a`.
 
     first, last   the earliest or latest moment, and of readings at it the largest: both in one whole number,
                   (moment within the step) · R + (u − low), R = high − low + 1, in 64 bits where that fits, else 128
-    mean          low + ⌊(2S + n)/(2n)⌋ with S = Σ (u − low) ≥ 0, as // rounds towards 0
-    sum, mean     whole doubles add up exactly, in any order, below 2⁵³; else in 128 bits, which is slower
+    mean          ⌊(2S + n)/(2n)⌋ − M with S = Σu + nM ≥ 0, as // rounds towards 0; M is the largest |u|
+    sum, mean     whole doubles add up exactly, in any order, below 2⁵³; else in 128 bits, which is slower. So many readings come
+                  to no more than readings · M on the way
     """
     q = question
     if q.kind == "count":
         return "", "NULL"
     if q.fold in ("min", "max"):
         return f", {q.fold}(u) AS a", "a::BIGINT"
+    low, high = bounds_before_fold(q)
     if q.fold in ("first", "last"):
         adds = [add for _, add in q.buckets.pieces]
-        spread = q.high - q.low + 1
+        spread = high - low + 1
         kind = "BIGINT" if (q.buckets.width + max(adds) - min(adds)) * spread < 2**63 else "HUGEINT"
         within = f"(us + {max(adds) - (q.first - 1) * q.buckets.width} - k * {q.buckets.width})::{kind}"
         if q.fold == "last":
-            return f", max({within} * {spread} + (u::BIGINT - {q.low})) AS a", f"({q.low} + a % {spread})::BIGINT"
-        return f", min({within} * {spread} + ({q.high} - u::BIGINT)) AS a", f"({q.high} - a % {spread})::BIGINT"
-    fits = readings * 2 * max(abs(q.low), abs(q.high)) < EXACT
-    exact, back = ("u", "a::BIGINT") if fits else ("u::BIGINT", "a")
+            return f", max({within} * {spread} + (u::BIGINT - {low})) AS a", f"({low} + a % {spread})::BIGINT"
+        return f", min({within} * {spread} + ({high} - u::BIGINT)) AS a", f"({high} - a % {spread})::BIGINT"
+    exact, total, kind = (
+        ("u", "a::BIGINT", "BIGINT") if readings * 2 * largest < EXACT else ("u::BIGINT", "a", "HUGEINT")
+    )
     if q.fold == "sum":
-        return f", sum({exact}) AS a", f"{clip(back, q, 'BIGINT' if fits else 'HUGEINT')}::BIGINT"
-    return f", sum({exact} - {q.low}) AS a, count(*) AS n", f"({q.low} + (2 * {back} + n) // (2 * n))::BIGINT"
+        return f", sum({exact}) AS a", total
+    return (
+        f", sum({exact}) AS a, count(*) AS n",
+        f"((2 * ({total} + n * {largest}::{kind}) + n) // (2 * n) - {largest})",
+    )
 
 
 def adds_sql(question: Question, kept: str) -> str:

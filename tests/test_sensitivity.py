@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from halflife import InvalidInput
-from halflife.policy import Policy, channels, explain
+from halflife.policy import Policy, PolicyError, channels, explain
 from halflife.sensitivity import bounded_sensitivity, histogram_sensitivity, mean_sensitivity
 
 NEIGHBOURS = ("replace-one", "add-remove")
@@ -151,7 +151,7 @@ def aggregate(q, readings):
             continue
         g = q.table[person] if q.table is not None else q.groups.index(group) if q.group else 0
         u = math.floor(Fraction(x) * q.multiply / q.divide + Fraction(1, 2))
-        folded.setdefault((person, g), []).append(max(q.low, min(q.high, u)))
+        folded.setdefault((person, g), []).append(max(q.least, min(q.most, u)))
     for (person, g), us in folded.items():
         if q.group and g not in sorted(h for p, h in folded if p == person)[: q.most_groups]:
             continue
@@ -173,7 +173,10 @@ STATISTICS = {
     "sum": {"kind": "sum", "clip": [0, 1], **VALUE},
     "sum, missing": {"kind": "sum", "clip": ["-0.5", 1], "missing": 2, **VALUE},
     "mean": {"kind": "mean", "clip": [0.5, 1], **VALUE},
+    "sum of clipped readings": {"kind": "sum", "clip": [0, 1], "clip_readings": [-1, 0.6], **VALUE},
+    "mean of clipped readings": {"kind": "mean", "clip_readings": [-0.5, 1], **VALUE, "fold": "mean"},
     "histogram": {"kind": "histogram", "edges": [0, 0.5, 1], **VALUE},
+    "histogram of clipped readings": {"kind": "histogram", "edges": [0, 0.5, 1], "clip_readings": [-1, 2], **VALUE},
     "one bin": {"kind": "histogram", "edges": [0, 1], **VALUE},
     "weighted sum": {"kind": "weighted sum", "clip": [-1, 1], "missing": 0.2, "weights": WEIGHTS, **VALUE},
 }
@@ -188,7 +191,7 @@ def test_no_change_of_one_persons_data_moves_a_town_further_than_the_policy_says
     statistic = STATISTICS[kind]
     if groups is MOVING:
         statistic = {k: v for k, v in statistic.items() if k != "missing"}
-        groups = groups | ({"sizes": {"north": 2, "south": 3, "west": 1}} if kind == "mean" else {})
+        groups = groups | ({"sizes": {"north": 2, "south": 3, "west": 1}} if statistic["kind"] == "mean" else {})
     channel = town(
         tmp_path,
         statistic,
@@ -220,6 +223,30 @@ def test_no_change_of_one_persons_data_moves_a_town_further_than_the_policy_says
 
     check()
     assert reached >= channel.sensitivity.l1 / 3  # the search is not idle
+
+
+@given(
+    st.lists(st.integers(-30, 30), min_size=1, max_size=5),
+    st.integers(-9, 9),
+    st.integers(1, 9),
+    st.sampled_from([*FOLDS]),
+)
+def test_a_fold_of_clipped_readings_lies_within_their_bounds_unless_it_adds_them_up(readings, low, width, fold):
+    clipped = [max(low, min(low + width, u)) for u in readings]
+    assert low <= FOLDS[fold](clipped) <= low + width or fold == "sum"
+
+
+@pytest.mark.parametrize("fold", [*FOLDS])
+def test_bounds_of_readings_alone_bound_what_a_person_counts_as_unless_they_are_added_up(tmp_path, fold):
+    """Seven readings of 5 kWh, clipped at 1 kWh each, would come to seven times the sensitivity."""
+    statistic = {"kind": "sum", "clip_readings": [0, 1], **VALUE, "fold": fold}
+    if fold == "sum":
+        with pytest.raises(PolicyError, match="give the least and the largest that one person counts as"):
+            town(tmp_path, statistic)
+        return
+    channel = town(tmp_path, statistic)
+    assert channel.sensitivity.l1 == 10
+    assert aggregate(channel.question(1, 1), [("a", "", 5)] * 7).tolist() == [10]
 
 
 @pytest.mark.parametrize("kind", ["count", "sum", "histogram"])

@@ -148,7 +148,7 @@ def by_day(y: Floats) -> Floats:
 
 
 def tallies(outcome: Outcome) -> dict[str, int]:
-    """Return the tallies of bad readings that the publisher left for the operator, added up over its passes."""
+    """Return the tallies of bad and clipped readings that the publisher left for the operator, added up over its passes."""
     lines = Path(f"{outcome.ledger}.operator.jsonl").read_text(encoding="utf-8").splitlines()
     total: dict[str, int] = {}
     for line in map(json.loads, lines):
@@ -225,7 +225,7 @@ def _operator(days: Comparison, half_hours: Comparison) -> str:
 and shows it to nobody; the tallies are in a file beside the ledger that only its owner can read.</li></ul>
 <h3>Bad readings</h3>
 {_tallies([*days.outcomes, *half_hours.outcomes])}
-<p>A bad reading is left out, as if it were missing. The clip of a day's total is not among these: it takes
+<p>A bad reading is left out, as if it were missing. What a home counts as is clipped after its readings are added up; that takes
 {three_figures(100 * (1 - clipped / free))} % off the year's mean.</p>
 <h3>How many homes report</h3>
 {figure_html("reporting", homes, caption, caption)}

@@ -61,7 +61,7 @@ BAD = [
      "19:7: streams.0.source.tiem: unknown key 'tiem': did you mean 'time'? Known: epoch, files, format, "
      "group, person, table, time, value, zone"),
     (GOOD, "      fold: sum", "      fould: sum",
-     "27:7: streams.0.statistic.fould: unknown key 'fould': did you mean 'fold'? Known: clip, duplicates, "
+     "27:7: streams.0.statistic.fould: unknown key 'fould': did you mean 'fold'? Known: clip, clip_readings, duplicates, "
      "edges, fold, kind, missing, resolution, unit, weights"),
     (GOOD, "    delay: 1 h", "    delai: 1 h",
      "34:5: streams.0.delai: unknown key 'delai': did you mean 'delay'? Known: delay, end, groups, name, "
@@ -124,8 +124,11 @@ BAD = [
     (GOOD, "  half_life: 1 day\n", "",
      "6:1: promise: give either alpha or half_life, not alpha=None and half_life=None"),
     (GOOD, "clip: [0, 5 kWh]", "clip:",
-     "26:7: streams.0.statistic.clip: is blank: The least and the largest that one person counts as in a step. "
-     "Public, not from the data."),
+     "26:7: streams.0.statistic.clip: is blank: The least and the largest that one person counts as in a step, "
+     "after `fold`. Public, not from the data."),
+    (GOOD, "clip: [0, 5 kWh]", "clip_readings:",
+     "26:7: streams.0.statistic.clip_readings: is blank: The least and the largest that a single reading counts as, "
+     "before `fold`. Public, not from the data."),
     (GOOD, "unit: kWh", "unit:", "24:7: streams.0.statistic.unit: is blank: What the values are in, such as kWh."),
     (GOOD, "      value: kwh\n", "", "17:5: streams.0.source.value: missing: a sum needs the column of the readings"),
     (GOOD, "      fold: sum\n", "",
@@ -135,8 +138,17 @@ BAD = [
      "22:5: streams.0.statistic.resolution: missing: readings become whole multiples of it, such as 1 Wh, so "
      "that sums are exact"),
     (GOOD, "      clip: [0, 5 kWh]\n", "",
-     "22:5: streams.0.statistic.clip: missing: the least and the largest that one person counts as: public "
-     "bounds"),
+     "22:5: streams.0.statistic.clip: missing: the least and the largest that one person counts as in a step: public "
+     "bounds, such as `clip: [0, 5 kWh]`"),
+    (GOOD, "      clip: [0, 5 kWh]\n      fold: sum\n", "      fold: mean\n",
+     "22:5: streams.0.statistic.clip: missing: the least and the largest that one person counts as in a step: public "
+     "bounds, such as `clip: [0, 5 kWh]`; or those of a single reading, `clip_readings`"),
+    (GOOD, "clip: [0, 5 kWh]", "clip_readings: [0, 5 kWh]",
+     "22:5: streams.0.statistic.clip: missing: `clip_readings` bounds each reading, and with `fold: sum` one person may "
+     "have any number of them in a step: give the least and the largest that one person counts as, such as "
+     "`clip: [0, 5 kWh]`"),
+    (GOOD, "clip: [0, 5 kWh]", "clip_readings: [5 kWh, 0]\n      clip: [0, 5 kWh]",
+     "26:7: streams.0.statistic.clip_readings: must go from low to high, not from 5 kWh to 0"),
     (GOOD, "kind: sum", "kind: weighted sum",
      "22:5: streams.0.statistic.weights: missing: a weighted sum needs a public table of weights"),
     # Of the wrong kind
@@ -240,6 +252,8 @@ BAD = [
     (GOOD, "kind: sum", "kind: histogram", "26:7: streams.0.statistic.clip: a histogram has no `clip`: leave it out"),
     (GOOD, "kind: sum", "kind: count",
      "26:7: streams.0.statistic.clip: a count of people has no `clip`: leave it out"),
+    (change("clip:", "clip_readings:"), "kind: sum", "kind: count",
+     "26:7: streams.0.statistic.clip_readings: a count of people has no `clip_readings`: leave it out"),
     (GOOD, "      clip: [0, 5 kWh]\n      fold: sum\n      missing: 0.2\n", "      edges: [0, 1]\n      fold: sum\n",
      "26:7: streams.0.statistic.edges: a sum has no `edges`: leave it out"),
     (GOOD, "      missing: 0.2", "      weights: {file: homes.csv, person: who, weight: weight, largest: 5}",

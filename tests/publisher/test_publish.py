@@ -126,6 +126,21 @@ def test_bad_readings_count_as_missing_and_are_told_to_the_operator_alone(tmp_pa
     assert b"bad" not in Path(policy.ledger_url).read_bytes()
 
 
+@pytest.mark.parametrize(
+    ("clips", "published"), [({"clip": ["0", "2 kW"]}, 221), ({"clip_readings": ["0", "2 kW"]}, 179)]
+)
+def test_a_clip_is_of_what_a_home_counts_as_and_leaves_its_peaks_alone(tmp_path, clips, published):
+    """A home whose mean power is 221 W over a day, with an hour of 3 kW: its mean is far below the clip."""
+    watts = [3008] + [100] * 19 + [99] * 4
+    write_readings(tmp_path, [("h0", f"2026-01-01T{hour:02}:00", watt / 1000) for hour, watt in enumerate(watts)])
+    data = policy_dict(epsilon=LOUD)
+    data["population"]["size"], data["clock"] = 1, {"step": "1 day", "start": "2026-01-01", "end": "2026-01-02"}
+    data["streams"][0]["statistic"] = {"kind": "mean", "unit": "kW", "resolution": "1 W", "fold": "mean", **clips}
+    policy = hl.Policy.from_dict(data, tmp_path)
+    hl.publish(policy)
+    assert values(policy) == pytest.approx([published / 1000], abs=FINE)
+
+
 def test_groups_that_a_table_fixes_cost_one_release(tmp_path):
     write_readings(tmp_path)
     (tmp_path / "homes.csv").write_text("home,zone\nh0,north\nh1,north\nh2,south\nh3,south\nh4,south\n")

@@ -25,7 +25,8 @@ from halflife.sensitivity import Sensitivity, bounded_sensitivity, histogram_sen
 class Measure:
     """What one person counts as, in whole units.
 
-    low, high   the bounds of what one person counts as in a step
+    low, high   the bounds of what one person counts as in a step, after the fold
+    readings    the bounds of single readings, before the fold; None for none
     missing     what a person without a good reading counts as
     resolution  what a unit is worth, in the statistic's unit
     edges       of a histogram's bins
@@ -35,6 +36,7 @@ class Measure:
     kind: str
     low: int = 1
     high: int = 1
+    readings: tuple[int, int] | None = None
     missing: int = 0
     resolution: Fraction = Fraction(1)
     edges: tuple[int, ...] = ()
@@ -56,6 +58,7 @@ class Measure:
             "kind": "histogram" if self.edges else "sum",
             "multiply": self.resolution.denominator,
             "divide": self.resolution.numerator,
+            **({} if self.readings is None else {"least": self.readings[0], "most": self.readings[1]}),
             "low": self.low,
             "high": self.high,
             "fold": statistic.fold,
@@ -112,7 +115,9 @@ def read_measure(policy: PolicyKeys, i: int) -> Measure:
     part, s = policy.streams[i], policy.streams[i].statistic
     at = ("streams", i, "statistic")
     if s.kind == "count":
-        _refuse(policy, i, "a count of people", "clip", "resolution", "missing", "edges", "weights", "fold")
+        _refuse(
+            policy, i, "a count of people", "clip", "clip_readings", "resolution", "missing", "edges", "weights", "fold"
+        )
         return Measure("count")
     with policy.about("streams", i, "source", "value"):
         if part.source is not None and part.source.value is None:
@@ -122,21 +127,23 @@ def read_measure(policy: PolicyKeys, i: int) -> Measure:
             raise InvalidInput("missing: how several readings of one person in a step become one (sum, mean, last, …)")
     with policy.about(*at, "resolution"):
         resolution = _resolution(s)
+    with policy.about(*at, "clip_readings"):
+        readings = _bounds(s.clip_readings, s, resolution)
     if s.kind == "histogram":
         _refuse(policy, i, "a histogram", "clip", "missing", "weights")
         with policy.about(*at, "edges"):
             edges = _edges(s, resolution)
-        return Measure("histogram", edges[0], edges[-1], resolution=resolution, edges=edges)
+        return Measure("histogram", edges[0], edges[-1], readings, resolution=resolution, edges=edges)
     _refuse(policy, i, f"a {s.kind}", "edges", *([] if s.kind == "weighted sum" else ["weights"]))
     with policy.about(*at, "clip"):
-        low, high = _clip(s, resolution)
+        low, high = _clip(s, resolution, readings)
     with policy.about(*at, "missing"):
         missing = _multiple(s.missing or "0", s.unit, resolution)
         if missing and part.groups is not None and part.groups.table is None:
             raise InvalidInput("must be 0 where a person's group may change: nobody knows the group of who is missing")
     with policy.about(*at, "weights"):
         weights, unit, heaviest = _weights(policy, s)
-    return Measure(s.kind, low, high, missing, resolution, (), weights, unit, heaviest)
+    return Measure(s.kind, low, high, readings, missing, resolution, (), weights, unit, heaviest)
 
 
 def _refuse(policy: PolicyKeys, i: int, what: str, *names: str) -> None:
@@ -164,12 +171,35 @@ def _edges(s: Statistic, resolution: Fraction) -> tuple[int, ...]:
     return edges
 
 
-def _clip(s: Statistic, resolution: Fraction) -> tuple[int, int]:
-    if s.clip is None:
-        raise InvalidInput("missing: the least and the largest that one person counts as: public bounds")
-    low, high = (_multiple(x, s.unit, resolution) for x in s.clip)
+def _clip(s: Statistic, resolution: Fraction, readings: tuple[int, int] | None) -> tuple[int, int]:
+    """The bounds of what one person counts as in a step, after the fold (ours).
+
+    Where there is no `clip`, those of single readings serve: the first, last, least or largest of readings within [l, h] is one
+    of them, and their mean, rounded to the nearest whole number, lies in [l, h] too, as l and h are whole. A sum of n of them
+    reaches n · l or n · h, and a step's readings have no public number: it is refused.
+    """
+    bounds = _bounds(s.clip, s, resolution)
+    if bounds is not None:
+        return bounds
+    if readings is None:
+        raise InvalidInput(
+            "missing: the least and the largest that one person counts as in a step: public bounds, such as `clip: [0, 5 kWh]`"
+            + ("" if s.fold == "sum" else "; or those of a single reading, `clip_readings`")
+        )
+    if s.fold == "sum":
+        raise InvalidInput(
+            "missing: `clip_readings` bounds each reading, and with `fold: sum` one person may have any number of them in a "
+            "step: give the least and the largest that one person counts as, such as `clip: [0, 5 kWh]`"
+        )
+    return readings
+
+
+def _bounds(written: list[str] | None, s: Statistic, resolution: Fraction) -> tuple[int, int] | None:
+    if written is None:
+        return None
+    low, high = (_multiple(x, s.unit, resolution) for x in written)
     if low >= high:
-        raise InvalidInput(f"must go from low to high, not from {s.clip[0]} to {s.clip[1]}")
+        raise InvalidInput(f"must go from low to high, not from {written[0]} to {written[1]}")
     return low, high
 
 

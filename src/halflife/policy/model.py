@@ -146,7 +146,12 @@ class Statistic(Part):
     unit: Text | None = Field(None, description="What the values are in, such as kWh.")
     resolution: Text | None = Field(None, description="Readings become whole multiples of this, such as 1 Wh.")
     clip: Annotated[list[Text], Field(min_length=2, max_length=2)] | None = Field(
-        None, description="The least and the largest that one person counts as in a step. Public, not from the data."
+        None,
+        description="The least and the largest that one person counts as in a step, after `fold`. Public, not from the data.",
+    )
+    clip_readings: Annotated[list[Text], Field(min_length=2, max_length=2)] | None = Field(
+        None,
+        description="The least and the largest that a single reading counts as, before `fold`. Public, not from the data.",
     )
     fold: Literal["sum", "mean", "first", "last", "min", "max"] | None = Field(
         None, description="How several readings of one person in a step become one."

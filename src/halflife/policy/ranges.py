@@ -18,7 +18,7 @@ def total_range(channel: Channel, population: int) -> tuple[tuple[int, int], ...
     it. Else it is anybody, up to the group's public size if there is one; as c is 0 there, the bounds allow for fewer people.
 
     Holding every number within its own bounds brings no two vectors further apart, in any norm: sensitivities stand. Engines need
-    none of it: their totals are sums of clipped readings, one a person and step. If there are more people in the data than the
+    none of it: their totals are sums of one clipped number a person and step. If there are more people in the data than the
     policy says, those sums may pass these bounds, and one person still moves them by no more than the sensitivity.
     """
     units = channel.units

@@ -56,7 +56,8 @@ streams:
       kind: mean              # count, sum, mean, histogram, weighted sum
       unit:                   # what the values are in, such as kWh
       resolution:             # readings become whole multiples of this, such as 1 Wh
-      clip:                   # the least and the largest that one person counts as in a step, such as [0, 5 kWh]
+      clip:                   # the least and the largest that one person counts as in a step, after `fold`, such as [0, 5 kWh]
+      # clip_readings: [0, 2 kWh]    # the same of each single reading, before `fold`
       fold: sum               # several readings of one person in a step: sum, mean, first, last, min, max
       missing: 0              # what a person without a good reading counts as
     # groups:                 # a public list; all are published, empty ones too

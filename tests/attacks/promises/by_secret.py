@@ -66,6 +66,8 @@ def random_secret_policy(rng: random.Random, homes: Mapping[str, Sequence[Event]
             "kind": rng.choice(["sum", "sum", "mean", "weighted sum"]) if i == 0 else streams[0]["statistic"]["kind"],
             "unit": unit, "resolution": resolution, "clip": ["0", rng.choice(["5", "20"])], "fold": fold,
         }  # fmt: skip
+        if rng.random() < 0.3:
+            statistic["clip_readings"] = ["0", rng.choice(["1", "3", "20"])]
         if statistic["kind"] == "weighted sum":
             statistic["weights"] = {
                 "file": "homes.csv",

@@ -47,7 +47,7 @@ def bounds_of(channel: Channel) -> Bounds:
     statistic = channel.part.statistic
     if statistic.kind == "count":
         return Bounds(0.0, 1.0, 1.0)
-    ends = statistic.edges or statistic.clip or ["0", "1"]
+    ends = statistic.edges or statistic.clip or statistic.clip_readings or ["0", "1"]
     return Bounds(float(Fraction(ends[0])), float(Fraction(ends[-1])), float(Fraction(statistic.resolution or "1")))
 
 

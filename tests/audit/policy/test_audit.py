@@ -36,10 +36,12 @@ def kinds(folder):
     }  # fmt: skip
     yield "weights", {"statistic": {"kind": "weighted sum", "weights": weights}}
     yield "folds", {"statistic": {"fold": "mean", "duplicates": "each"}}
+    yield "clipped readings", {"statistic": {"clip": None, "clip_readings": ["-2", "3 kWh"], "fold": "mean"}}
+    yield "both clips", {"statistic": {"clip": ["-1", "5"], "clip_readings": ["-0.3", "0.7 kWh"], "fold": "sum"}}
     yield "pushed", {"stream": {"source": None}}
 
 
-@pytest.mark.parametrize("kind", range(8))
+@pytest.mark.parametrize("kind", range(10))
 def test_no_shipped_policy_is_accused(tmp_path, kind):
     name, changes = list(kinds(tmp_path))[kind]
     write_readings(tmp_path)
@@ -193,11 +195,10 @@ def _same(noises):
 
 
 def test_a_clip_at_the_wrong_bound_is_accused(tmp_path, monkeypatch):
-    def wide(column, question, kind):
-        return f"greatest(least({column}, {2 * question.high}::{kind}), {question.low}::{kind})"
+    def wide(column, bounds, kind):
+        return f"greatest(least({column}, {2 * bounds[1]}::{kind}), {bounds[0]}::{kind})"
 
     monkeypatch.setattr("halflife.engines.duckdb.engine.clip", wide)
-    monkeypatch.setattr("halflife.engines.duckdb.sql.clip", wide)
     assert accused(audit_policy(make(tmp_path), **FEW)) >= {"sensitivity"}
 
 

@@ -70,6 +70,10 @@ def write_policy(name: str, case: Case) -> dict:
         statistic["edges"] = ["0", "1", "5"]
     if case.statistic in SUMS:
         statistic["clip"] = ["-1", "5"]
+    if case.clip == "of readings" and case.fold == "sum":
+        statistic["clip_readings"] = ["-0.5", "3"]
+    elif case.clip == "of readings":
+        statistic |= {"clip": None, "clip_readings": ["-1", "5"]}
     if case.statistic == "weighted sum":
         statistic["weights"] = {"file": "homes.csv", "person": "who", "weight": "weight", "largest": "2"}
     promise = dict(PROMISES[name])

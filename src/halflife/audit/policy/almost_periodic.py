@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from halflife.audit.attacks import averaging_success
 from halflife.audit.black_box import Pair
-from halflife.audit.policy.neighbours import people_of
+from halflife.audit.policy.neighbours import people_of, reach_of_person, split_units
 from halflife.audit.policy.path import (
     Row,
     Stretch,
@@ -170,15 +170,14 @@ def _totals(c: Channel, first: int, width: int, halves: int, neighbours: Neighbo
         totals = np.zeros((width, c.cells), dtype=np.int64)
         totals[:, 0] = _used(int(c.sensitivity.l1), halves, neighbours)
         return totals
-    u, group, rows = c.units, (c.groups or ("",))[0], list[Row]()
-    unit = float(u.get("divide", 1)) / float(u.get("multiply", 1))
+    group, rows, (low, high) = (c.groups or ("",))[0], list[Row](), reach_of_person(c)
     audited, *others = people_of(c)
-    mine = u["low"] + _used(u["high"] - u["low"], halves, neighbours)
+    theirs, mine = split_units(c, (low + high) // 2), split_units(c, low + _used(high - low, halves, neighbours))
     for k in range(first, first + width):
         middle = (c.steps.start(k) + c.steps.end(k)) // 2
-        rows += [(p, middle, (u["low"] + u["high"]) // 2 * unit, group) for p in others]
+        rows += [(p, middle + i, x, group) for p in others for i, x in enumerate(theirs)]
         if halves or c.part.statistic.kind != "count":
-            rows.append((audited, middle, mine * unit, group))
+            rows += [(audited, middle + i, x, group) for i, x in enumerate(mine)]
     return totals_of(c, rows, first, first + width - 1)
 
 

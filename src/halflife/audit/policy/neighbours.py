@@ -10,9 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from halflife.audit.policy.path import Row, totals_of
+from halflife.engines.base import LARGEST_UNITS
 from halflife.policy import Channel
 
 VARIANTS = ("most", "least", "none", "hostile")
+MOST_READINGS = 100
+"""No audited person has more readings in a step."""
 
 
 def neighbour_totals(channel: Channel, variant: str, steps: int) -> NDArray[np.int64]:
@@ -58,13 +61,37 @@ def value_at(channel: Channel, part: float) -> float:
     return float(units) * float(u.get("divide", 1)) / float(u.get("multiply", 1))
 
 
+def reach_of_person(channel: Channel) -> tuple[int, int]:
+    """The least and the largest that an audited person counts as, in units: the clip's, as far as `clip_readings` lets them.
+
+    Readings on both sides of 0 that are added up come to anything between; else one reading is all that is needed.
+    """
+    u, (least, most) = channel.units, _bounds_of_readings(channel)
+    n = MOST_READINGS if u.get("fold") == "sum" and least <= 0 <= most else 1
+    return min(max(u["low"], n * least), u["high"]), max(min(u["high"], n * most), u["low"])
+
+
+def split_units(channel: Channel, units: int) -> list[float]:
+    """Readings of one step that come to so many units, as few as `clip_readings` leaves as they are."""
+    u, bound = channel.units, _bounds_of_readings(channel)[units > 0]
+    n = max(1, -(-units // bound)) if u.get("fold") == "sum" and bound else 1
+    worth = float(u.get("divide", 1)) / float(u.get("multiply", 1))
+    return [(units // n + (i < units % n)) * worth for i in range(n)]
+
+
+def _bounds_of_readings(channel: Channel) -> tuple[int, int]:
+    return channel.units.get("least", -LARGEST_UNITS), channel.units.get("most", LARGEST_UNITS)
+
+
 def _audited(channel: Channel, variant: str, us: int) -> Iterator[tuple[int, Any, str]]:
     """The audited person's readings in one step; "most" and "least" are in different groups where groups may change."""
     groups, most = channel.groups or ("",), int(channel.units.get("most_groups", 1))
+    low, high = reach_of_person(channel)
     if variant == "most":
-        yield from ((us, value_at(channel, 1.0), g) for g in groups[:most])
+        yield from ((us + i, x, g) for i, x in enumerate(split_units(channel, high)) for g in groups[:most])
     elif variant == "least":
-        yield from ((us, value_at(channel, 0.0 if channel.fixed else 1.0), g) for g in groups[::-1][:most])
+        units = low if channel.fixed else high
+        yield from ((us + i, x, g) for i, x in enumerate(split_units(channel, units)) for g in groups[::-1][:most])
     elif variant == "hostile":
         for x in (math.nan, math.inf, -math.inf, None, 1e300, -1e300, value_at(channel, 1.0), value_at(channel, 1.0)):
             yield from ((us, x, g) for g in (*groups[:3], "no such group"))

@@ -262,7 +262,7 @@ def _readings(c: Channel, placed: Placed, wanted: Secrets, which: int, first: in
         added = _in_units(c, placed.mean.get(t, 0.0), placed.peak.get(t, 0.0), (end - begin) / 3.6e9, wanted.unit)
         for i, part in enumerate(_split(added, count), start=1):
             at = begin + (end - begin) * i // (count + 1)
-            value = c.units["low"] + 0.499 + (part if which else 0.0)
+            value = max(c.units["low"], c.units.get("least", c.units["low"])) + 0.499 + (part if which else 0.0)
             rows.append((household, at, value * units, group))
         rows += [(f"other {i}", (begin + end) // 2, c.units["high"] / 2 * units, group) for i in range(3)]
     return rows

@@ -91,7 +91,8 @@ class AlmostPeriodic(Notion[Patterns]):
     assumptions: ClassVar[tuple[str, ...]] = (
         "Each person's data is a part of period T plus variations, and the promise is given the variations: what they tell "
         "about the part that repeats is not covered.",
-        "The statistic is linear in the data: no reading is clipped, rounded or missing, and nobody joins or leaves (weak), "
+        "The statistic is linear in the data: no reading is clipped, rounded or missing, no step's sum of them is clipped, and "
+        "nobody joins or leaves (weak), "
         "or all such deviations count as variations and their sensitivity covers the full range (strong).",
         "Sensitivities come from public bounds.",
     )
@@ -106,7 +107,8 @@ class AlmostPeriodic(Notion[Patterns]):
         "part that repeats and one period of variations 2·ε.",
         "A habit that does not show alike in every period: wherever a clip, a missing reading, rounding or a fold other than "
         "sum makes it count differently in one period than in another, the difference counts as variations: up to ε more for "
-        "each such period, and up to 2·ε where a step has several readings.",
+        "each such period, and up to 2·ε where a step has several readings of which some are missing, are clipped singly, or are "
+        "rounded to units that are not far finer than the clip.",
         "What a person's variations tell about the part that repeats.",
     )
 

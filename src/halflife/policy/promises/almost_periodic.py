@@ -17,7 +17,7 @@ from halflife.notions import AlmostPeriodic, Notion
 from halflife.notions.base import meaning_of
 from halflife.plans import Plan
 from halflife.plans.almost_periodic import PeriodicPlan
-from halflife.policy.model import Part
+from halflife.policy.model import Part, Statistic
 from halflife.policy.promises.base import Adapter, read_plain, register_adapter
 from halflife.policy.promises.table import ADD, COMPLETE, FIXED, REPLACE, SUMS, accept, refuse
 from halflife.steps import DAY, Steps, find_zone
@@ -58,7 +58,7 @@ RULES = {
             "sum` (the same where there is one reading a step), or `strong: yes`",
             folds=("mean", "first", "last", "min", "max"),
         ),
-        refuse("clips", "a clip that binds once makes the weak loss infinite", clips=("may bind",)),
+        refuse("clips", "a clip that binds once makes the weak loss infinite", clips=("may bind", "of readings")),
         accept(
             "one person's habit may be any other: what it adds is the same in every period, as readings are declared to be "
             "whole multiples of the resolution, never clipped and never missing",
@@ -84,7 +84,9 @@ RULES = {
         accept(
             "one person's habit, or what they did within one period, may be anything else; wherever a clip, a missing "
             "reading, rounding or a fold other than sum makes a habit count differently in one period than in another, the "
-            "difference counts as variations: up to ε more for each such period, and up to 2 ε where a step has several readings",
+            "difference counts as variations: up to ε more for each such period, and up to 2 ε where a step has several readings "
+            "of which some are missing, are clipped singly (`clip_readings`), or are rounded to units that are not far "
+            "finer than the clip",
             statistics=("count", *SUMS), neighbours=(REPLACE,), groups=FIXED, folds=("none", "sum", "mean", "first", "last"),
         ),
     ),
@@ -99,8 +101,8 @@ class Declarations(Part):
     )
     readings: Literal["complete"] | None = Field(
         None,
-        description="Almost-periodic, weak: that no reading, nor a step's sum of them, ever lies outside the clip or is "
-        "missing, that each person has the same moments read in every period, each once, and that members are fixed.",
+        description="Almost-periodic, weak: that no clip ever binds, neither on a reading nor on a step's sum, that no reading "
+        "is missing, that each person has the same moments read in every period, each once, and that members are fixed.",
     )
     rounding: Literal["none"] | None = Field(
         None,
@@ -112,7 +114,7 @@ MISSING = {
     "variations": "missing: the weak notion publishes every change from one period to the next exactly; in a group of one home "
     "that is the raw data. Write `variations: public` if that is meant, or `strong: yes` to hide one period's changes",
     "readings": "missing: one reading that is clipped or absent, or one person who joins or leaves, makes the weak loss "
-    "infinite. Write `readings: complete` if no reading, nor a step's sum, can lie outside the clip, everybody has "
+    "infinite. Write `readings: complete` if no clip can ever bind, neither on a reading nor on a step's sum, everybody has "
     "the same moments read in every period, each once, and members are fixed; else `strong: yes`, which counts all "
     "of this as variations",
     "rounding": "missing: one reading that is rounded makes the weak loss infinite. Write `rounding: none` if every reading is a "
@@ -169,9 +171,10 @@ class AlmostPeriodicAdapter(Adapter):
         """Return whether the promise is weak or strong."""
         return f"{notion.name}, {'strong' if notion.strong else 'weak'}"  # type: ignore[attr-defined]
 
-    def describe_clip(self) -> str:
-        """Return what the policy declares: that no reading ever lies outside the bounds, or nothing."""
-        return "may bind" if self.own.readings is None else "never binds"
+    def describe_clip(self, statistic: Statistic) -> str:
+        """Return what the policy declares of sums: that no clip ever binds."""
+        declared = self.own.readings is not None and statistic.kind in SUMS
+        return "never binds" if declared else super().describe_clip(statistic)
 
     def check(self) -> None:
         """Refuse a weak promise that does not say what it publishes, and that its statistic is linear in what people do (P4).

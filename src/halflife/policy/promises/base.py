@@ -23,7 +23,7 @@ from halflife.notions.base import Notion, meaning_of
 from halflife.parsing.documents import Where
 from halflife.parsing.quantities import parse_quantity
 from halflife.plans import Plan
-from halflife.policy.model import Part, PolicyKeys, PostProcessing, find_culprit
+from halflife.policy.model import Part, PolicyKeys, PostProcessing, Statistic, find_culprit
 from halflife.policy.outline import Outline
 from halflife.policy.promises.table import Case, Rule, judge, sensitivity_in_letters
 from halflife.steps import Steps, microseconds, parse_width
@@ -105,9 +105,11 @@ class Adapter:
         """Return which of the rules a promise is under."""
         return notion.name
 
-    def describe_clip(self) -> str:
-        """Return whether the bounds of a statistic may bind, as the rules call it."""
-        return "may bind"
+    def describe_clip(self, statistic: Statistic) -> str:
+        """Return which bounds of a statistic may bind, as the rules call it."""
+        if statistic.clip_readings is not None:
+            return "of readings"
+        return "none" if statistic.clip is None else "may bind"
 
     def check(self) -> None:
         """Refuse a promise that cannot be made, or that leaves open what must be said."""
@@ -123,7 +125,7 @@ class Adapter:
         stream = self.policy.streams[i]
         s = stream.statistic
         groups = "none" if stream.groups is None else "column" if stream.groups.table is None else "table"
-        clip = "none" if s.clip is None else self.describe_clip()
+        clip = self.describe_clip(s)
         rules = RULES.get(self.variant(self.notion), ())
         for post in [_name_post(p) for p in stream.post] or ["none"]:
             case = Case(s.kind, self.policy.population.neighbours, groups, clip, s.fold or "none", post)
@@ -264,6 +266,7 @@ def _find_key(about: str, i: int) -> Where:
         "groups": ("streams", i, "groups"),
         "folds": ("streams", i, "statistic", "fold"),
         "clips": ("streams", i, "statistic", "clip"),
+        "clip_readings": ("streams", i, "statistic", "clip_readings"),
         "posts": ("streams", i, "post"),
     }
     return places.get(about, ("streams", i, "statistic", "kind"))

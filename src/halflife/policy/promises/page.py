@@ -23,9 +23,11 @@ One person moves the numbers of a step by at most the sensitivity (L1), in the l
   of one bin is a count.
 - k: in how many of G groups a person counts within a step, where a column of the data names groups; j = min(k, G − k).
 
-`clip` says whether bounds may bind ("never binds" is declared by `readings: complete`); counts and histograms have none. `fold`
-is how several readings of a step become one. Post-processing (truncate, moving_average, kalman) sees published values alone: it
-is free everywhere.
+`clip` says which bounds may bind: those of what one person counts as in a step ("may bind"), or those of single readings before
+the fold, `clip_readings`, alone or too ("of readings"); "never binds" is declared by `readings: complete`. Counts have none, and
+histograms none but `clip_readings`. [low, high] is `clip`, or `clip_readings` where that is left out; `fold: sum` needs `clip`.
+`fold` is how several readings of a step become one. Post-processing (truncate, moving_average, kalman) sees published values
+alone: it is free everywhere.
 """
 
 

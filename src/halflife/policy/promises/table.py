@@ -18,7 +18,7 @@ REPLACE, ADD = "replace-one", "add-remove"
 NEIGHBOURS = (REPLACE, ADD)
 FIXED = ("none", "table")
 GROUPS = (*FIXED, "column")
-CLIPS = ("none", "may bind", "never binds")
+CLIPS = ("none", "may bind", "of readings", "never binds")
 FOLDS = ("none", "sum", "mean", "first", "last", "min", "max")
 POSTS = ("none", "truncate", "moving_average", "kalman")
 """What stands in a policy today, written out: what is added to a policy's keys is refused until a rule names it."""
@@ -29,7 +29,8 @@ class Case:
     """One combination that a policy may ask for.
 
     groups  none, a public table that fixes everybody's group, or a column of the data
-    clip    none (counts and histograms have no clip), may bind, or never binds (the policy declares so)
+    clip    none (counts and histograms have no `clip`), may bind (that of what a person counts as, alone), of readings (there is
+            `clip_readings`, with or without `clip`), or never binds (the policy declares so)
     fold    how several readings of a step become one; none for counts
     post    one step of post-processing
     """
@@ -78,7 +79,7 @@ def accept(
     statistics: tuple[str, ...],
     neighbours: tuple[str, ...],
     groups: tuple[str, ...],
-    clips: tuple[str, ...] = ("none", "may bind"),
+    clips: tuple[str, ...] = ("none", "may bind", "of readings"),
     folds: tuple[str, ...] = FOLDS,
     posts: tuple[str, ...] = POSTS,
 ) -> Rule:
@@ -119,9 +120,10 @@ def judge(rules: tuple[Rule, ...], case: Case) -> Rule:
 
 
 def every_case() -> Iterator[Case]:
-    """Yield every combination that a policy can write: counts have no fold, and counts and histograms no clip."""
+    """Yield every combination that a policy can write: counts have no fold and no readings, and histograms no `clip`."""
+    clips = {"count": ("none",), "histogram": ("none", "of readings")}
     for statistic, neighbours, groups, clip, fold, post in product(STATISTICS, NEIGHBOURS, GROUPS, CLIPS, FOLDS, POSTS):
-        if (clip == "none") == (statistic in SUMS) or (fold == "none") != (statistic == "count"):
+        if clip not in clips.get(statistic, CLIPS[1:]) or (fold == "none") != (statistic == "count"):
             continue
         yield Case(statistic, neighbours, groups, clip, fold, post)
 

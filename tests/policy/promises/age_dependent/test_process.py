@@ -270,6 +270,11 @@ def test_an_autoregressive_process_takes_sums_of_clipped_values_alone(folder):
         Policy.parse(aged(AR, text=text), folder)
     with pytest.raises(PolicyError, match=r"streams.0.groups: .*says nothing about a person's group"):
         Policy.parse(aged(AR, text=moving()), folder)
+    singly = GOOD.replace("clip: [0, 5 kWh]", "clip: [0, 5 kWh]\n      clip_readings: [0, 9 kWh]")
+    with pytest.raises(
+        PolicyError, match=r"streams.0.statistic.clip_readings: .*readings of one value may come to different"
+    ):
+        Policy.parse(aged(AR, text=singly), folder)
     with pytest.raises(PolicyError, match=r"span of 6 is wider than the clip, 5"):
         Policy.parse(aged(AR.replace("span: 1", "span: 6")), folder)
 

@@ -55,9 +55,15 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
             "an autoregressive process says nothing about a person's group: fix it with a public table, or use another process",
             groups=("column",),
         ),
+        refuse(
+            "clip_readings",
+            "an autoregressive process says how far a person's value moves, which is what a step's readings come to; clipped "
+            "singly, readings of one value may come to different numbers, and of two near ones to far ones: write `clip`",
+            clips=("of readings",),
+        ),
         accept(
             "what one person counts as is their value, clipped; the noise is in proportion to how far it may have moved",
-            statistics=SUMS, neighbours=(REPLACE,), groups=FIXED,
+            statistics=SUMS, neighbours=(REPLACE,), groups=FIXED, clips=("none", "may bind"),
         ),
     ),
 }  # fmt: skip

@@ -105,7 +105,8 @@ def in_units(policy: PolicyKeys, found: Specifications, account: Steps, wanted: 
     the event is taken to be a step longer.
 
     Each reading is rounded to a unit, R of them in a step; a mean is rounded once more. So the events' T + 1 ≤ 2T steps move by
-    up to R (2) units each beside their power, which 2R (4) units on each of T steps cover.
+    up to R (2) units each beside their power, which 2R (4) units on each of T steps cover. Clips, of single readings or of what
+    they come to, bring no two numbers further apart.
     """
     factors = {}
     for i in range(len(policy.streams)):

@@ -188,15 +188,19 @@ def _needs_sums(promise: dict[str, Any]) -> bool:
     return promise["notion"] == "almost-periodic" or promise.get("process", {}).get("name") == "autoregressive"
 
 
-def random_clip_of_readings(
-    rng: random.Random, promise: dict[str, Any], resolution: Fraction, low: int, high: int
+def with_clip_of_readings(
+    made: dict[str, Any], promise: dict[str, Any], resolution: Fraction, low: int, high: int
 ) -> dict[str, Any]:
-    """Sometimes bounds of single readings: wider than the clip, narrower, or elsewhere; wider where none is declared to bind."""
+    """Sometimes bounds of single readings: wider than the clip, narrower, or elsewhere, or instead of it; wider where none is
+    declared to bind. Drawn by themselves, so that a seed's other choices stay what they were."""
+    rng = random.Random(f"{made} {promise}")
     if rng.random() < 0.7:
-        return {}
+        return made
     wider = [(low - 3, high + 3), (-1000, 1000)]
     bounds = rng.choice(wider if promise.get("readings") else [*wider, (low, low + 1), (0, 2), (low - 1, high)])
-    return {"clip_readings": [text(resolution * end) for end in bounds]}
+    made = made | {"clip_readings": [text(resolution * end) for end in bounds]}
+    instead = made["fold"] != "sum" and rng.random() < 0.5
+    return {key: value for key, value in made.items() if key != "clip"} if instead else made
 
 
 def random_statistic(rng: random.Random, promise: dict[str, Any]) -> dict[str, Any]:
@@ -212,7 +216,7 @@ def random_statistic(rng: random.Random, promise: dict[str, Any]) -> dict[str, A
         made["duplicates"] = "each"
     if kind == "histogram":
         made["edges"] = [text(resolution * e) for e in rng.choice([(0, 1, 2), (0, 5, 10, 20), (-3, 0, 3), (0, 4)])]
-        return made | random_clip_of_readings(rng, promise, resolution, 0, 5)
+        return with_clip_of_readings(made, promise, resolution, 0, 5)
     low, high = rng.choice([(0, 1), (0, 5), (0, 50), (-10, 10), (5, 20), (-20, -5), (20, 21)])
     span = Fraction(promise.get("process", {}).get("span", 0))
     if span and rng.random() < 0.7:  # a clip as wide as the span, in a few units
@@ -220,9 +224,7 @@ def random_statistic(rng: random.Random, promise: dict[str, Any]) -> dict[str, A
         resolution, low = span / units, rng.choice([0, 20, -units])
         high, made["resolution"] = low + units, text(resolution)
     made["clip"] = [text(resolution * low), text(resolution * high)]
-    made |= random_clip_of_readings(rng, promise, resolution, low, high)
-    if "clip_readings" in made and made["fold"] != "sum" and rng.random() < 0.5:
-        del made["clip"]
+    made = with_clip_of_readings(made, promise, resolution, low, high)
     if rng.random() < 0.3 and not span:
         made["missing"] = text(resolution * rng.choice([low, high, 0, low - 3, (low + high) // 2]))
     if kind == "weighted sum":

@@ -106,9 +106,11 @@ def test_neighbours_are_charged_a_period_once(tmp_path):
     assert strong[VARIATIONS.name][0].claimed == pytest.approx(1.0, rel=1e-9)
 
 
-def test_weak_neighbours_have_the_same_variations(tmp_path):
+@pytest.mark.parametrize("readings", [None, ["0", "0.7 kWh"], ["-3", "0.05 kWh"], ["0", "0.001 kWh"]])
+def test_weak_neighbours_have_the_same_variations(tmp_path, readings):
     """From one period to the next both populations change by the same, exactly: else a sound policy would be accused."""
-    for pair, _ in habit_cases(policy_of(tmp_path, WEAK, statistic={"clip": ["0.001 kWh", "5 kWh"]}), strong=False):
+    statistic = {"clip": ["0.001 kWh", "5 kWh"], "clip_readings": readings}
+    for pair, _ in habit_cases(policy_of(tmp_path, WEAK, statistic=statistic), strong=False):
         width = len(pair.first) // 3
         assert np.array_equal(pair.first[width:], pair.second[width:])
         assert (pair.first[:width] != pair.second[:width]).all()

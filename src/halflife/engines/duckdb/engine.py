@@ -1,11 +1,11 @@
 """The embedded engine: DuckDB over Parquet, CSV, DuckDB and SQLite files and Arrow tables.
 
-A question becomes at most four statements over `readings`, whose columns are
+A question becomes at most five statements over `readings`, whose columns are
 
     p, named     the person, and whether there is one            x, finite    the value, and whether it is a finite number
     t, absolute  µs since 1970, and whether of UTC's clock or a local one            g    the group's name
 
-    tallies    why each row of the asked steps is bad, how many good ones are clipped, and the largest: cheap scans
+    tallies    why each row of the asked steps is bad, and how many good ones are clipped: cheap scans
     bounded    group by (person, step[, group]) → one whole number each, clipped; then add up: the costly part
     once       the same over the largest reading of each moment; only if some person has two readings in a step
     moments    how many moments there are, if only the tally of duplicates needs them
@@ -40,6 +40,8 @@ from halflife.engines.duckdb.sql import (
 from halflife.errors import InvalidInput, unknown
 
 REASONS = ("good", "bad_time", "bad_person", "bad_value", "unknown_person", "unknown_group")
+NEAR = 2**24
+"""Sums of readings within ±NEAR units are added up quickly: whole doubles hold 2²⁸ of them exactly."""
 TIMELESS = f"t IS NULL OR t NOT BETWEEN -{LATEST} AND {LATEST}"
 
 
@@ -139,10 +141,23 @@ class DuckEngine(DuckSource):
         )
 
     def _tally(self, question: Question) -> tuple[dict[str, int], int, int]:
-        """The tallies of rows; how many people there are at least; and the largest |u| that a fold has to add up."""
+        """The tallies of rows; how many people there are at least; and a number that no |u| of a good reading exceeds."""
         q = question
-        rows = self._rows(q)
+        bounds = q.least, q.most
+        near = max(q.least, -NEAR), min(q.most, NEAR)
+        counts = self._count_rows(q, near)
+        if near != bounds and counts.get(0, (0, 0, 0))[2]:
+            near, counts = bounds, self._count_rows(q, bounds)
         readings, broken = self._readings(q)
+        timeless = broken + self._run(f"SELECT count(*) FROM {readings} WHERE {TIMELESS}")[0][0]
+        tallies = dict.fromkeys(TALLIES, 0) | {REASONS[why]: n for why, (n, _, _) in counts.items() if why}
+        tallies |= {"rows": timeless + sum(n for n, _, _ in counts.values()), "bad_time": timeless}
+        _, people, tallies["clipped_readings"] = counts.get(0, (0, 0, 0))
+        return tallies, people, max(map(abs, near))
+
+    def _count_rows(self, question: Question, bounds: tuple[int, int]) -> dict[int, tuple[int, int, int]]:
+        """By why they are bad, as in REASONS: how many rows and people there are, and how many rows lie outside these bounds."""
+        q = question
         reasons, joins = ["WHEN named IS NOT TRUE THEN 2"], ""
         if q.value is not None:
             reasons.append("WHEN finite IS NOT TRUE THEN 3")
@@ -152,17 +167,12 @@ class DuckEngine(DuckSource):
         if q.table is None and q.group is not None:
             joins += " LEFT JOIN names ON r.g = names.name"
             reasons.append("WHEN names.g IS NULL THEN 5")
-        u = "0::DOUBLE" if q.value is None else units(q)
+        beyond = "false" if q.value is None else f"{units(q)} NOT BETWEEN {bounds[0]}::DOUBLE AND {bounds[1]}::DOUBLE"
         counts = self._run(
-            f"SELECT why, count(*), approx_count_distinct(p), count_if(u NOT BETWEEN {q.least} AND {q.most}), "
-            f"max(abs({clip('u', (q.least, q.most), 'DOUBLE')})) FROM (SELECT p, {u} AS u, "
-            f"CASE {' '.join(reasons)} ELSE 0 END::TINYINT AS why FROM {rows} r{joins}) GROUP BY why"
+            f"SELECT why, count(*), approx_count_distinct(p), count_if(beyond) FROM (SELECT p, {beyond} AS beyond, "
+            f"CASE {' '.join(reasons)} ELSE 0 END::TINYINT AS why FROM {self._rows(q)} r{joins}) GROUP BY why"
         )
-        timeless = broken + self._run(f"SELECT count(*) FROM {readings} WHERE {TIMELESS}")[0][0]
-        tallies = dict.fromkeys(TALLIES, 0) | {REASONS[why]: n for why, n, *_ in counts if why}
-        tallies |= {"rows": timeless + sum(n for _, n, *_ in counts), "bad_time": timeless}
-        people, tallies["clipped_readings"], largest = next((row[2:] for row in counts if row[0] == 0), (0, 0, None))
-        return tallies, people, int(largest or 0)
+        return {why: (n, people, outside) for why, n, people, outside in counts}
 
     def _good(self, question: Question) -> str:
         """Good readings: person p (its number if there is a public table), step k, moment us, units u, group g."""

@@ -144,9 +144,9 @@ def fold_sql(question: Question, readings: int, largest: int) -> tuple[str, str]
 
     first, last   the earliest or latest moment, and of readings at it the largest: both in one whole number,
                   (moment within the step) · R + (u − low), R = high − low + 1, in 64 bits where that fits, else 128
-    mean          ⌊(2S + n)/(2n)⌋ − M with S = Σu + nM ≥ 0, as // rounds towards 0; M is the largest |u|
-    sum, mean     whole doubles add up exactly, in any order, below 2⁵³; else in 128 bits, which is slower. So many readings come
-                  to no more than readings · M on the way
+    mean          ⌊(2S + n)/(2n)⌋ − M with S = Σu + nM ≥ 0, as // rounds towards 0; no |u| exceeds M, `largest`
+    sum, mean     whole doubles add up exactly, in any order, below 2⁵³, and so many readings come to at most readings · M
+                  on the way; else in 128 bits, which is slower
     """
     q = question
     if q.kind == "count":

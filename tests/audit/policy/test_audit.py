@@ -13,7 +13,10 @@ from halflife.audit import audit_paths
 from halflife.audit.notions.age_dependent.pair import pasts, person_to_attack, worst_states
 from halflife.audit.policy import audit as policy_audit
 from halflife.audit.policy.audit import VARIANTS, audit_policy, neighbour_totals
+from halflife.audit.policy.neighbours import reach_of_person, split_units
+from halflife.audit.policy.path import totals_of
 from halflife.cli import main
+from halflife.policy import channels
 from halflife.publisher.session import Session
 from publisher.town import make, policy_dict, write_readings
 
@@ -192,6 +195,23 @@ def test_one_noise_for_all_steps_is_accused(tmp_path, monkeypatch):
 
 def _same(noises):
     return [grade.GridNoise(n.grid, noises[0].units) for n in noises]
+
+
+@pytest.mark.parametrize("fold", ["sum", "mean", "last"])
+@pytest.mark.parametrize("bounds", [None, (-2000, 3000), (0, 1), (-7, 9), (2, 3), (-3, -2), (6000, 7000)])
+def test_an_audited_person_counts_as_much_as_clipped_readings_let_them(tmp_path, fold, bounds):
+    """Through the engine: what they are said to reach they reach, by readings that no clip changes."""
+    readings = None if bounds is None else [f"{x} Wh" for x in bounds]
+    statistic = {"clip": ["-1 kWh", "5 kWh"], "clip_readings": readings, "fold": fold}
+    (channel,) = channels(make(tmp_path, statistic=statistic))
+    low, high = reach_of_person(channel)
+    if bounds is None or (fold == "sum" and bounds == (-2000, 3000)):
+        assert (low, high) == (-1000, 5000)
+    for units in (low, (low + high) // 2, high):
+        values = split_units(channel, units)
+        rows = [("audited", i, x, "") for i, x in enumerate(values, start=channel.steps.start(1))]
+        assert totals_of(channel, rows, 1, 1).item() == units
+        assert len(values) <= 100
 
 
 def test_a_clip_at_the_wrong_bound_is_accused(tmp_path, monkeypatch):

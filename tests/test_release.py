@@ -99,7 +99,43 @@ def test_a_history_out_of_order_is_refused_with_the_item():
 def test_columns_for_parquet():
     table = History([Release(1, 0.1, scale=10.0), Release(2, 0.2)]).to_arrow()
     assert table.column("scale").to_pylist() == [10.0, None]
-    assert table.num_columns == 8
+    assert table.num_columns == 10
+    assert table.column("span").to_pylist() == [1, 1]
+
+
+BAD_SPANS = [
+    ("no step", {"span": 0}, "span must be at least 1"),
+    ("half a step", {"span": 1.5}, "span must be a whole number"),
+    ("a step moves more than all", {"span": 3, "step_sensitivity": 2.0}, "is more than sensitivity 1.0"),
+    (
+        "steps that move too little",
+        {"span": 3, "step_sensitivity": 0.3},
+        "3 steps that move a value by 0.3 each cannot",
+    ),
+    ("one step that moves less than itself", {"step_sensitivity": 0.9}, "1 steps that move a value by 0.9 each cannot"),
+    ("a step that moves nothing", {"span": 3, "step_sensitivity": 0.0}, "step_sensitivity must be"),
+    ("shared noise", {"span": 3, "draw": "v"}, "with shared noise .'v'. is not worked out"),
+    ("atop shared noise", {"span": 3, "atop": "v"}, "with shared noise .'v'. is not worked out"),
+]
+
+
+@pytest.mark.parametrize(("fields", "message"), [b[1:] for b in BAD_SPANS], ids=[b[0] for b in BAD_SPANS])
+def test_a_span_that_cannot_be_is_refused(fields, message):
+    with pytest.raises(InvalidInput, match=f"release at step 1: .*{message}"):
+        Release(1, 0.5, **fields)
+
+
+def test_a_span_ends_at_the_data_time_and_its_defaults_are_left_out():
+    wide = Release(30, 0.5, age=4, span=24, step_sensitivity=1 / 24)
+    assert (wide.first_data_time, wide.data_time, wide.moved(31, 4).first_data_time) == (3, 26, 4)
+    assert wide.step_share == 1 / 24
+    assert wide.moved(31, 4).step_sensitivity == 1 / 24
+    assert {"span", "step_sensitivity"} <= set(wide.to_dict())
+    assert Release.from_dict(wide.to_dict()) == wide
+    plain = Release(30, 0.5, step_sensitivity=1.0)
+    assert plain == Release(30, 0.5)
+    assert not {"span", "step_sensitivity"} & set(plain.to_dict())
+    assert Release(30, 0.5, sensitivity=7.0, span=49, step_sensitivity=7.0 / 49).step_share >= 1 / 49
 
 
 def test_opendp_measurements_become_releases_that_bound_them():

@@ -86,6 +86,9 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
             )
         if self._unbounded is not None:
             raise UnboundedLoss(self._unbounded, step=step)
+        for release in releases:
+            if release.span > 1:
+                self.notion.check_span(release.span)
         draws, charged = self._draws, list(releases)
         if self.notion.draws(self._state) is None:
             for i, release in enumerate(releases):
@@ -96,7 +99,7 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
     def _refusal(self, before: Any, after: Any, release: Release) -> BudgetExceeded:
         step = release.step
         exposure = self.notion.exposure(after, step)
-        room = self.notion.headroom(before, step, release.age)
+        room = self.notion.headroom_over(before, step, release.age, release.span, release.step_share)
         return BudgetExceeded(
             f"step {step}: a loss of {release.loss:.6g} would bring the risk to {exposure.peak:.12g}, above the promised "
             f"{exposure.limit:.12g}: at most {room:.6g} fits now ({self.notion.noises[0]} noise); ask headroom(step) for "
@@ -136,21 +139,50 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
         risk, _, limit = self.exposure(step)
         return 1.0 if limit < risk <= limit * (1 + TOLERANCE) else divide_up(risk, limit) if risk < math.inf else risk
 
-    def headroom(self, step: int | None = None, age: int = 0) -> float:
-        """Return the largest loss that a release of this age may have at `step`, rounded down."""
-        at, old = self._at(step), whole("age", age, least=0)
-        return self.notion.headroom(self._state, at, old) if self._unbounded is None else 0.0
+    def headroom(self, step: int | None = None, age: int = 0, *, span: int = 1, step_share: float = 1.0) -> float:
+        """Return the largest loss that a release of this age may have at `step`, rounded down.
 
-    def least_scale(self, step: int | None, sensitivity: float, age: int = 0) -> float:
+        span, step_share  how many steps of data it covers, and the part of its sensitivity that one of them can move it by
+
+        >>> from halflife import Accountant, Release, WEvent
+        >>> account = Accountant(WEvent(1.0, w=2))
+        >>> account.admit(Release(1, 0.75))
+        >>> account.headroom(4, span=2), account.headroom(4, span=3), account.headroom(4, span=3, step_share=0.5)
+        (1.0, 0.25, 0.5)
+        """
+        at, old, wide = self._at(step), whole("age", age, least=0), self.notion.check_span(span)
+        part = real("step_share", step_share, positive=True, limit=1.0)
+        if self._unbounded is not None:
+            return 0.0
+        if wide == 1:
+            return self.notion.headroom(self._state, at, old)
+        return self.notion.headroom_over(self._state, at, old, wide, part)
+
+    def least_scale(
+        self,
+        step: int | None,
+        sensitivity: float,
+        age: int = 0,
+        *,
+        span: int = 1,
+        step_sensitivity: float | None = None,
+    ) -> float:
         """Return the least noise scale that may be used at `step`, rounded up; infinite if nothing may be published.
+
+        span, step_sensitivity  how many steps of data it covers, and how far one of them can move it (None: by all of Δf)
 
         >>> from halflife import Accountant, Classical
         >>> Accountant(Classical(0.5)).least_scale(1, sensitivity=2.0)
         4.0
         """
-        at, old = self._at(step), whole("age", age, least=0)
-        delta_f = real("sensitivity", sensitivity, positive=True)
-        return self.notion.least_scale(self._state, at, delta_f, old) if self._unbounded is None else math.inf
+        at, old, delta_f = self._at(step), whole("age", age, least=0), real("sensitivity", sensitivity, positive=True)
+        if self._unbounded is not None:
+            return math.inf
+        if span == 1:
+            return self.notion.least_scale(self._state, at, delta_f, old)
+        wide = Release(1, 0.0, sensitivity=delta_f, span=span, step_sensitivity=step_sensitivity)
+        room = self.headroom(at, old, span=wide.span, step_share=wide.step_share)
+        return divide_up(delta_f, room) if room > 0 else math.inf
 
     def retrospective(self, step: int | None, about: int) -> float:
         """Return the risk at `step` about the state at the earlier step `about`, for age-dependent privacy, rounded up.

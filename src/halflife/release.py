@@ -38,9 +38,17 @@ class Release:
     atop         the name of a shared draw that lies *under* this release's own fresh noise, on the same value. As long as that
                  draw is never published alone it only makes the value noisier; once it is, the difference of the two values
                  shows both of them under the fresh noise alone
+    span         how many steps of data it covers, the newest of them τ_k: those of τ_k − span + 1 … τ_k
+    step_sensitivity
+                 Δ_step: how far one person's data of one of these steps can move the exact value; None if that is Δf itself, as
+                 after a clip of the whole. Data of j of the steps then moves it by min(j·Δ_step, Δf), and costs that part of the
+                 loss: so it is for noise whose loss is in proportion to how far a value moves, as Laplace and Gaussian noise's is
 
     >>> Release(3, 0.5, age=2, scale=2.0).data_time
     1
+    >>> week = Release(9, 0.5, age=2, span=7, step_sensitivity=0.25)
+    >>> week.first_data_time, week.data_time, week.step_share
+    (1, 7, 0.25)
     >>> Release(3, 0.1, scale=2.0)
     Traceback (most recent call last):
     ...
@@ -57,6 +65,8 @@ state what the noise costs, or leave the scale out
     noise: Noise = "laplace"
     draw: str | None = None
     atop: str | None = None
+    span: int = 1
+    step_sensitivity: float | None = None
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -78,6 +88,13 @@ state what the noise costs, or leave the scale out
                     f"shared noise ({self.draw!r}) cannot itself lie atop {self.atop!r}: give one of them"
                 )
             self._check_scale()
+            put(self, "span", whole("span", self.span, least=1))
+            put(self, "step_sensitivity", self._check_step())
+            if self.span > 1 and (self.draw or self.atop):
+                raise InvalidInput(
+                    f"a span of {self.span} with shared noise ({self.draw or self.atop!r}) is not worked out: draw fresh noise",
+                    about="span",
+                )
         except InvalidInput as error:
             raise InvalidInput(f"release at step {self.step}: {error}") from None
 
@@ -93,13 +110,35 @@ state what the noise costs, or leave the scale out
                 f"{self.sensitivity / self.scale:.6g}: state what the noise costs, or leave the scale out"
             )
 
+    def _check_step(self) -> float | None:
+        """Return Δ_step, None where it is Δf: all steps move a value by span·Δ_step at most, so Δf is no more than that."""
+        if self.step_sensitivity is None:
+            return None
+        one = real("step_sensitivity", self.step_sensitivity, positive=True)
+        if one > self.sensitivity:
+            raise InvalidInput(
+                f"step_sensitivity {one} is more than sensitivity {self.sensitivity}, which bounds what data of all steps moves",
+                about="step_sensitivity",
+            )
+        if self.span * one * (1 + 1e-12) < self.sensitivity:
+            raise InvalidInput(
+                f"{self.span} steps that move a value by {one} each cannot move it by {self.sensitivity}: one of span, "
+                "step_sensitivity and sensitivity is wrong",
+                about="step_sensitivity",
+            )
+        return None if self.span == 1 or one == self.sensitivity else one
+
     def moved(self, step: int, age: int) -> Release:
         """Return the same facts at another step and age; nothing else needs to be looked at again.
 
         >>> Release(1, 0.5, scale=2.0).moved(7, 2)
-        Release(step=7, loss=0.5, age=2, sensitivity=1.0, scale=2.0, noise='laplace', draw=None, atop=None)
+        Release(step=7, loss=0.5, age=2, sensitivity=1.0, scale=2.0, noise='laplace', draw=None, atop=None, span=1, \
+step_sensitivity=None)
         """
-        other, (put_step, put_age, put_loss, put_sensitivity, put_scale, put_noise, put_draw, put_atop) = _new(), _SLOTS
+        other = _new()
+        put_step, put_age, put_loss, put_sensitivity, put_scale, put_noise, put_draw, put_atop, put_span, put_one = (
+            _SLOTS
+        )
         put_step(other, whole("release: step", step, least=1))
         put_age(other, whole("age", age, least=0))
         put_loss(other, self.loss)
@@ -108,15 +147,29 @@ state what the noise costs, or leave the scale out
         put_noise(other, self.noise)
         put_draw(other, self.draw)
         put_atop(other, self.atop)
+        put_span(other, self.span)
+        put_one(other, self.step_sensitivity)
         return other
 
     @property
     def data_time(self) -> int:
-        """τ = step − age: the step whose data this is about."""
+        """τ = step − age: the step whose data this is about, the newest one if there are several."""
         return self.step - self.age
 
+    @property
+    def first_data_time(self) -> int:
+        """τ − span + 1: the oldest step whose data this is about."""
+        return self.step - self.age - self.span + 1
+
+    @property
+    def step_share(self) -> float:
+        """Δ_step / Δf, rounded up: what part of the sensitivity data of one step can use up; 1 if all of it."""
+        return 1.0 if self.step_sensitivity is None else divide_up(self.step_sensitivity, self.sensitivity)
+
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form: version 1, doubles bit-exact, an infinite loss as the text "inf"."""
+        """Return the JSON form: version 1, doubles bit-exact, an infinite loss as the text "inf"; no span if it is 1."""
+        wide = {} if self.span == 1 else {"span": self.span}
+        by_step = {} if self.step_sensitivity is None else {"step_sensitivity": self.step_sensitivity}
         return {
             "step": self.step,
             "loss": "inf" if self.loss == math.inf else self.loss,
@@ -126,6 +179,8 @@ state what the noise costs, or leave the scale out
             "noise": self.noise,
             "draw": self.draw,
             "atop": self.atop,
+            **wide,
+            **by_step,
         }
 
     @classmethod
@@ -171,7 +226,8 @@ state what the noise costs, or leave the scale out
 
 _new = partial(object.__new__, Release)
 _SLOTS = tuple(
-    Release.__dict__[name].__set__ for name in ("step", "age", "loss", "sensitivity", "scale", "noise", "draw", "atop")
+    Release.__dict__[name].__set__
+    for name in ("step", "age", "loss", "sensitivity", "scale", "noise", "draw", "atop", "span", "step_sensitivity")
 )
 """What fills the slots of a release whose facts were checked before: half the time of `object.__setattr__`."""
 

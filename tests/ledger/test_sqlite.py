@@ -130,6 +130,27 @@ def test_several_draws_of_one_step_are_kept_apart(ledger):
     assert back.value.tolist() == [2.0]
 
 
+def test_a_span_comes_back_and_one_of_one_step_takes_no_room(ledger):
+    """The chain says the span as its cell does: a span of 1 is said by nothing, and no cell can be changed unseen."""
+    wide = Release(7, 0.1, span=7, step_sensitivity=0.25)
+    ledger.commit([entry(1), Entry("s", 2, 7, 0, 1, (wide,), np.array([1.0]), None, 1.0)], {}, 1)
+    plain, back = ledger.entries("s")
+    assert back.releases == (wide,)
+    assert plain.releases[0].span == 1
+    assert ledger._db.execute("SELECT span, step_sensitivity FROM release").fetchall() == [(None, None), (7, 0.25)]
+    assert plain.said[0].endswith(b'"laplace", null]]]')
+    assert back.said[0].endswith(b'"laplace", null, 7, 0.25]]]')
+    links = [link for *_, link in ledger.chained()]
+    for cell, value in (("span", 8), ("span", None), ("step_sensitivity", 0.5), ("step_sensitivity", None)):
+        ledger._db.execute(f"UPDATE release SET {cell} = ? WHERE entry = 2", (value,))
+        try:
+            (*_, changed) = ledger.chained()
+            assert changed[1].link(links[0]) != links[1]
+        except LedgerError:
+            assert value is None  # seven steps' data moved by a quarter each, and now one step's
+        ledger._db.execute("UPDATE release SET span = 7, step_sensitivity = 0.25 WHERE entry = 2")
+
+
 def test_a_step_is_written_once(ledger):
     ledger.commit([entry(1), entry(2)], {"account": "a"}, 1)
     with pytest.raises(LedgerError, match="twice"):

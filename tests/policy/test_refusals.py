@@ -39,6 +39,7 @@ WEIGHTED = change("kind: sum", "kind: weighted sum", change("      missing: 0.2"
 MORE = "  - name: more\n    share: 0.3\n    statistic: {kind: count}\n    output: more.csv\n"
 TWO = change("name: load", "name: load\n    share: 0.7") + MORE
 WEVENT = change("exponential\n  epsilon: 1\n  half_life", "w-event\n  epsilon: 1\n  w")
+WINDOWS = change("exponential\n  epsilon: 1\n  half_life", "w-event\n  epsilon: 1\n  w", TWO)
 
 # fmt: off
 BAD = [
@@ -342,9 +343,10 @@ BAD = [
     (TWO, "output: more.csv", "output: more.csv\nledger: more.csv",
      "43:5: streams.1.output: 'more.csv' is a file of the ledger already: give each stream its own output"),
     # w-event counts by data time
-    (WEVENT, "name: load", "name: load\n    step: 1 h",
-     "17:5: streams.0.step: w-event counts by the time that data is about, and a wider step is about several "
-     "steps of the clock: set clock.step to this width"),
+    (WINDOWS, "name: more", "name: more\n    step: 31 days",
+     "41:5: streams.1.step: the oldest data of a step of 'more' is 1487 steps of the clock old when it is published, and beside "
+     "streams of narrower steps w-event then no longer remembers what was said about that time: it must be less than 50; choose "
+     "narrower steps, or a longer window"),
     (WEVENT, "w: 1 day", "w: 45 min", "9:3: promise.w: 45 min is no whole number of steps of 30 min"),
     (WEVENT, "w: 1 day", "w: 0", "9:3: promise.w: w must be at least 1, not 0"),
     # YAML

@@ -235,6 +235,48 @@ def test_a_wider_stream_beside_a_finer_one(tmp_path):
     assert hl.verify(policy.ledger_url).problems == ()
 
 
+CHAIN = {"name": "markov-chain", "matrix": [[0.9, 0.1], [0.2, 0.8]]}
+BY_DATA_TIME = [
+    {"notion": "w-event", "epsilon": 1.0, "w": 24},
+    {"notion": "w-event", "epsilon": 1.0, "w": 30, "delta": 1e-6},
+    {"notion": "age-dependent", "epsilon": 1.0, "process": CHAIN},
+]
+
+
+@pytest.mark.parametrize("promise", BY_DATA_TIME, ids=["w-event", "w-event with a delta", "age-dependent"])
+def test_hours_and_local_days_share_a_promise_by_data_time(tmp_path, promise):
+    """Days of 24, 23 and 24 hours beside hours, in three runs: spans in the ledger, verified, audited, and the promise used."""
+    from halflife.audit.policy.audit import audit_policy
+
+    rows = [("h0", f"2026-03-{d:02d}T{h:02d}:30:00", 0.5) for d in (28, 29, 30) for h in range(24)]
+    write_readings(tmp_path, rows)
+    data = policy_dict()
+    data["promise"] = promise
+    data["clock"] |= {"start": "2026-03-28", "end": "2026-03-31", "zone": "Europe/London", "late": "as-planned"}
+    data["streams"][0]["share"] = 0.5
+    data["streams"].append({**data["streams"][0], "name": "day", "step": "1 day", "output": "day.csv"})
+    policy = hl.Policy.from_dict(data, tmp_path)
+    for when in ("2026-03-28T20:00", "2026-03-29T12:00", "2026-04-01"):
+        hl.publish(policy, clock=at(when))
+    with SqliteLedger(policy.ledger_path, read_only=True) as book:
+        days = [r for e in book.entries("day") for r in e.releases]
+        assert {r.span for e in book.entries("mean") for r in e.releases} == {1}
+    assert [(r.first_data_time, r.data_time, r.step_sensitivity) for r in days] == [
+        (1, 24, None),
+        (25, 47, None),
+        (48, 71, None),
+    ]
+    outputs = {"mean": str(tmp_path / "mean.csv"), "day": str(tmp_path / "day.csv")}
+    verdict = hl.verify(policy.ledger_path, outputs, policy=policy)
+    assert verdict.problems == ()
+    assert verdict.steps == {"mean": 71, "day": 3}
+    if promise["notion"] == "w-event":
+        assert 0.7 < verdict.used <= 1
+    if not promise.get("delta"):
+        found = audit_policy(policy, seconds=2.0, runs=100)
+        assert [f for f in found.findings if f.accused] == []
+
+
 def test_local_days_have_23_and_25_hours(tmp_path):
     rows = [("h0", f"2026-03-{d:02d}T{h:02d}:00:00", 0.001) for d in (28, 29, 30) for h in range(24)]
     write_readings(tmp_path, rows)

@@ -90,16 +90,30 @@ def one_row_for_ever(notion: Any, releases: Sequence[Release]) -> float:
 
 @derives("w-event")
 def one_window(notion: Any, releases: Sequence[Release]) -> float:
-    """w-event: one person's data within w consecutive steps is another. Every window that begins with a release is tried."""
+    """w-event: one person's data within w consecutive steps is another. Every window that begins with a release is tried.
+
+    A release about several steps moves by min(j·Δ_step, Δf) if j of them lie in the window. Windows that begin with one of its
+    last steps are tried, as many as it takes to move it by all of Δf: before these it moves no further.
+    """
     ordered = sorted(releases, key=lambda r: r.data_time)
     times = np.array([r.data_time for r in ordered])
-    ends = np.searchsorted(times, times + notion.w)
+    widest = max(r.span for r in ordered)
+    begins = sorted({r.data_time - i for r in ordered for i in range(min(r.span, math.ceil(1 / r.step_share)))})
     known: dict[tuple[tuple[str, float], ...], float] = {}
-    for first, last in zip(range(len(ordered)), ends.tolist(), strict=True):
-        window = tuple(sorted((r.noise, r.loss) for r in ordered[first:last]))
+    for begin in begins:
+        first, last = np.searchsorted(times, [begin, begin + notion.w + widest - 1]).tolist()
+        held = [_moved(r, begin, begin + notion.w - 1) for r in ordered[first:last]]
+        window = tuple(sorted((r.noise, r.loss) for r in held))
         if window not in known:
-            known[window] = composed(ordered[first:last], notion.delta)
+            known[window] = composed(held, notion.delta)
     return max(known.values())
+
+
+def _moved(release: Release, begin: int, end: int) -> Release:
+    """A release of what data of the steps begin … end can move this one by."""
+    common = min(end, release.data_time) - max(begin, release.first_data_time) + 1
+    part = min(1.0, max(0, common) * release.step_share)
+    return release if part == 1 else Release(release.step, release.loss * part, noise=release.noise)
 
 
 @derives("exponential", "hyperbolic")

@@ -59,7 +59,7 @@ class Entry:
     def said(self) -> tuple[bytes, bytes, bytes | None]:
         """What the entry says: its facts as JSON, and the bytes of its numbers. Of one that was read, as it was read."""
         releases = ", ".join(
-            f"[{_text(name)}, {r.step}, {release_facts(r.loss, r.age, r.sensitivity, r.scale, r.noise, r.atop)}"
+            f"[{_text(name)}, {r.step}, {release_facts(r.loss, r.age, r.sensitivity, r.scale, r.noise, r.atop, *span_cells(r))}"
             for r, name in zip(self.releases, self.draws(), strict=True)
         )
         facts = entry_facts(
@@ -74,16 +74,17 @@ class Entry:
 
 
 def read_entry(row: Sequence[Any], releases: Sequence[Sequence[Any]]) -> Entry:
-    """Return an entry from its cells, and the draw, loss, age, sensitivity, scale, noise and atop of each of its releases.
+    """Return an entry from its cells, and the draw, loss, age, sensitivity, scale, noise, atop, span and step's sensitivity of
+    each of its releases.
 
     What it says is kept as it was read, so that its link is that of the cells. Raises InvalidInput, ValueError, TypeError or
     AttributeError for cells that no entry has.
     """
     stream, part, step, at, start, end, noisy, value, spread = row
     made, texts = [], []
-    for draw, loss, age, sensitivity, scale, noise, atop in releases:
+    for draw, loss, age, sensitivity, scale, *others in releases:
         read = _known if loss and sensitivity and scale else _read
-        cells = (draw[1:] if draw.startswith("=") else None, loss, age, sensitivity, scale, noise, atop)
+        cells = (draw[1:] if draw.startswith("=") else None, loss, age, sensitivity, scale, *others)
         try:
             release, facts = read(*cells)
         except InvalidInput:
@@ -102,13 +103,20 @@ def read_entry(row: Sequence[Any], releases: Sequence[Sequence[Any]]) -> Entry:
 
 
 def _make(
-    step: int, draw: str | None, loss: Any, age: Any, sensitivity: Any, scale: Any, noise: Any, atop: Any
-) -> Release:
+    step: int, draw: str | None, loss: Any, age: Any, sensitivity: Any, scale: Any, noise: Any, atop: Any, span: Any = None,
+    one: Any = None,
+) -> Release:  # fmt: skip
     """A release from its cells, checked. Cells of another kind are not repeated in an error."""
     numbers = isinstance(loss, float) and isinstance(sensitivity, float) and isinstance(scale, float | None)
-    if not (numbers and isinstance(age, int) and noise in NOISES and max(len(draw or ""), len(atop or "")) <= 200):
+    wide = isinstance(span, int | None) and isinstance(one, float | None)
+    if not (
+        numbers and wide and isinstance(age, int) and noise in NOISES and max(len(draw or ""), len(atop or "")) <= 200
+    ):
         raise TypeError
-    return Release(step, loss, age, sensitivity=sensitivity, scale=scale, noise=noise, draw=draw, atop=atop)
+    return Release(
+        step, loss, age, sensitivity=sensitivity, scale=scale, noise=noise, draw=draw, atop=atop,
+        span=1 if span is None else span, step_sensitivity=one,
+    )  # fmt: skip
 
 
 def _read(draw: str | None, *cells: Any) -> tuple[Release, str]:
@@ -133,10 +141,19 @@ def entry_facts(
     return f"[{_text(stream)}, {_text(part)}, {step}, {release_step}, {start_us}, {end_us}, {spread!r}, [{releases}]]".encode()
 
 
-def release_facts(loss: float, age: int, sensitivity: float, scale: float | None, noise: str, atop: str | None) -> str:
-    """Return the end of a release's facts as JSON: what stands behind its draw and its step."""
-    spread = "null" if scale is None else repr(scale)
-    return f"{loss!r}, {age}, {sensitivity!r}, {spread}, {_text(noise)}, {_text(atop)}]"
+def release_facts(
+    loss: float, age: int, sensitivity: float, scale: float | None, noise: str, atop: str | None, span: int | None = None,
+    one: float | None = None,
+) -> str:  # fmt: skip
+    """Return the end of a release's facts as JSON: what stands behind its draw and its step. Its span only if it has one."""
+    spread, step = ("null" if x is None else repr(x) for x in (scale, one))
+    wide = "" if span is None and one is None else f", {'null' if span is None else span}, {step}"
+    return f"{loss!r}, {age}, {sensitivity!r}, {spread}, {_text(noise)}, {_text(atop)}{wide}]"
+
+
+def span_cells(release: Release) -> tuple[int | None, float | None]:
+    """Return a release's span and what one step can move it by, None each where that is the default."""
+    return (None if release.span == 1 else release.span), release.step_sensitivity
 
 
 @lru_cache(maxsize=10_000)

@@ -65,6 +65,8 @@ class PlanRequest:
     extra: Mapping[str, Any]
     varying: tuple[float, ...] | None = None
     """Δf_1, Δf_2, … of the releases if they differ; `sensitivity` is then the largest of them."""
+    span: int = 1
+    """How many steps of data each release covers, each of which can move it by all of its sensitivity."""
 
     @property
     def releases(self) -> int | None:
@@ -119,6 +121,11 @@ class Notion(ABC, Generic[S]):
         """Whether losses may be chosen from earlier outputs. Always so for pure losses; else only where proved."""
         return True
 
+    @property
+    def charges_spans(self) -> bool:
+        """Whether it is known what a release costs that covers several steps of data; where it is not, accounts refuse it."""
+        return False
+
     @classmethod
     @abstractmethod
     def examples(cls) -> Sequence[Self]:
@@ -144,6 +151,13 @@ class Notion(ABC, Generic[S]):
     @abstractmethod
     def headroom(self, state: S, step: int, age: int) -> float:
         """Return the largest loss that a release of this age may have at `step`, rounded down."""
+
+    def headroom_over(self, state: S, step: int, age: int, span: int, step_share: float) -> float:
+        """Return the largest loss of a release that covers `span` steps, rounded down: the same where it is charged whole.
+
+        step_share  the part of its sensitivity that one of these steps can move it by
+        """
+        return self.headroom(state, step, age)
 
     @abstractmethod
     def dump(self, state: S) -> Any:
@@ -177,6 +191,7 @@ class Notion(ABC, Generic[S]):
         age: int = 0,
         every: int = 1,
         noise: Noise | None = None,
+        span: int = 1,
         **extra: Any,
     ) -> Any:
         """Return how much noise each step needs, as a `halflife.plans.Plan`.
@@ -184,6 +199,7 @@ class Notion(ABC, Generic[S]):
         sensitivity  Δf of every release, or a list of each one's Δf_k (which ends with it);
         horizon  the last step, None for ever;  method  a plan of this notion;
         age  how many steps old the data is;  every  publish at steps 1, 1 + every, …;  noise  force a noise family;
+        span  how many steps of data a release covers, each of which can move it by Δf;
         extra  what this method alone understands, such as `cap`
         """
         if noise is not None and noise not in self.noises:
@@ -197,8 +213,24 @@ class Notion(ABC, Generic[S]):
                 )
             steps = steps or len(varying) * step
         largest = real("sensitivity", sensitivity if varying is None else max(varying), positive=True)
-        request = PlanRequest(largest, steps, method, whole("age", age, least=0), step, noise, extra, varying)
+        old, wide = whole("age", age, least=0), self.check_span(span)
+        request = PlanRequest(largest, steps, method, old, step, noise, extra, varying, wide)
         return find_plan(self.name, method)(self, request)
+
+    def check_span(self, span: object) -> int:
+        """Return how many steps of data a release covers; refuse more than one where it is not known what that costs."""
+        steps = whole("span", span, least=1)
+        if steps > 1 and not self.charges_spans:
+            raise InvalidInput(
+                f"it is not worked out what a release about {steps} steps costs under {self.name} as promised here: publish "
+                "about one step at a time",
+                about="span",
+            )
+        return steps
+
+    def widened(self, span: int) -> Notion[Any]:
+        """Return the promise that releases about one step keep exactly if those that cover `span` steps keep this one."""
+        return self
 
     def share(self, part: float) -> Notion[Any]:
         """Return the same promise with this part of its budget: parts that add up to 1 compose to the whole.

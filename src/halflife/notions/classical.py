@@ -60,6 +60,11 @@ class Classical(Notion[Any]):
         """Pure losses may be chosen from outputs; loss distributions compose only for a fixed schedule."""
         return self.delta == 0
 
+    @property
+    def charges_spans(self) -> bool:
+        """Whole, whatever data a release covers: neighbours differ in all of it."""
+        return True
+
     @classmethod
     def examples(cls) -> Sequence[Self]:
         """Pure, and with a δ."""

@@ -8,7 +8,9 @@ subtract, so that a notion need not know which of them it uses.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
+from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, Protocol
@@ -18,7 +20,17 @@ import numpy as np
 from halflife.errors import InvalidInput, UnboundedLoss, missing_extra
 from halflife.notions.gaussian_dp import gaussian_epsilon, gaussian_epsilons, pure_as_gaussian
 from halflife.numerics.parameters import real, whole
-from halflife.numerics.rounding import TOLERANCE, UNIT_BITS, down, float_down, float_up, read_units, to_units, up
+from halflife.numerics.rounding import (
+    TOLERANCE,
+    UNIT_BITS,
+    down,
+    float_down,
+    float_up,
+    ratio_up,
+    read_units,
+    to_units,
+    up,
+)  # fmt: skip
 from halflife.numerics.search import largest
 from halflife.release import Release
 
@@ -48,6 +60,7 @@ class Composition(Protocol):
     def epsilon(self, charge: Any) -> float: ...  # noqa: D102
     def within(self, charge: Any, epsilon: float) -> bool: ...  # noqa: D102
     def headroom(self, charge: Any, epsilon: float) -> float: ...  # noqa: D102
+    def part(self, charge: Any, fraction: Fraction) -> Any: ...  # noqa: D102
     def fold(self, charge: Any) -> Any: ...  # noqa: D102
     def dump(self, charge: Any) -> Any: ...  # noqa: D102
     def load(self, data: Any) -> Any: ...  # noqa: D102
@@ -89,6 +102,10 @@ class Pure:
         """Return ε minus the sum, rounded down, at least 0."""
         numerator, denominator = epsilon.as_integer_ratio()
         return max(0.0, float_down((numerator << UNIT_BITS) // denominator - charge))
+
+    def part(self, charge: int, fraction: Fraction) -> int:
+        """Return what is lost if every value moves by this fraction of its sensitivity: that fraction of the loss, rounded up."""
+        return -(-charge * fraction.numerator // fraction.denominator)
 
     def fold(self, charge: int) -> int:
         """Nothing to make smaller."""
@@ -249,6 +266,22 @@ class Exact:
         low = max(0.0, down(epsilon - charge.pure_risk()))
         most = epsilon - 2 * math.log1p(-self.delta)
         return largest(lambda x: x <= low or fits(x), low, up(most), 1e-7, least=1e-9 * epsilon)
+
+    def part(self, charge: Losses, fraction: Fraction) -> Losses:
+        """Return what is lost if every value moves by this fraction of its sensitivity, for a charge that was not folded.
+
+        Noise of the same scale then has a loss of that fraction: Laplace noise ρ·x, Gaussian noise μ·x, each rounded up.
+
+        >>> Exact(1e-6).part(laplace_losses(0.5, 2), Fraction(1, 2)) == laplace_losses(0.25, 2)
+        True
+        """
+        counts: Counter[float] = Counter()
+        for loss, n in charge.laplace:
+            smaller = Fraction(loss) * fraction
+            counts[ratio_up(smaller.numerator, smaller.denominator)] += n
+        laplace = tuple(sorted(counts.items()))
+        gaussian = -(-charge.gaussian * fraction.numerator**2 // fraction.denominator**2)
+        return Losses(laplace, gaussian, sum(n * to_units(loss) for loss, n in laplace), charge.gaussians)
 
     def fold(self, charge: Losses) -> Losses:
         """Return a charge of at most MOST_GROUPS distinct Laplace losses that dominates this one.

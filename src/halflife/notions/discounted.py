@@ -68,6 +68,11 @@ class _Discounted(Notion[Faded]):
     def _charge(self, release: Release) -> float:
         return float_up(Pure().charge(release))
 
+    @property
+    def charges_spans(self) -> bool:
+        """Whole, from the step of the release on, whatever data it covers: neighbours differ in all of it."""
+        return True
+
     def start(self) -> Faded:
         """Nothing published."""
         return Faded(0, self.fading.zero)

@@ -102,11 +102,11 @@ class Plan:
         loss = self.loss(k)
         if loss == 0:
             return ()
-        return (
-            Release(
-                k, loss, self.request.age, sensitivity=self.sensitivity_at(k), scale=self.scale(k), noise=self.noise
-            ),
-        )
+        release = Release(
+            k, loss, self.request.age, sensitivity=self.sensitivity_at(k), scale=self.scale(k), noise=self.noise,
+            span=self.request.span,
+        )  # fmt: skip
+        return (release,)
 
     def scale(self, k: int) -> float:
         """Return the noise scale of step k, rounded up; infinite if nothing is published then."""
@@ -137,7 +137,7 @@ class Plan:
 
     def risks(self, n: int) -> Floats:
         """Return the risk after each of steps 1 … n, rounded up."""
-        return self.notion.risks(self.losses(n), self.request.age, self.noise)
+        return self.notion.widened(self.request.span).risks(self.losses(n), self.request.age, self.noise)
 
     def limits(self, n: int) -> Floats:
         """Return what each of `risks(n)` is promised to stay under."""
@@ -162,6 +162,7 @@ class Plan:
                 "horizon": self.horizon,
                 "age": self.request.age,
                 "every": self.request.every,
+                **({} if self.request.span == 1 else {"span": self.request.span}),
                 **self.facts,
             },
             "classical_risk": self._classical_risk(),
@@ -208,9 +209,10 @@ def refuse_extra(request: PlanRequest, *known: str) -> None:
     >>> Classical(1.0).plan(capp=0.5)
     Traceback (most recent call last):
     ...
-    halflife.errors.InvalidInput: unknown option of this plan 'capp': Known: age, every, horizon, method, noise, sensitivity
+    halflife.errors.InvalidInput: unknown option of this plan 'capp': Known: age, every, horizon, method, noise, sensitivity, \
+span
     """
     for name in request.extra:
         if name not in known:
-            basic = ("sensitivity", "horizon", "method", "age", "every", "noise")
+            basic = ("sensitivity", "horizon", "method", "age", "every", "noise", "span")
             raise unknown("option of this plan", name, [*known, *basic])

@@ -24,7 +24,7 @@ class Outline:
     share            its share of the promise
     steps, last      its own steps, and the last of them (None: for ever)
     account, age     the account's steps, and how many of them lie between a step and its publication
-    every            releases are so many account steps apart, at the least
+    every, widest    releases are so many account steps apart, at the least; and each covers so many, at the most
     measure          what one person counts as, in whole units
     sensitivity      of the numbers of one step, in whole units
     groups, bins     what a step's numbers stand for; `fixed` if a person's group never changes
@@ -42,6 +42,7 @@ class Outline:
     account: Steps
     age: int
     every: int
+    widest: int
     measure: Measure = field(repr=False)
     sensitivity: Sensitivity
     groups: tuple[str, ...]
@@ -60,8 +61,8 @@ class Outline:
 
     @property
     def last_data_time(self) -> int | None:
-        """The account's step that its last step is about, where both have steps of one width; None for ever."""
-        return None if self.last is None else self.first + self.last - 1
+        """The newest of the account's steps that its last step is about; None for ever."""
+        return None if self.last is None else int(self.release_steps(self.last, self.last)[0]) - self.age
 
     def release_steps(self, first: int, last: int) -> Integers:
         """Return the account's steps at which steps first … last are published."""
@@ -69,3 +70,14 @@ class Outline:
         if not self.account.days:
             return -(-(ends - self.account.start_us) // self.account.width) + self.age
         return np.array([self.account.step(int(e) - 1) for e in ends], dtype=np.int64) + self.age
+
+    def spans(self, first: int, last: int) -> Integers:
+        """Return how many of the account's steps each of the steps first … last covers, those that it only touches included."""
+        if (self.steps.width, self.steps.days) == (self.account.width, self.account.days):
+            return np.ones(last - first + 1, dtype=np.int64)
+        begins = self.steps.edges(first, last)[:-1]
+        if self.account.days:
+            covered = np.array([self.account.step(int(b)) for b in begins], dtype=np.int64)
+        else:
+            covered = (begins - self.account.start_us) // self.account.width + 1
+        return self.release_steps(first, last) - self.age - covered + 1

@@ -5,6 +5,7 @@ Everything here follows from the policy and its public tables; no reading has be
 
 from __future__ import annotations
 
+import math
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -31,11 +32,13 @@ from halflife.postprocessing import Kalman, MovingAverage, Smoother, Truncate
 from halflife.release import Release
 from halflife.steps import (
     DAY,
+    LATEST,
     MOST_STEPS,
     Steps,
     find_zone,
     microseconds,
     naive_to_utc,
+    offsets,
     parse_time,
     parse_width,
     to_us,
@@ -44,6 +47,8 @@ from halflife.steps import (
 SHORTER = DAY // 8
 """By how much a local day may be shorter than 24 hours, at most: three hours."""
 MOST_CELLS = 10_000_000
+CALENDAR = 30 * 365 * DAY
+"""How far ahead the changes of a zone's offset are looked up."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,11 +124,13 @@ class Channel(Outline):
         made: list[Release] = []
         seen: set[str] = set()
         phase = phases(self.steps, self.plan)
-        for n, (at, loss) in enumerate(
-            zip(self.release_steps(1, last).tolist(), self.losses(1, last), strict=True), start=1
-        ):
+        facts = zip(
+            self.release_steps(1, last).tolist(), self.losses(1, last), self.spans(1, last).tolist(), strict=True
+        )
+        for n, (at, loss, span) in enumerate(facts, start=1):
             if not isinstance(self.plan, PeriodicPlan):
-                made.append(Release(at, loss, self.age, sensitivity=self.plan.sensitivity, noise=self.plan.noise))
+                sensitivity, noise = self.plan.sensitivity, self.plan.noise
+                made.append(Release(at, loss, self.age, sensitivity=sensitivity, noise=noise, span=span))
                 continue
             name = f"{self.name}: {self.plan.draw_name(n, phase(n))}"
             made += (r.moved(at, self.age) for r in self.plan.layers_of(n, name, name in seen))
@@ -154,12 +161,12 @@ def work_out(policy: PolicyKeys) -> tuple[Channel, ...]:
     times = [_times(policy, i, account) for i in range(len(policy.streams))]
     for i, (steps, _) in enumerate(times):
         with policy.about("streams", i, "step"):
-            _check_data_time(steps, promise)
+            _check_width(steps, promise)
     rules = promise.accept_streams()
     outlines = [_outline(policy, i, account, share, *times[i]) for i, share in enumerate(_shares(policy))]
     promise.check_streams(outlines)
-    plans = _plans(policy, promise, outlines)
     _check_ages(policy, outlines, promise)
+    plans = _plans(policy, promise, outlines)
     return tuple(
         Channel(**vars(outline), plan=plan, why=rule.why, promise=promise)
         for outline, plan, rule in zip(outlines, plans, rules, strict=True)
@@ -209,10 +216,10 @@ def _outline(policy: PolicyKeys, i: int, account: Steps, share: float, steps: St
     cells = max(1, len(groups.names)) * max(1, len(measure.bins))
     if cells > MOST_CELLS:
         raise policy.error((at, f"a step has {cells:,} numbers (groups × bins): the most is {MOST_CELLS:,}"))
-    every = max(1, (steps.width - (SHORTER if steps.days and not account.days else 0)) // account.width)
+    every, widest = _pace(steps, account, last)
     return Outline(
         index=i, name=part.name, part=part, person=policy.population.person, share=share, steps=steps, last=last,
-        account=account, age=_age(policy, i, account), every=every, measure=measure, sensitivity=sensitivity,
+        account=account, age=_age(policy, i, account), every=every, widest=widest, measure=measure, sensitivity=sensitivity,
         groups=groups.names, bins=measure.bins, fixed=groups.fixed, offsets=offsets, factors=factors,
         units=measure.asked(part.statistic, groups), table=groups.table, weights=measure.weights,
     )  # fmt: skip
@@ -277,20 +284,39 @@ def _check_start(steps: Steps, account: Steps) -> None:
         raise InvalidInput("a stream starts where one of the clock's steps does")
 
 
-def _check_data_time(steps: Steps, promise: Adapter) -> None:
-    """Refuse wide steps where a loss counts at the time that the data is about: they are about several of the account's."""
+def _check_width(steps: Steps, promise: Adapter) -> None:
+    """Refuse steps wider than the clock's where it is not known what a release about several steps costs."""
     notion, account = promise.notion, promise.account
-    if notion.by_data_time and (steps.width, steps.days) != (account.width, account.days):
+    if (steps.width, steps.days) != (account.width, account.days) and not notion.charges_spans:
         raise InvalidInput(
-            f"{notion.name} counts by the time that data is about, and a wider step is about several steps of the clock: "
+            f"it is not worked out what a step that covers several of the clock's costs under {notion.name} as promised here: "
             "set clock.step to this width"
         )
 
 
-def _check_ages(policy: PolicyKeys, outlines: list[Outline], promise: Adapter) -> None:
-    """Refuse a stream that publishes so long after another that the account has forgotten the time its data is about.
+def _pace(steps: Steps, account: Steps, last: int | None) -> tuple[int, int]:
+    """How many of the account's steps lie between two releases of a stream, at least, and how many each covers, at most.
 
-    Within the notion's memory it makes no difference which stream began first, or paused.
+    Local days on a finer clock are the one case in which they differ. k of them in a row last k days but for how far the zone's
+    offset moved meanwhile, by S at most, so one lasts D + S at most; and where it begins and ends within steps of width W, at
+    multiples of g, it touches up to 2(W − g) more.
+    """
+    whole, width = max(1, steps.width // account.width), account.width
+    if not steps.days or account.days:
+        return whole, whole
+    end = min(steps.start_us + CALENDAR, LATEST if last is None else steps.end(last))
+    known = [offset for _, offset in offsets(steps.zone, steps.start_us, end)]
+    grid = math.gcd(width, steps.start_us - account.start_us, *(offset - known[0] for offset in known))
+    widest = -(-(steps.width + max(known) - min(known) + 2 * (width - grid)) // width)
+    return max(1, (steps.width - SHORTER) // width), widest
+
+
+def _check_ages(policy: PolicyKeys, outlines: list[Outline], promise: Adapter) -> None:
+    """Refuse a stream whose releases reach so far back that the account has forgotten the time its data is about.
+
+    The account remembers the notion's memory, more once a release has reached back further: until the first release of a late or
+    wide stream none has. Within that memory it makes no difference which stream began first, or paused, and streams of one width
+    remember each other's.
     """
     notion = promise.notion
     if not notion.by_data_time or notion.memory is None:
@@ -302,6 +328,15 @@ def _check_ages(policy: PolicyKeys, outlines: list[Outline], promise: Adapter) -
                 ("streams", c.index, "delay"),
                 f"{c.name!r} would publish {c.age - soonest.age} steps after {soonest.name!r}, and {notion.name} then no longer "
                 f"remembers what was said about that time: two delays must differ by fewer than {notion.memory} steps",
+            ))  # fmt: skip
+        narrower = [other.age for other in outlines if other.steps.width < c.steps.width]
+        oldest, most = c.age + int(c.spans(1, 1)[0]) - 1, notion.memory + min(narrower, default=0)
+        if narrower and oldest >= most:
+            raise policy.error((
+                ("streams", c.index, "step"),
+                f"the oldest data of a step of {c.name!r} is {oldest} steps of the clock old when it is published, and beside "
+                f"streams of narrower steps {notion.name} then no longer remembers what was said about that time: it must be "
+                f"less than {most}; choose narrower steps, or a longer window",
             ))  # fmt: skip
 
 

@@ -64,6 +64,8 @@ class Due:
 def due(channel: Channel, first: int, last: int, not_before: int) -> Due:
     """Work out the releases of steps first … last, at the account's step `not_before` at the earliest.
 
+    A step wider than the clock's is charged as one of which each of the clock's steps can move all: so it is after a clip.
+
     A step that comes late is charged at the account's newest step, with an age that keeps the time its data is about.
     """
     steps = np.arange(first, last + 1, dtype=np.int64)
@@ -71,16 +73,17 @@ def due(channel: Channel, first: int, last: int, not_before: int) -> Due:
     release_steps = np.maximum(planned, not_before)
     ages = release_steps - planned + channel.age
     planned_noise = list(zip(*channel.losses_and_sensitivities(first, last), strict=True)) if len(steps) else []
-    known: dict[tuple[float, float], tuple[grade.Calibration, Release]] = {}
+    spans = channel.spans(first, last) if len(steps) else steps
+    known: dict[tuple[float, float, int], tuple[grade.Calibration, Release]] = {}
     calibrations, releases = [], []
-    for wanted, at, age in zip(planned_noise, release_steps.tolist(), ages.tolist(), strict=True):
-        if wanted not in known:
-            c = _calibrate(channel, *wanted)
-            known[wanted] = (
-                c,
-                Release(at, c.loss, age, sensitivity=c.sensitivity, scale=c.scale, noise=channel.plan.noise),
-            )
-        c, release = known[wanted]
+    facts = zip(planned_noise, spans.tolist(), release_steps.tolist(), ages.tolist(), strict=True)
+    for (loss, sensitivity), span, at, age in facts:
+        if (loss, sensitivity, span) not in known:
+            c = _calibrate(channel, loss, sensitivity)
+            noise = channel.plan.noise
+            release = Release(at, c.loss, age, sensitivity=c.sensitivity, scale=c.scale, noise=noise, span=span)
+            known[loss, sensitivity, span] = c, release
+        c, release = known[loss, sensitivity, span]
         calibrations.append(c)
         releases.append(release.moved(at, age))
     return Due(channel, steps, release_steps, tuple(calibrations), tuple(releases))
@@ -167,7 +170,7 @@ class _Steps:
 
 def _place(channel: Channel, step: int) -> int:
     """The step of a plan at which a stream's step is published."""
-    return 1 + (step - 1) * channel.every
+    return 1 + (step - 1) * channel.plan.request.every
 
 
 @lru_cache(maxsize=64)

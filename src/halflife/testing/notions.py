@@ -211,6 +211,55 @@ def bad_input_is_refused(s: Subject) -> None:
         expect(account.to_json() == before, f"bad input number {i} changed the account")
 
 
+def spans_are_charged_or_refused(s: Subject) -> None:
+    """A release about several steps is refused; or costs no less than one about the newest of them, and its headroom is exact."""
+    account = Accountant(s.notion)
+    account.admit(s.release(70, s.headroom(account, 70) / 3))
+    before, step, limit = account.to_json(), 71, account.exposure(71).limit
+    for span in (2, 5, 60):
+        if not s.notion.charges_spans:
+            _refuses_spans(s, account, step, span)
+            expect(account.to_json() == before, f"a release about {span} steps was refused and changed the account")
+            continue
+        room = account.headroom(step, s.age, span=span)
+        expect(
+            0 < room <= s.headroom(account, step), f"{span} steps have a headroom of {room}, more than the newest alone"
+        )
+        wide, narrow = account.copy(), account.copy()
+        narrow.admit(s.release(step, room / 2))
+        wide.admit(replace(s.release(step, room / 2), span=span))
+        expect(wide.risk(step) >= narrow.risk(step) * (1 - TOLERANCE), f"{span} steps risk less than the newest alone")
+        account.copy().admit(replace(s.release(step, room), span=span))
+        try:
+            account.copy().admit(replace(s.release(step, max(room * (1 + HAIR), room + limit * HAIR)), span=span))
+        except BudgetExceeded:
+            continue
+        raise AssertionError(f"a release about {span} steps has a headroom of {room!r}, and more was admitted")
+
+
+def _refuses_spans(s: Subject, account: Accountant, step: int, span: int) -> None:
+    attempts: Iterable[Callable[[], Any]] = (
+        lambda: account.admit(replace(s.release(step, 0.0), span=span)),
+        lambda: account.headroom(step, s.age, span=span),
+        lambda: s.notion.plan(span=span),
+    )
+    for i, attempt in enumerate(attempts):
+        try:
+            attempt()
+        except InvalidInput:
+            continue
+        raise AssertionError(f"a release about {span} steps was not refused, nor declared (attempt {i})")
+
+
+def memory_is_bounded_with_spans(s: Subject) -> None:
+    """The account of four times as many releases about several steps is not larger, beyond the digits of its numbers."""
+    if s.notion.charges_spans:
+        tiny = s.headroom(Accountant(s.notion), 1) / 1e6
+        releases = [replace(s.release(k, tiny), span=5) for k in range(5, 2005, 5)]
+        short, long = (len(Accountant.replay(s.notion, releases[:n]).to_json()) for n in (200, 400))
+        expect(long <= short * 1.25 + 200, f"an account with spans grew from {short} to {long} characters")
+
+
 NOTION_CHECKS: dict[str, Callable[[Subject], None]] = {
     f.__name__: f
     for f in (
@@ -224,6 +273,8 @@ NOTION_CHECKS: dict[str, Callable[[Subject], None]] = {
         lens_reports_what_was_broken,
         used_is_a_share,
         least_scale_is_allowed,
+        spans_are_charged_or_refused,
+        memory_is_bounded_with_spans,
         bad_input_is_refused,
     )
 }

@@ -16,7 +16,7 @@ from typing import Self
 
 from halflife.errors import LedgerError
 from halflife.ledger.differences import first_difference
-from halflife.ledger.entry import Entry, batch_link, digest, first_link
+from halflife.ledger.entry import Entry, batch_link, digest, first_link, span_cells
 from halflife.ledger.sqlite.connect import OPERATOR, Stamp, connect_to_read, connect_to_write, make_private, stamp_of
 from halflife.ledger.sqlite.faults import translate
 from halflife.ledger.sqlite.guard import WHY, Guard, Shown
@@ -267,11 +267,11 @@ class SqliteLedger(Reader):
                 (i, e.stream, e.part, e.step, e.release_step, e.start_us, e.end_us, noisy, value, e.spread, chain)
             )
             releases += [
-                (i, name, number, r.loss, r.age, r.sensitivity, r.scale, r.noise, r.atop)
+                (i, name, number, r.loss, r.age, r.sensitivity, r.scale, r.noise, r.atop, *span_cells(r))
                 for number, (r, name) in enumerate(zip(e.releases, e.draws(), strict=True))
             ]
         self._db.executemany(f"INSERT INTO entry VALUES ({','.join('?' * 11)})", rows)
-        self._db.executemany(f"INSERT INTO release VALUES ({','.join('?' * 9)})", releases)
+        self._db.executemany(f"INSERT INTO release VALUES ({','.join('?' * 11)})", releases)
         return chain
 
     @translate("cannot be written")

@@ -21,7 +21,7 @@ STDOUT = "-"
 """The standard output's name among the files of a stream."""
 _CELLS = (
     "e.id, e.chain, e.stream, e.part, e.step, e.release_step, e.start_us, e.end_us, e.noisy, e.value, e.spread, "
-    "r.number, r.draw, r.loss, r.age, r.sensitivity, r.scale, r.noise, r.atop"
+    "r.number, r.draw, r.loss, r.age, r.sensitivity, r.scale, r.noise, r.atop, r.span, r.step_sensitivity"
 )
 _ENTRY = 11
 """So many cells of a row are the entry's; the others are a release's."""

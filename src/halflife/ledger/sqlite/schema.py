@@ -1,6 +1,6 @@
 """The ledger's tables.
 
-An entry is unique by stream, step and part (group), and a release by its entry and draw.
+An entry is unique by stream, step and part (group), and a release by its entry and draw. A span of 1 is left out (NULL).
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ _RELEASES = """CREATE TABLE release (
     scale REAL,
     noise TEXT NOT NULL,
     atop TEXT,
+    span INTEGER,
+    step_sensitivity REAL,
     PRIMARY KEY (entry, draw)
 ) STRICT, WITHOUT ROWID"""
 _BATCHES = """CREATE TABLE batch (
@@ -54,7 +56,7 @@ _WRITTEN = """CREATE TABLE written (
 ) STRICT, WITHOUT ROWID"""
 
 SCHEMA = (_FACTS, _ENTRIES, _RELEASES, _BATCHES, _STATES, _WRITTEN)
-VERSION = 3
+VERSION = 4
 
 
 def prepare(db: sqlite3.Connection) -> None:

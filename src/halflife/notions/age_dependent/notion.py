@@ -41,6 +41,21 @@ class AgeDependent(Notion[Any]):
     and fades with the kernel from there to now: K_t (T3) instead of Theorem 1, in the order of data times (erratum A1: Theorem 3
     orders by publication and under-reports where A > S_n − S_{n−1}). Post-processing costs nothing (Proposition 7).
 
+    **A release that covers several steps** τ − m + 1 … τ (`Release.span`; ours) counts in full at the newest of them, τ, whatever
+    other releases cover the same steps. Proof. Its likelihood p(y | x_{τ−m+1}, …, x_τ) differs by a factor of at most e^ε between
+    any two paths, as its sensitivity covers all m steps, so it lies between c and c·e^ε for some c that depends on y alone.
+    Sort the releases by τ. Given X_{τ_n} = z the likelihood of all of y_1 … y_n is F_n(z) = E[p_1 ⋯ p_n | X_{τ_n} = z], so
+
+        c_n E[p_1 ⋯ p_{n−1} | X_{τ_n} = z]  ≤  F_n(z)  ≤  c_n e^{ε_n} E[p_1 ⋯ p_{n−1} | X_{τ_n} = z],
+
+    and as p_1 … p_{n−1} see no state after τ_{n−1}, the Markov property makes the mean P̂ F_{n−1}(z), P̂ the kernel from τ_n
+    back to τ_{n−1}. So ln F_n varies by at most ε_n + K(range of ln F_{n−1}): the recursion of T4, and leaps (T4a) and pairs
+    (T4b) go the same way. With a δ: given y_1 … y_{n−1}, the laws of y_n about two states are mixtures over paths,
+    (ε_n, δ_n)-close by joint convexity, so (ε, δ) add up as before. Without the Markov property the earlier steps may tell about
+    X_t what X_τ does not (X_t = X_{t−2} with fair coins between), and on an AR(1) process a loss is in proportion to one reading:
+    both are refused. About an *earlier* state X_s the same holds mirrored: releases of later steps count at their oldest step,
+    and those that cover s in full.
+
     process    how one person's data moves; people must be independent of each other
     bound      "tight": leaps over releases where that is better (T4a); "pairwise": tells pairs of states apart as well (T4b,
     for few
@@ -78,8 +93,9 @@ class AgeDependent(Notion[Any]):
         "People's data are independent of each other.",
         "Each person's data move as the process says: it is public, and was not fitted to the data that is protected.",
         "The adversary knows the process and what was published and, unless any prior is allowed, nothing else of the person.",
-        "Each release's sensitivity bounds what one person's data of one step can move it by; it is public knowledge.",
-        "A release depends on the data of its own data time alone; the noise of different releases is independent.",
+        "Each release's sensitivity bounds what one person's data of the steps that it covers can move it by; it is public "
+        "knowledge.",
+        "A release depends on the data of its own data times alone; the noise of different releases is independent.",
         "With an autoregressive process: each person has one reading a step, which is the process's state; it is rounded to a "
         "resolution of at most half of σ/√(1 + ρ²) and clipped no narrower than the span, and what is lost is in proportion to "
         "how far the value moves, as with Laplace noise.",
@@ -144,6 +160,11 @@ class AgeDependent(Notion[Any]):
         """Pure losses may be chosen from outputs; with a δ a fixed schedule is assumed."""
         return self.delta == 0
 
+    @property
+    def charges_spans(self) -> bool:
+        """In full at the newest step, where the process is Markov."""
+        return self.process.composes == "markov"
+
     @classmethod
     def examples(cls) -> Sequence[Self]:
         """At home or not, for half hours, and the mean over fifty homes of a value that moves by 1; every rule once."""
@@ -193,6 +214,8 @@ class AgeDependent(Notion[Any]):
                 continue
             if isinstance(self._rule, Approximate):
                 kept = self._rule.add(kept, release.data_time, release.loss, release.noise)
+            elif isinstance(self._rule, Skip):
+                kept = self._rule.add(kept, release.data_time, release.loss, release.first_data_time)
             else:
                 kept = self._rule.add(kept, release.data_time, release.loss)
             if self._pairs is not None:
@@ -271,7 +294,8 @@ class AgeDependent(Notion[Any]):
     def retrospective(self, state: Any, step: int, about: int) -> float:
         """The risk at `step` about where a person was at the earlier step `about`, rounded up (ours): ε + r← + r→.
 
-        Given the state at `about`, what is told by data before and after it is independent, so both sides add up.
+        Given the state at `about`, what is told by data before and after it is independent, so both sides add up; a release that
+        covers data of both sides adds its loss in full.
         """
         return self._rule.about(state[0], about)
 

@@ -21,11 +21,13 @@ many."""
 
 
 class Past(NamedTuple):
-    """Data times, ascending; the losses about each; what earlier ones tell about each; whether older ones were forgotten."""
+    """Data times, ascending; the losses about each; what earlier ones tell about each; the oldest step that releases about each
+    cover; whether older ones were forgotten."""
 
     times: tuple[int, ...] = ()
     losses: tuple[float, ...] = ()
     before: tuple[float, ...] = ()
+    firsts: tuple[int, ...] = ()
     forgot: bool = False
 
 
@@ -37,7 +39,8 @@ class Skip:
     and the risk about X_t is the same expression with t in place of τ_n. With j = n − 1 alone this is T4, which on its own can
     diverge where the true risk does not (a walk between neighbours); leaping over releases costs their losses in full and lets
     the kernel mix. Losses about one data time add up. A data time between known ones is put in its place, and one older than all
-    that is remembered adds its loss in full: any ε-private release adds at most ε.
+    that is remembered adds its loss in full: any ε-private release adds at most ε. A release that covers several steps is put to
+    the newest of them (`AgeDependent` has the proof); about the past, to the oldest.
 
     back, ahead  K of the kernels into the past and into the future;  reach  how many releases to leap over, 1 for none
     """
@@ -49,22 +52,28 @@ class Skip:
         """Nothing published."""
         return Past()
 
-    def add(self, state: Past, time: int, loss: float) -> Past:
-        """Put a loss to its data time, and see what that tells about later ones."""
-        times, losses, before = list(state.times), list(state.losses), list(state.before)
+    def add(self, state: Past, time: int, loss: float, first: int | None = None) -> Past:
+        """Put a loss to its data time, the newest of those that it is about, and see what that tells about later ones.
+
+        first  the oldest step that the release covers, if it is another one
+        """
+        times, losses, before, firsts = list(state.times), list(state.losses), list(state.before), list(state.firsts)
+        oldest = time if first is None else first
         place = bisect_left(times, time)
         if place == 0 and state.forgot and times[0] != time:
             before[0] = add_up(before[0], loss)
         elif place < len(times) and times[place] == time:
-            losses[place] = add_up(losses[place], loss)
+            losses[place], firsts[place] = add_up(losses[place], loss), min(firsts[place], oldest)
         else:
             before.insert(place, self._told(times[:place], losses[:place], before[:place], time))
             times.insert(place, time)
             losses.insert(place, loss)
+            firsts.insert(place, oldest)
         for k in range(place + 1, len(times)):
             before[k] = min(self._told(times[:k], losses[:k], before[:k], times[k]), add_up(before[k], loss))
         forgot = state.forgot or len(times) > WINDOW
-        return Past(tuple(times[-WINDOW:]), tuple(losses[-WINDOW:]), tuple(before[-WINDOW:]), forgot)
+        kept = slice(-WINDOW, None)
+        return Past(tuple(times[kept]), tuple(losses[kept]), tuple(before[kept]), tuple(firsts[kept]), forgot)
 
     def _told(self, times: Sequence[int], losses: Sequence[float], before: Sequence[float], at: int) -> float:
         """What losses about these times tell about X_at."""
@@ -87,7 +96,10 @@ class Skip:
         return self._told(state.times, state.losses, state.before, step)
 
     def about(self, state: Past, moment: int) -> float:
-        """What all releases tell about X_moment, those about later times included: past and future tell independent things."""
+        """What all releases tell about X_moment, those about later times included: past and future tell independent things.
+
+        Those that cover both sides of it add their losses in full.
+        """
         if state.forgot and state.times and moment < state.times[0]:
             raise InvalidInput(
                 f"the account remembers data times from {state.times[0]} on, so it cannot say what is known about step {moment}: "
@@ -95,7 +107,12 @@ class Skip:
             )
         split = bisect_right(state.times, moment)
         back = self._told(state.times[:split], state.losses[:split], state.before[:split], moment)
-        return add_up(back, self._told_ahead(state.times[split:], state.losses[split:], moment))
+        later = sorted(zip(state.firsts[split:], state.losses[split:], strict=True))
+        for first, loss in later:
+            if first <= moment:
+                back = add_up(back, loss)
+        ahead = [(first, loss) for first, loss in later if first > moment]
+        return add_up(back, self._told_ahead([first for first, _ in ahead], [loss for _, loss in ahead], moment))
 
     def _told_ahead(self, times: Sequence[int], losses: Sequence[float], at: int) -> float:
         """What losses about later times tell about X_at: the same recursion, from the newest down, with the kernel ahead."""
@@ -110,7 +127,11 @@ class Skip:
 
     def dump(self, state: Past) -> Any:
         """As lists."""
-        return {"past": [list(x) for x in zip(*state[:3], strict=True)], "forgot": state.forgot}
+        rows = zip(*state[:4], strict=True)
+        past = [
+            [time, loss, before] if first == time else [time, loss, before, first] for time, loss, before, first in rows
+        ]
+        return {"past": past, "forgot": state.forgot}
 
     def load(self, data: Any) -> Past:
         """Read what `dump` gave."""
@@ -120,12 +141,17 @@ class Skip:
             or not isinstance(data.get("forgot"), bool)
         ):
             raise InvalidInput(f"an age-dependent account must hold its past and what it forgot, not {data!r}")
-        if not all(isinstance(item, list) and len(item) == 3 for item in data["past"]):
-            raise InvalidInput("the past of an age-dependent account must be [data time, loss, told before] each")
+        if not all(isinstance(item, list) and len(item) in (3, 4) for item in data["past"]):
+            raise InvalidInput(
+                "the past of an age-dependent account must be [data time, loss, told before, first step?] each"
+            )
         times = tuple(whole("data time", item[0]) for item in data["past"])
         if any(b <= a for a, b in pairwise(times)) or len(times) > WINDOW:
             raise InvalidInput(f"the data times of an age-dependent account must ascend, {WINDOW} at most")
         if data["forgot"] and not times:
             raise InvalidInput("an age-dependent account that has forgotten releases must remember later ones")
         losses = tuple(real("loss", item[1]) for item in data["past"])
-        return Past(times, losses, tuple(real("told before", item[2]) for item in data["past"]), data["forgot"])
+        firsts = tuple(whole("first step", (*item, item[0])[3]) for item in data["past"])
+        if any(first > time for first, time in zip(firsts, times, strict=True)):
+            raise InvalidInput("a release of an age-dependent account cannot cover steps after its data time alone")
+        return Past(times, losses, tuple(real("told before", item[2]) for item in data["past"]), firsts, data["forgot"])

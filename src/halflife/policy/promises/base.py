@@ -147,6 +147,8 @@ class Adapter:
         request: dict[str, Any] = {
             "method": promise.plan, "age": stream.age, "every": stream.every, "noise": promise.noise, **self.plan_options(),
         }  # fmt: skip
+        if stream.widest > 1:
+            request["span"] = stream.widest
         if stream.last is not None:
             request["horizon"] = (stream.last - 1) * stream.every + 1
         plan: Plan = notion.plan(sensitivity=stream.sensitivity.of("laplace"), **request)

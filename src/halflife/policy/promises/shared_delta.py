@@ -38,9 +38,9 @@ class SharedDelta(Adapter):
 def admits(notion: Notion[Any], streams: Sequence[Outline], plans: Sequence[Plan]) -> bool:
     """Return whether an account of the promise admits the first releases of all streams."""
     releases = [
-        Release(step, loss, stream.age, sensitivity=plan.sensitivity, noise=plan.noise)
+        Release(step, loss, stream.age, sensitivity=plan.sensitivity, noise=plan.noise, span=span)
         for stream, plan in zip(streams, plans, strict=True)
-        for step, loss in _first_releases(stream, plan, notion.memory)
+        for step, loss, span in _first_releases(stream, plan, notion.memory)
     ]
     try:
         Accountant(notion).admit(*sorted(releases, key=lambda r: r.step))
@@ -49,7 +49,8 @@ def admits(notion: Notion[Any], streams: Sequence[Outline], plans: Sequence[Plan
     return True
 
 
-def _first_releases(stream: Outline, plan: Plan, memory: int | None) -> list[tuple[int, float]]:
-    """The account's steps and losses of the first releases of a stream: a window of them, if the promise is about one."""
+def _first_releases(stream: Outline, plan: Plan, memory: int | None) -> list[tuple[int, float, int]]:
+    """The account's steps, losses and spans of a stream's first releases: a window of them, if the promise is about one."""
     count = min(n for n in (LONGEST, memory, stream.last) if n is not None)
-    return list(zip(stream.release_steps(1, count).tolist(), plan.losses_of_releases(1, count).tolist(), strict=True))
+    steps, losses, spans = stream.release_steps(1, count), plan.losses_of_releases(1, count), stream.spans(1, count)
+    return list(zip(steps.tolist(), losses.tolist(), spans.tolist(), strict=True))

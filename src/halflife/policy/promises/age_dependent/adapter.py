@@ -125,10 +125,11 @@ class AgeDependentAdapter(Adapter):
         """Return the plan of all streams together, as one: its losses are then shared out.
 
         Risks do not add up as losses about one data time do (Theorem 1's bound grows faster than the loss), so parts of ε would
-        not keep the promise. All streams publish every step. If the losses about each data time come to at most L, the history is
-        at most that of one stream which publishes L about each of them, as soon as the first of the streams does: and more loss
-        is never less risk. So L is planned for the smallest age and for the stretch of all streams, and a stream with share s
-        publishes s·L (ours).
+        not keep the promise. If the losses about each data time come to at most L, the history is at most that of one stream
+        which publishes L about each of them, as soon as the first of the streams does: and more loss is never less risk. So L is
+        planned for the smallest age and for the stretch of all streams, and a stream with share s publishes s·L (ours). A step
+        that is wider than the clock's counts at the newest step that it covers: streams of one width, begun together, publish
+        about the same data times, `every` apart; otherwise every step may be one.
         """
         if len(streams) > 1 and self.notion.delta:
             with self.policy.about("promise", "delta"):
@@ -137,7 +138,8 @@ class AgeDependentAdapter(Adapter):
         horizon = max(ends) - min(s.first for s in streams) + 1 if len(ends) == len(streams) else None
         made: Plan = self.notion.plan(
             sensitivity=self.notion.least_sensitivity or 1.0, method=self.policy.promise.plan, noise=self.policy.promise.noise,
-            age=min(s.age for s in streams), horizon=horizon, **self.plan_options(),
+            age=min(s.age for s in streams), horizon=horizon,
+            every=streams[0].every if len({s.steps for s in streams}) == 1 else 1, **self.plan_options(),
         )  # fmt: skip
         return made
 
@@ -155,12 +157,13 @@ class AgeDependentAdapter(Adapter):
 
 
 def _take_share(whole: Plan, stream: Outline) -> Plan:
-    """Return one stream's plan: its share of every loss, on data of its own age."""
+    """Return one stream's plan: its share of every loss, which are all alike, on data of its own age and width."""
     share = stream.share
     part = share if share == 1 else share * BELOW_ONE
     request = replace(
-        whole.request, sensitivity=stream.sensitivity.of(whole.noise), age=stream.age, horizon=stream.last
-    )
+        whole.request, sensitivity=stream.sensitivity.of(whole.noise), age=stream.age, every=stream.every, span=stream.widest,
+        horizon=None if stream.last is None else 1 + (stream.last - 1) * stream.every,
+    )  # fmt: skip
     facts: Mapping[str, Any] = (
         whole.facts if share == 1 else {**whole.facts, "loss": whole.facts["loss"] * part, "share": share}
     )

@@ -48,7 +48,7 @@ from halflife.specifications import (
     write_specifications,
 )
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from halflife.parsing.documents import PolicyError

@@ -10,6 +10,7 @@ from typing import Any, Self
 from halflife.errors import BudgetExceeded, InvalidInput, UnboundedLoss
 from halflife.notions.base import Exposure, Notion
 from halflife.notions.sharing import Draws, dump_draws, load_draws, separate
+from halflife.numerics.forms import read_form
 from halflife.numerics.parameters import real, whole
 from halflife.numerics.rounding import TOLERANCE, divide_up
 from halflife.release import FORMAT_VERSION, History, Release, read_format
@@ -254,13 +255,18 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
             {
                 "format": "halflife.account",
                 "version": FORMAT_VERSION,
-                "notion": self.notion.reference() if short else self.notion.to_dict(),
+                "notion": self.notion.to_facts() if short else self._whole_notion(),
                 "step": self._step,
                 "state": self.notion.dump(self._state),
                 "draws": dump_draws(self._draws),
                 "unbounded": self._unbounded,
             }
         )
+
+    def _whole_notion(self) -> dict[str, Any]:
+        """The promise with all that is attached to it."""
+        facts, attached, whole_of = self.notion.to_facts(), self.notion.attached, self.notion.attachment()
+        return facts if attached is None or whole_of is None else {**facts, attached: json.loads(whole_of)}
 
     @classmethod
     def from_json(cls, text: str, attachment: str | None = None, notion: Notion[Any] | None = None) -> Self:
@@ -273,16 +279,17 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
         >>> Accountant.from_json(account.to_json()).headroom(2) == account.headroom(2)
         True
         """
-        data = read_format(text, "halflife.account")
+        keys = ("format", "notion", "step", "state")
+        data = read_form("an account", read_format(text, "halflife.account"), keys, draws=[], unbounded=None)
         if notion is None:
-            notion = Notion.from_reference(data.get("notion"), attachment)
-        elif notion.reference() != data.get("notion"):
-            raise InvalidInput(f"an account of {data.get('notion')!r} is not one of {notion!r}")
+            notion = Notion.from_reference(data["notion"], attachment)
+        elif not notion.matches(data["notion"]):
+            raise InvalidInput(f"an account of {data['notion']!r} is not one of {notion!r}")
         account = cls(notion)
-        unbounded = data.get("unbounded")
+        unbounded = data["unbounded"]
         if unbounded is not None and not isinstance(unbounded, str):
             raise InvalidInput("'unbounded' of an account must be a text or null")
-        account._state = account.notion.load(data.get("state"))
-        account._step = whole("step of an account", data.get("step"), least=0)
-        account._draws, account._unbounded = load_draws(data.get("draws")), unbounded
+        account._state = account.notion.load(data["state"])
+        account._step = whole("step of an account", data["step"], least=0)
+        account._draws, account._unbounded = load_draws(data["draws"]), unbounded
         return account

@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from halflife.errors import InvalidInput, missing_extra, unknown
+from halflife.numerics.forms import read_form
 from halflife.numerics.parameters import real, whole
 from halflife.numerics.rounding import divide_up, up
 
@@ -191,18 +192,15 @@ step_sensitivity=None)
         >>> Release.from_dict(r.to_dict()) == r
         True
         """
-        if not isinstance(data, dict):
-            raise InvalidInput(f"a release must be a JSON object, not {data!r}")
-        fields = dict(data)
-        for key in fields:
-            if key not in cls.__dataclass_fields__:
-                raise unknown("field of a release", key, cls.__dataclass_fields__)
-        for key in ("step", "loss"):
-            if key not in fields:
-                raise InvalidInput(f"a release lacks its {key}: {data!r}")
-        if fields["loss"] == "inf":
-            fields["loss"] = math.inf
-        return cls(**fields)
+        form = read_form(
+            "a release", data, ("step", "loss"), age=0, sensitivity=1.0, scale=None, noise="laplace", draw=None, atop=None,
+            span=1, step_sensitivity=None,
+        )  # fmt: skip
+        loss = math.inf if form["loss"] == "inf" else form["loss"]
+        return cls(
+            form["step"], loss, form["age"], sensitivity=form["sensitivity"], scale=form["scale"], noise=form["noise"],
+            draw=form["draw"], atop=form["atop"], span=form["span"], step_sensitivity=form["step_sensitivity"],
+        )  # fmt: skip
 
     @classmethod
     def from_opendp(cls, measurement: Any, step: int, d_in: float = 1, age: int = 0) -> Release:
@@ -282,8 +280,8 @@ class History:
         >>> History.from_json(h.to_json()) == h
         True
         """
-        data = read_format(text, "halflife.history")
-        if not isinstance(data.get("releases"), list):
+        data = read_form("a history", read_format(text, "halflife.history"), ("format", "releases"))
+        if not isinstance(data["releases"], list):
             raise InvalidInput("a history must hold a list of releases")
         return cls(Release.from_dict(item) for item in data["releases"])
 

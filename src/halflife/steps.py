@@ -20,12 +20,14 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from halflife.errors import InvalidInput
 from halflife.numerics.arrays import Integers
+from halflife.numerics.forms import leave_out, read_form
 
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
@@ -240,20 +242,26 @@ class Steps:
             raise InvalidInput(f"a step of local days starts at midnight in {zone}, not at {local.isoformat()}")
         return replace(steps, start_us=begin)
 
+    def to_facts(self) -> dict[str, Any]:
+        """Return the form that ledgers keep: when step 1 starts (µs since 1970), the width in µs, whole days, the zone."""
+        form = {"start_us": self.start_us, "width_us": self.width, "days": self.days, "zone": self.zone}
+        return leave_out(form, days=0, zone="UTC")
+
     @classmethod
-    def from_dict(cls, data: object) -> Steps:
-        """Read what `dataclasses.asdict` gave."""
-        if not isinstance(data, dict) or set(data) != set(cls.__dataclass_fields__):
-            raise InvalidInput(f"a clock must have {', '.join(cls.__dataclass_fields__)}, not {data!r}")
-        numbers = {key: data[key] for key in ("start_us", "width", "days")}
-        if not all(type(n) is int for n in numbers.values()) or not (
-            0 < data["width"] <= LONGEST and data["days"] >= 0
-        ):
+    def from_facts(cls, data: object) -> Steps:
+        """Read what `to_facts` gave.
+
+        >>> Steps.from_facts(Steps.of("1 h", "1970-01-02").to_facts())
+        Steps(start_us=86400000000, width=3600000000, days=0, zone='UTC')
+        """
+        form = read_form("a clock", data, ("start_us", "width_us"), days=0, zone="UTC")
+        start, width, days, zone = form["start_us"], form["width_us"], form["days"], form["zone"]
+        if not all(type(n) is int for n in (start, width, days)) or not (0 < width <= LONGEST and days >= 0):
             raise InvalidInput(f"a clock has a start, a width above 0 and days in whole numbers, not {data!r}")
-        if not isinstance(data["zone"], str):
-            raise InvalidInput(f"the zone of a clock must be a name, not {data['zone']!r}")
-        find_zone(data["zone"])
-        return cls(**numbers, zone=data["zone"])
+        if not isinstance(zone, str):
+            raise InvalidInput(f"the zone of a clock must be a name, not {zone!r}")
+        find_zone(zone)
+        return cls(start, width, days, zone)
 
     def phase(self, step: int, period: int) -> int:
         """Return the phase of a step, 0 … period − 1, by the wall clock: `period` steps are whole days, and steps divide a day.

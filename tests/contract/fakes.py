@@ -25,6 +25,9 @@ class Fake(Notion[Any]):
     def examples(cls):
         return (cls(),)
 
+    def to_facts(self):
+        return self.to_dict()
+
     def dump(self, state):
         return state
 

@@ -80,7 +80,7 @@ def load_or_refuse(load):
         c.smoothers()
         if c.part.source is not None:
             c.question(1, 1)
-    assert ledger_facts(policy, channels(policy))
+    assert ledger_facts(policy)
 
 
 @pytest.fixture(scope="module")

@@ -76,7 +76,7 @@ def test_a_key_that_is_left_out_on_purpose_says_null(folder):
 
 
 def same(a, b):
-    return ledger_facts(a, channels(a)) == ledger_facts(b, channels(b))
+    return ledger_facts(a) == ledger_facts(b)
 
 
 def test_yaml_json_and_a_program_say_the_same(folder):
@@ -231,7 +231,7 @@ def test_tables_in_parquet_name_people_as_engines_do(folder):
 def test_the_contract_notices_what_shapes_the_promise_and_nothing_else(folder):
     def facts(text):
         policy = Policy.parse(text, folder)
-        return ledger_facts(policy, channels(policy))
+        return ledger_facts(policy)
 
     known = facts(GOOD)
     for old, new in (("readings.csv", "others.csv"), ("load.csv", "load.jsonl")):

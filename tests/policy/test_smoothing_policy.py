@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import itertools
-import json
 import math
 import re
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 
 import halflife as hl
 from halflife.ledger import open_ledger
-from halflife.policy import Policy, channels, ledger_facts
+from halflife.policy import Policy, channels
 from halflife.postprocessing import Facts, Kalman, MovingAverage
 from policy.towns import change, write_tables
 from publisher.town import make, policy_dict, read_csv, write_readings
@@ -110,16 +109,19 @@ def test_a_histogram_counts_people_whatever_its_edges_are_in():
         Policy.from_dict(data)
 
 
-def test_a_ledger_remembers_what_was_declared_and_old_averages_are_what_they_were():
+def test_a_ledger_remembers_what_was_declared():
     def post(*steps):
         policy = Policy.from_dict(policy_dict(stream={"post": list(steps)}))
-        return json.loads(ledger_facts(policy, channels(policy))["stream:mean"])["post"]
+        return [smoother.to_facts() for smoother in channels(policy)[0].smoothers()]
 
-    assert post({"moving_average": 4}) == [["moving_average", {"independent": True, "width": 4}]]
-    assert post({"moving_average": 4, "above": "500 Wh"}) == [
-        ["moving_average", {"above": 0.5, "independent": True, "width": 4}]
+    assert post({"moving_average": 4}) == [{"name": "moving_average", "width": 4}]
+    assert post({"moving_average": 4, "above": "500 Wh"}) == [{"name": "moving_average", "above": 0.5, "width": 4}]
+    assert post({"kalman": "300 Wh"}) == [{"name": "kalman", "drift": 0.3}]
+    chain = post({"truncate": ["0", "1"]}, {"kalman": "300 Wh"})
+    assert chain == [
+        {"name": "truncate", "low": 0.0, "high": 1.0},
+        {"name": "kalman", "drift": 0.3, "independent": False},
     ]
-    assert post({"kalman": "300 Wh"}) == [["kalman", {"drift": 0.3, "independent": True}]]
 
 
 # What is published ---------------------------------------------------------------------------------------------------

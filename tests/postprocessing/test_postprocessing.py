@@ -78,13 +78,13 @@ def test_restoring_nothing_starts_afresh():
     smoother.smooth(np.ones((5, 1)), np.ones(5))
     smoother.restore(None)
     assert smoother.smooth(np.array([[7.0]]), np.ones(1))[0].tolist() == [[7.0]]
-    assert smoother.state() == [[[7.0]], [1.0]]
+    assert smoother.state() == {"values": [[7.0]], "scales": [1.0]}
 
 
 def test_only_what_is_needed_is_kept():
     smoother = MovingAverage(4)
     smoother.smooth(np.arange(100.0)[:, None], np.ones(100))
-    assert smoother.state() == [[[97.0], [98.0], [99.0]], [1.0, 1.0, 1.0]]
+    assert smoother.state() == {"values": [[97.0], [98.0], [99.0]], "scales": [1.0, 1.0, 1.0]}
 
 
 def test_the_band_of_two_noises_holds_whatever_their_scales():

@@ -188,7 +188,7 @@ def test_a_ledger_of_another_policy_is_found(town, tmp_path):
         {**town.model_dump(mode="json"), "promise": {"notion": "w-event", "epsilon": 0.1, "w": 6}}, tmp_path
     )
     (problem,) = hl.verify(town.ledger_url, policy=other).problems
-    assert "promise.notion.epsilon was 1.0 and is now 0.1" in problem
+    assert "epsilon of the promise was 1.0 and is now 0.1" in problem
     assert hl.verify(town.ledger_url, policy=town).good
 
 

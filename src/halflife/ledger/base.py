@@ -64,10 +64,11 @@ class Ledger(Protocol):
 
     # Writing
 
-    def begin(self, facts: Mapping[str, str]) -> None:
-        """Write a new ledger's facts, or compare them with what it holds; refuse other facts, an older copy and damage.
+    def begin(self, facts: Mapping[str, str]) -> dict[str, str]:
+        """Return the facts that the ledger is held to: these until something is published, from then on those that it has.
 
-        Until something is published the facts may change. What is looked at does not grow with the ledger.
+        Whether other facts mean the same is for the caller to say. An older copy and damage are refused. What is looked at does
+        not grow with the ledger.
         """
 
     def commit(self, entries: Sequence[Entry], states: Mapping[str, str], at_us: int) -> None:

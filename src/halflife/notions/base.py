@@ -18,6 +18,7 @@ import numpy as np
 
 from halflife.errors import InvalidInput, unknown
 from halflife.numerics.arrays import Floats
+from halflife.numerics.forms import check_version
 from halflife.numerics.parameters import real, whole
 from halflife.numerics.rounding import TOLERANCE, divide_up, ratio_up
 from halflife.registry import find_notion, find_plan
@@ -267,21 +268,46 @@ class Notion(ABC, Generic[S]):
 
     # What is written down -------------------------------------------------------------------------------------------
 
+    @abstractmethod
+    def to_facts(self) -> dict[str, Any]:
+        """Return what identifies the promise, as accounts and ledgers keep it: name and parameters, written out by hand.
+
+        Parameters at their defaults are left out, so that one more of them changes no account that exists, and what is `attached`
+        stands by its digest. `from_dict` reads it; a form that says no version is of version 1.
+        """
+
+    def matches(self, facts: object) -> bool:
+        """Return whether `to_facts`, of this version or an earlier one, gave these facts of this very promise.
+
+        >>> from halflife import WEvent
+        >>> WEvent(1.0, 48).matches({"name": "w-event", "epsilon": 1, "w": 48, "delta": 0})
+        True
+        """
+        if not isinstance(facts, dict) or facts.get("name") != self.name:
+            return False
+        mine, key = self.to_facts(), self.attached
+        return self.complete(facts) == mine and (key is None or facts.get(key, {}).get("sha256") == mine[key]["sha256"])
+
+    def complete(self, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """Return facts of a promise of this name as this version writes them; of what is attached it has its own."""
+        own = {} if self.attached is None else {self.attached: getattr(self, self.attached)}
+        return Notion.from_dict({**facts, **own}).to_facts()
+
     def to_dict(self) -> dict[str, Any]:
-        """Return name and parameters, as JSON can hold them."""
+        """Return name and all parameters, to be shown or changed."""
         return {"name": self.name, **{f.name: getattr(self, f.name) for f in fields(self) if f.init}}  # type: ignore[arg-type]
 
     def reference(self) -> dict[str, Any]:
-        """Return what identifies the promise, short: name and parameters, with a digest for what is large."""
+        """Return name and all parameters, with a digest for what is large: for certificates."""
         return self.to_dict()
 
     def attachment(self) -> str | None:
-        """Return the parameter `attached`, which `reference` has a digest of, as JSON, to be kept once beside many references."""
+        """Return the parameter `attached`, which `to_facts` has a digest of, as JSON, to be kept once beside many accounts."""
         return None if self.attached is None else json.dumps(self.to_dict()[self.attached])
 
     @staticmethod
     def from_reference(data: object, attachment: str | None) -> Notion[Any]:
-        """Read what `reference` and `attachment` gave."""
+        """Read what `to_facts` and `attachment` gave."""
         if attachment is None or not isinstance(data, dict):
             return Notion.from_dict(data)
         attached = find_notion(data.get("name")).attached
@@ -289,7 +315,7 @@ class Notion(ABC, Generic[S]):
             notion = Notion.from_dict({**data, attached: json.loads(attachment)})
         except ValueError as error:
             raise InvalidInput(f"the {attached} of a {data.get('name')} promise cannot be read: {error}") from None
-        if notion.reference() != data:
+        if not notion.matches(data):
             raise InvalidInput(f"the {attached} at hand are not those that the promise was made with")
         return notion
 
@@ -299,12 +325,12 @@ class Notion(ABC, Generic[S]):
 
     def extends(self, before: Notion[Any], published: int) -> None:
         """Refuse if this is not the promise `before`, or one that only adds to it after the data time `published`."""
-        if self != before:
+        if not self.matches(before.to_facts()):
             raise InvalidInput(f"the account keeps {before!r}, and the policy promises {self!r}")
 
     @staticmethod
     def from_dict(data: object) -> Notion[Any]:
-        """Read what `to_dict` gave.
+        """Read what `to_dict` or `to_facts` gave.
 
         >>> from halflife import Classical, Notion
         >>> Notion.from_dict({"name": "classical", "epsilon": 1.0})
@@ -313,7 +339,8 @@ class Notion(ABC, Generic[S]):
         if not isinstance(data, dict):
             raise InvalidInput(f"a notion must be a JSON object, not {data!r}")
         cls = find_notion(data.get("name"))
-        parameters = {k: v for k, v in data.items() if k != "name"}
+        check_version(f"a {cls.name} promise", data)
+        parameters = {k: v for k, v in data.items() if k not in ("name", "version")}
         known = [f.name for f in fields(cls) if f.init]
         for key in parameters:
             if key not in known:

@@ -12,6 +12,7 @@ import numpy as np
 from halflife.notions.base import Exposure, Notion
 from halflife.notions.composition import Composition, check_delta, composition
 from halflife.numerics.arrays import Floats
+from halflife.numerics.forms import leave_out
 from halflife.numerics.parameters import real
 from halflife.registry import register_notion
 from halflife.release import Noise, Release
@@ -98,6 +99,10 @@ class Classical(Notion[Any]):
         charge = self._composition.charge
         charges = [charge(Release(k, loss, noise=noise)) for k, loss in enumerate(losses.tolist(), start=1)]
         return np.array(self._composition.running(charges), dtype=np.float64)
+
+    def to_facts(self) -> dict[str, Any]:
+        """Return name, ε and δ."""
+        return leave_out({"name": self.name, "epsilon": self.epsilon, "delta": self.delta}, delta=0.0)
 
     def dump(self, state: Any) -> Any:
         """Return the charge."""

@@ -19,6 +19,7 @@ import numpy as np
 
 from halflife.errors import InvalidInput, UnboundedLoss, missing_extra
 from halflife.notions.gaussian_dp import gaussian_epsilon, gaussian_epsilons, pure_as_gaussian
+from halflife.numerics.forms import read_form
 from halflife.numerics.parameters import real, whole
 from halflife.numerics.rounding import (
     TOLERANCE,
@@ -315,8 +316,9 @@ class Exact:
 
     def load(self, data: Any) -> Losses:
         """Read what `dump` gave."""
-        if not isinstance(data, dict) or set(data) != set(Losses._fields) or not isinstance(data["laplace"], list):
-            raise InvalidInput(f"losses must have {', '.join(Losses._fields)}, not {data!r}")
+        data = read_form("losses", data, ("laplace", "gaussian", "pure", "gaussians"))
+        if not isinstance(data["laplace"], list):
+            raise InvalidInput("losses must hold a list of Laplace losses")
         groups: list[tuple[float, int]] = []
         for pair in data["laplace"]:
             if not isinstance(pair, list) or len(pair) != 2:

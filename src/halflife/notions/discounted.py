@@ -20,6 +20,7 @@ from halflife.notions.composition import Pure, check_delta
 from halflife.notions.gaussian_dp import gaussian_epsilon, gaussian_epsilons, gaussian_mu
 from halflife.numerics.arrays import Floats
 from halflife.numerics.fading import Fading, Geometric, fading
+from halflife.numerics.forms import read_form
 from halflife.numerics.parameters import real, whole
 from halflife.numerics.power_series import convolution, saturating_shares
 from halflife.numerics.rounding import TOLERANCE, UNIT, down, float_up, to_units, up
@@ -104,9 +105,8 @@ class _Discounted(Notion[Faded]):
 
     def load(self, data: Any) -> Faded:
         """Read what `dump` gave."""
-        if not isinstance(data, dict) or "sum" not in data:
-            raise InvalidInput(f"a discounted account must hold its step and its sum, not {data!r}")
-        return Faded(whole("step of a sum", data.get("step"), least=0), self.fading.load(data["sum"]))
+        data = read_form("a discounted account", data, ("step", "sum"))
+        return Faded(whole("step of a sum", data["step"], least=0), self.fading.load(data["sum"]))
 
     def risks(self, losses: Floats, age: int, noise: Noise) -> Floats:
         """Return Σ_{k≤t} d(t−k) ρ_k for every t, rounded up."""
@@ -214,6 +214,10 @@ class ExponentialDiscount(_Discounted):
         """Return name and parameters; the half-life follows from α."""
         return {"name": self.name, "epsilon": self.epsilon, "alpha": self.alpha}
 
+    def to_facts(self) -> dict[str, Any]:
+        """Return name, ε and α; the half-life follows from α."""
+        return {"name": self.name, "epsilon": self.epsilon, "alpha": self.alpha}
+
     @classmethod
     def examples(cls) -> Sequence[Self]:
         """A half-life of a day of half hours; fast forgetting; none."""
@@ -248,6 +252,10 @@ class HyperbolicDiscount(_Discounted):
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", real("epsilon", self.epsilon, positive=True, limit=1e6))
         object.__setattr__(self, "beta", check_beta(self.beta))
+
+    def to_facts(self) -> dict[str, Any]:
+        """Return name, ε and β."""
+        return {"name": self.name, "epsilon": self.epsilon, "beta": self.beta}
 
     @classmethod
     def examples(cls) -> Sequence[Self]:
@@ -311,6 +319,11 @@ class GaussianDiscount(_Discounted):
 
     def to_dict(self) -> dict[str, Any]:
         """Return name and parameters: α or β, whichever it is."""
+        kernel = {"alpha": self.alpha} if self.beta is None else {"beta": self.beta}
+        return {"name": self.name, "epsilon": self.epsilon, "delta": self.delta, **kernel}
+
+    def to_facts(self) -> dict[str, Any]:
+        """Return name, ε, δ, and α or β, whichever it is."""
         kernel = {"alpha": self.alpha} if self.beta is None else {"beta": self.beta}
         return {"name": self.name, "epsilon": self.epsilon, "delta": self.delta, **kernel}
 

@@ -116,7 +116,10 @@ def _steepness(release: Release) -> Fraction:
 
 def dump_draws(draws: Draws) -> list[Any]:
     """Return the names as JSON can hold them: [name] if it only lay under fresh noise, [name, Δ, data time, noise] if not."""
-    return [[name, *(known[1:] if known.alone else ())] for name, known in sorted(draws.items())]
+    return [
+        [name, known.sensitivity, known.data_time, known.noise] if known.alone else [name]
+        for name, known in sorted(draws.items())
+    ]
 
 
 def load_draws(data: Any) -> dict[str, Drawn]:

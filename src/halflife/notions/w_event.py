@@ -18,6 +18,7 @@ from halflife.errors import InvalidInput
 from halflife.notions.base import Exposure, Notion, means
 from halflife.notions.composition import Composition, check_delta, composition
 from halflife.numerics.arrays import Floats
+from halflife.numerics.forms import leave_out, read_form
 from halflife.numerics.parameters import real, whole
 from halflife.numerics.rounding import ratio_up
 from halflife.registry import register_notion
@@ -292,10 +293,14 @@ class WEvent(Notion[Window]):
         charges = [charge(Release(k, loss, noise=noise)) for k, loss in enumerate(losses.tolist(), start=1)]
         return np.array(self._composition.windows(charges, self.w), dtype=np.float64)
 
+    def to_facts(self) -> dict[str, Any]:
+        """Return name, ε, w and δ."""
+        return leave_out({"name": self.name, "epsilon": self.epsilon, "w": self.w, "delta": self.delta}, delta=0.0)
+
     def dump(self, state: Window) -> Any:
         """Return data times and charges; the total follows from them."""
         charges = [[t, self._composition.dump(c)] for t, c in zip(state.times, state.charges, strict=True)]
-        wide = [[*x[:3], self._composition.dump(x.charge)] for x in state.wide]
+        wide = [[x.first, x.last, x.share, self._composition.dump(x.charge)] for x in state.wide]
         return {
             "charges": charges,
             "reach": state.reach,
@@ -305,8 +310,9 @@ class WEvent(Notion[Window]):
 
     def load(self, data: Any) -> Window:
         """Read what `dump` gave."""
-        if not isinstance(data, dict) or not isinstance(data.get("charges"), list):
-            raise InvalidInput(f"a w-event account must hold a list of charges, not {data!r}")
+        data = read_form("a w-event account", data, ("charges", "reach"), forgotten=None, wide=[])
+        if not isinstance(data["charges"], list):
+            raise InvalidInput("a w-event account must hold a list of charges")
         times: list[int] = []
         charges: list[Any] = []
         for item in data["charges"]:
@@ -319,12 +325,12 @@ class WEvent(Notion[Window]):
         total = self._composition.zero
         for charge in charges[bisect_right(times, times[-1] - self.w) if times else 0 :]:
             total = total + charge
-        wide = self._load_wide(data.get("wide", []))
-        forgotten = data.get("forgotten")
+        wide = self._load_wide(data["wide"])
+        forgotten = data["forgotten"]
         first = min([*times[:1], *(x.last for x in wide[:1])], default=None)
         if forgotten is not None and first is not None and whole("forgotten", forgotten) >= first:
             raise InvalidInput(f"a w-event account cannot hold data time {first} and have forgotten {forgotten}")
-        reach = whole("reach", data.get("reach"), least=0)
+        reach = whole("reach", data["reach"], least=0)
         if any(x.last - x.first > reach for x in wide):
             raise InvalidInput(f"a w-event account that reached back by {reach} steps cannot hold a release about more")
         return Window(tuple(times), tuple(charges), total, reach, forgotten, wide)

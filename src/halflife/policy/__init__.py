@@ -1,8 +1,17 @@
 """What to publish, and under which promise: the policy file, worked out and checked before any data is read."""
 
 from halflife.parsing.documents import PolicyError
-from halflife.policy.contract import ledger_facts, stream_layout
+from halflife.policy.facts import find_change, ledger_facts, stream_layout
 from halflife.policy.policy import Policy, channels
 from halflife.policy.streams import Channel, explain
 
-__all__ = ["Channel", "Policy", "PolicyError", "channels", "explain", "ledger_facts", "stream_layout"]
+__all__ = [
+    "Channel",
+    "Policy",
+    "PolicyError",
+    "channels",
+    "explain",
+    "find_change",
+    "ledger_facts",
+    "stream_layout",
+]

@@ -11,8 +11,9 @@ differently, the scale that is given back is that of the cell that fared worst: 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +47,15 @@ class Smoother(Protocol):
 
     def smooth(self, values: Floats, scales: Floats, facts: Facts = PLAIN) -> tuple[Floats, Floats]:
         """Return the values, and the scale of the noise that is left in them."""
+        ...
+
+    def to_facts(self) -> dict[str, Any]:
+        """Return its name and parameters as a ledger keeps them, written out by hand, without those at their defaults."""
+        ...
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+        """Read what `to_facts` gave, of this version or an earlier one."""
         ...
 
     def state(self) -> Any:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from halflife.errors import InvalidInput
 from halflife.numerics.arrays import Floats
+from halflife.numerics.forms import leave_out, read_form
 from halflife.postprocessing.base import PLAIN, Facts, check_values
 
 
@@ -80,16 +82,35 @@ class Kalman:
         self._moved = rest * np.hypot(self._moved, moved)
         return self._level
 
+    def to_facts(self) -> dict[str, Any]:
+        """Return the drift, and whether noises are independent."""
+        return leave_out({"name": self.name, "drift": self.drift, "independent": self.independent}, independent=True)
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+        """Read what `to_facts` gave."""
+        form = read_form("kalman", facts, ("name", "drift"), independent=True)
+        return cls(form["drift"], form["independent"])
+
     def state(self) -> Any:
         """Return the estimate, its deviations and the step."""
         if self._level is None:
             return None
-        return [*(x.tolist() for x in (self._level, self._error, self._noise, self._moved)), self._step]
+        return {
+            "level": self._level.tolist(),
+            "error": self._error.tolist(),
+            "noise": self._noise.tolist(),
+            "moved": self._moved.tolist(),
+            "step": self._step,
+        }
 
     def restore(self, state: Any) -> None:
         """Go on from there."""
         if state is None:
             self._level, self._step = None, 0
         else:
-            self._level, self._error, self._noise, self._moved = (np.array(x, dtype=np.float64) for x in state[:4])
-            self._step = int(state[4])
+            form = read_form("the state of a Kalman filter", state, ("level", "error", "noise", "moved", "step"))
+            self._level, self._error, self._noise, self._moved = (
+                np.array(form[key], dtype=np.float64) for key in ("level", "error", "noise", "moved")
+            )
+            self._step = int(form["step"])

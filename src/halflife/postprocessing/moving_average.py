@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from halflife.errors import InvalidInput
 from halflife.numerics.arrays import Floats
+from halflife.numerics.forms import leave_out, read_form
 from halflife.numerics.parameters import whole
 from halflife.postprocessing.base import PLAIN, Facts, check_values
 
@@ -39,15 +41,11 @@ class MovingAverage:
     """
 
     name: ClassVar[str] = "moving_average"
-    above: float | None = None
-    """Kept with the class if there is none: a ledger compares what an instance has, and old ones know of no threshold."""
 
     def __init__(self, width: int, independent: bool = True, above: float | None = None) -> None:
-        if above is not None:
-            if not 0 <= above < math.inf:
-                raise InvalidInput(f"above needs a noise scale from 0 on, not {above!r}")
-            self.above = above
-        self.independent = independent
+        if above is not None and not 0 <= above < math.inf:
+            raise InvalidInput(f"above needs a noise scale from 0 on, not {above!r}")
+        self.above, self.independent = above, independent
         self.width = whole("moving_average", width, least=2)
         self._values: Floats | None = None
         self._scales: Floats = np.zeros(0)
@@ -77,13 +75,27 @@ class MovingAverage:
         self._values, self._scales = all_values[-(self.width - 1) :], all_scales[-(self.width - 1) :]
         return sums / count[:, None], (np.sqrt(spreads) if self.independent else spreads) / count
 
+    def to_facts(self) -> dict[str, Any]:
+        """Return the width, the threshold, and whether noises are independent."""
+        facts = {"name": self.name, "width": self.width, "independent": self.independent, "above": self.above}
+        return leave_out(facts, independent=True, above=None)
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+        """Read what `to_facts` gave."""
+        form = read_form("moving_average", facts, ("name", "width"), independent=True, above=None)
+        return cls(form["width"], form["independent"], form["above"])
+
     def state(self) -> Any:
         """Return the last k − 1 values and scales."""
-        return None if self._values is None or not len(self._values) else [self._values.tolist(), self._scales.tolist()]
+        if self._values is None or not len(self._values):
+            return None
+        return {"values": self._values.tolist(), "scales": self._scales.tolist()}
 
     def restore(self, state: Any) -> None:
         """Go on from there."""
         if state is None:
             self._values, self._scales = None, np.zeros(0)
         else:
-            self._values, self._scales = np.array(state[0], dtype=np.float64), np.array(state[1], dtype=np.float64)
+            form = read_form("the state of a moving average", state, ("values", "scales"))
+            self._values, self._scales = (np.array(form[key], dtype=np.float64) for key in ("values", "scales"))

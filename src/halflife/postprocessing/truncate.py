@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from halflife.errors import InvalidInput
 from halflife.numerics.arrays import Floats
+from halflife.numerics.forms import read_form
 from halflife.postprocessing.base import PLAIN, Facts, check_values
 
 
@@ -29,6 +31,16 @@ class Truncate:
         """Return the truncated values."""
         check_values(values, scales)
         return np.clip(values, self.low, self.high), scales
+
+    def to_facts(self) -> dict[str, Any]:
+        """Return the bounds."""
+        return {"name": self.name, "low": self.low, "high": self.high}
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+        """Read what `to_facts` gave."""
+        form = read_form("truncate", facts, ("name", "low", "high"))
+        return cls(form["low"], form["high"])
 
     def state(self) -> None:
         """Nothing to keep."""

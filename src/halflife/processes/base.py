@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from halflife.errors import InvalidInput, unknown
+from halflife.numerics.forms import check_version
 from halflife.numerics.parameters import real, whole
 from halflife.processes.contraction import EVERYTHING, Frontier, any_prior, contract, theorem_1
 
@@ -154,9 +155,13 @@ class Process(ABC):
         checked = {} if self.checked is None else {"checked": dict(self.checked)}
         return {"name": self.name, **self.parameters(), **checked}
 
+    def to_facts(self) -> dict[str, Any]:
+        """Return name and kernel, which a promise rests on: not how it was fitted or checked. `from_dict` reads it."""
+        return {"name": self.name, **{key: value for key, value in self.parameters().items() if key != "fitted"}}
+
     @staticmethod
     def from_dict(data: object) -> Process:
-        """Read what `to_dict` gave.
+        """Read what `to_dict` or `to_facts` gave; a form that says no version is of version 1.
 
         >>> Process.from_dict({"name": "geometric", "c": 1.0, "rho": 0.9})
         GeometricMixing(c=1.0, rho=0.9)
@@ -168,8 +173,9 @@ class Process(ABC):
         if not isinstance(data.get("name"), str) or data["name"] not in PROCESSES:
             raise unknown("process", data.get("name"), PROCESSES)
         cls = PROCESSES[str(data["name"])]
+        check_version(f"a {cls.name} process", data)
         given, wanted = (
-            {k: v for k, v in data.items() if k not in ("name", "checked")},
+            {k: v for k, v in data.items() if k not in ("name", "checked", "version")},
             inspect.signature(cls).parameters,
         )
         for key in given:

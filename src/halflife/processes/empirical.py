@@ -149,6 +149,10 @@ class EmpiricalProcess(Process):
             )
         return lag
 
+    def to_facts(self) -> dict[str, Any]:
+        """Return the bounds: estimates and medians are for design alone."""
+        return {"name": self.name, "bounds": self.parameters()["bounds"]}
+
     def parameters(self) -> dict[str, Any]:
         """Frontiers lag by lag, and the facts of the fit."""
         result: dict[str, Any] = {"bounds": [[f.q.tolist(), f.d.tolist()] for f in self._bounds]}

@@ -117,6 +117,10 @@ class ProcessFamily(Process):
             raise InvalidInput(f"give one state, or one row of states, for each of {len(self.processes)} people")
         return np.array([one.age(row, t, rng) for one, row in zip(self.processes, found, strict=True)])
 
+    def to_facts(self) -> dict[str, Any]:
+        """Return the kernels."""
+        return {"name": self.name, "processes": [one.to_facts() for one in self.processes]}
+
     def parameters(self) -> dict[str, Any]:
         """The processes, and how they were fitted."""
         return {"processes": [one.to_dict() for one in self.processes]} | (

@@ -174,12 +174,12 @@ def _place(channel: Channel, step: int) -> int:
 
 
 @lru_cache(maxsize=64)
-def _spread_of(layers: tuple[float, ...]) -> float:
-    """The scale of one Laplace noise that strays as far as these together, in 19 cases of 20.
+def spread_of(layers: tuple[float, ...]) -> float:
+    """Return the scale of one Laplace noise that strays as far as these together, in 19 cases of 20.
 
     P(|X + Y| > x) = (a² e^{−x/a} − b² e^{−x/b})/(a² − b²) for scales a > b.
 
-    >>> _spread_of((2.0,)), round(_spread_of((1.0, 1.0)), 2), round(_spread_of((1.0, 1e-9)), 6)
+    >>> spread_of((2.0,)), round(spread_of((1.0, 1.0)), 2), round(spread_of((1.0, 1e-9)), 6)
     (2.0, 1.37, 1.0)
     """
     if len(layers) == 1:
@@ -194,7 +194,7 @@ def _spread_of(layers: tuple[float, ...]) -> float:
 
 def _spread(plan: Plan, step: int) -> float:
     """How far the noise of a step strays, as a scale."""
-    return _spread_of(plan.layers(step))
+    return spread_of(plan.layers(step))
 
 
 def _entries(

@@ -21,8 +21,10 @@ from halflife.errors import BudgetExceeded, InvalidInput, LedgerError
 from halflife.ledger import Entry, open_ledger
 from halflife.mechanisms.draw import ReleaseDraw
 from halflife.noise import GridNoise
+from halflife.numerics.forms import read_form
 from halflife.outputs import Output, Published, open_output
-from halflife.policy import Channel, Policy, channels, ledger_facts
+from halflife.policy import Channel, Policy, channels, find_change, ledger_facts
+from halflife.postprocessing.chains import Record, add_chain, dump_chains, load_chains
 from halflife.publisher import points
 from halflife.publisher.drawing import Due, Totals, draw_planned, draw_stepwise, due, stepwise
 from halflife.publisher.readable import readable
@@ -47,7 +49,7 @@ class Session:
         sweep(self.ledger.scratch)
         self._attachment = self.notion.attachment()
         self._kept: str | None = None
-        self._facts = ledger_facts(policy, self.channels)
+        self._facts = ledger_facts(policy)
         self.emitted_again = dict.fromkeys((c.name for c in self.channels), 0)
 
     def close(self) -> None:
@@ -66,7 +68,7 @@ class Session:
         """Hold the ledger, with everything as it has it; outputs are complete when this ends."""
         with self.ledger.hold(wait, stop):
             points.passing("held")
-            self.ledger.begin(self._facts)
+            self._check_policy(self.ledger.begin(self._facts))
             self._load()
             self._check_clock()
             with ExitStack() as stack:
@@ -79,6 +81,18 @@ class Session:
                 points.passing("caught up")
                 yield
             points.passing("closed")
+
+    def _check_policy(self, known: Mapping[str, str]) -> None:
+        """Refuse a policy that changes what the ledger was begun with."""
+        try:
+            change = find_change(known, self.policy)
+        except InvalidInput as error:
+            raise LedgerError(f"{self.ledger.name}: {error}") from error
+        if change is not None:
+            raise LedgerError(
+                f"{self.ledger.name}: was begun under another policy: {change}. A promise is kept as it was made: undo the "
+                "change, or begin a new ledger for a new population"
+            )
 
     def _load(self) -> None:
         """Take account, mechanisms and smoothers from the ledger. What is wrong with a state is not told: some are secret."""
@@ -101,11 +115,16 @@ class Session:
         self.account = self._saved_account(states.get("account"))
         self.smoothers = {c.name: c.smoothers() for c in self.channels}
         self.makers = {c.name: stepwise(c) for c in self.channels}
+        self._chains: dict[str, Record] = {}
         for name, maker in self.makers.items():
-            state = json.loads(states.get(f"stream:{name}", "{}"))
-            for smoother, known in zip(self.smoothers[name], state.get("smoothers", []), strict=False):
-                smoother.restore(known)
-            if maker is not None and state:
+            saved = json.loads(states.get(f"stream:{name}", "{}"))
+            state = read_form("the state of a stream", saved, smoothers=[], mechanism=None, noise={})
+            known = load_chains(states[f"post:{name}"]) if f"post:{name}" in states else ()
+            self._chains[name] = add_chain(known, self.smoothers[name], self.done[name] + 1)
+            if self._chains[name] is known:  # else a new chain begins, and what the old one has seen is not its own
+                for smoother, seen in zip(self.smoothers[name], state["smoothers"], strict=bool(known)):
+                    smoother.restore(seen)
+            if maker is not None and saved:
                 maker.mechanism.restore(state["mechanism"])
                 maker.noise = state["noise"]
                 _check_noise(maker.noise, self.account)
@@ -135,11 +154,13 @@ class Session:
         if self._attachment is not None and self._attachment != self._kept:
             states["attachment"] = self._attachment
         for name, maker in self.makers.items():
-            state: dict[str, Any] = {"smoothers": [s.state() for s in self.smoothers[name]]}
+            state: dict[str, Any] = {"version": 1, "smoothers": [s.state() for s in self.smoothers[name]]}
             if maker is not None:
                 state |= {"mechanism": maker.mechanism.state(), "noise": maker.noise}
-            if len(state) > 1 or state["smoothers"]:
+            if maker is not None or self._chains[name]:
                 states[f"stream:{name}"] = json.dumps(state)
+            if self._chains[name]:
+                states[f"post:{name}"] = dump_chains(self._chains[name])
         return states
 
     def _check_clock(self) -> None:

@@ -16,12 +16,13 @@ from pathlib import Path
 from halflife.accountant import Accountant
 from halflife.errors import BudgetExceeded, HalflifeError, InvalidInput, LedgerError, unknown
 from halflife.ledger import Batch, Entry, Ledger, Link, open_ledger
-from halflife.ledger.differences import first_difference
 from halflife.ledger.entry import batch_link, digest, first_link, name_entry
 from halflife.numerics.progress import Progress
 from halflife.outputs import Digests, Pinned, compare_output, find_changed_files, match_output, pin_output
-from halflife.policy import Channel, Policy, channels, ledger_facts, stream_layout
+from halflife.policy import Channel, Policy, channels, find_change, stream_layout
+from halflife.postprocessing.chains import load_chains
 from halflife.publisher.readable import readable, readable_block
+from halflife.publisher.replay import Replay
 
 UNREADABLE = (HalflifeError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 """What reading a state that nobody wrote may raise. Such errors may quote it, and states may be secret: none is passed on."""
@@ -115,14 +116,17 @@ def _check_names(book: Ledger, outputs: dict[str, str]) -> None:
 
 def _other_policy(walk: _Walk, policy: Policy | None) -> Iterator[str]:
     """Say where a policy differs from the one that the ledger was begun with, but for what may be added to it."""
-    facts, wanted = walk.facts, walk.facts if policy is None else ledger_facts(policy, channels(policy))
-    for key in sorted(set(facts) | set(wanted)):
-        if facts.get(key) != wanted.get(key):
-            sound = walk.book.follows(1)  # else they are somebody else's words, and not repeated
-            how = first_difference(key, facts.get(key), wanted.get(key)) if sound else "its facts are others"
-            yield f"{walk.book.name}: was begun under another policy: {how}"
-            return
-    if policy is not None and walk.saved is not None and walk.states_are_sound:
+    if policy is None:
+        return
+    try:
+        change = find_change(walk.facts, policy)
+    except UNREADABLE as error:
+        change = f"{error}" if isinstance(error, InvalidInput) else "its facts cannot be read"
+    if change is not None:
+        sound = walk.book.follows(1)  # else they are somebody else's words, and not repeated
+        yield f"{walk.book.name}: was begun under another policy: {change if sound else 'its facts are others'}"
+        return
+    if walk.saved is not None and walk.states_are_sound:
         made = channels(policy)
         try:
             policy.notion.extends(walk.saved.notion, newest_data_time(made, walk.book))
@@ -160,6 +164,7 @@ class _Walk:
         self.count = self.charged = 0
         self.broken = False
         self.head = first_link(self.facts)
+        self._replays = dict(self._begin_replays()) if self.states_are_sound else {}
         self._batches = book.batches()
         self._batch, self._last = next(self._batches, None), 0
 
@@ -169,11 +174,19 @@ class _Walk:
         except UNREADABLE:
             return None
 
+    def _begin_replays(self) -> Iterator[tuple[str, Replay]]:
+        for key in self.facts:
+            name = key.removeprefix("stream:")
+            if name != key:
+                record = load_chains(self.states[f"post:{name}"]) if f"post:{name}" in self.states else ()
+                yield name, Replay(record, stream_layout(name, self.facts)[1] if record else ())
+
     def problems(self) -> Iterator[str]:
         chained = self.book.chained()
         while block := list(islice(chained, 1_000)):
             yield from self._follow(block)
             yield from self._charge(block)
+            yield from () if self.broken else self._smooth(block)
             for output in () if self.broken else self.outputs:
                 output.feed([entry for _, entry, _ in block if entry.stream == output.stream])
             self.progress("replaying", self.count, 0)
@@ -228,6 +241,16 @@ class _Walk:
                 yield f"{self._where(number, entry)}: {how}: {error}"
                 self.account = None
                 return
+
+    def _smooth(self, block: Sequence[Link]) -> Iterator[str]:
+        """Work post-processing out again, and name the first entry whose value it does not give."""
+        for name, replay in list(self._replays.items()):
+            mine = {id(entry): number for number, entry, _ in block if entry.stream == name}
+            entries = [entry for _, entry, _ in block if id(entry) in mine]
+            wrong = next(replay.find_changed(entries), None)
+            if wrong is not None:
+                del self._replays[name]
+                yield f"{self._where(mine[id(wrong)], wrong)}: its value is not what post-processing gives from its noisy one"
 
     def _end(self) -> Iterator[str]:
         """What must hold of the newest batch: it ends the ledger, and its states are the saved ones."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from halflife.errors import InvalidInput, unknown
 from halflife.numerics.arrays import Floats, Integers
+from halflife.numerics.forms import read_form
 from halflife.numerics.parameters import real, whole
 from halflife.specifications.checks import (
     FARTHEST,
@@ -388,23 +389,25 @@ class Specifications:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as JSON can hold it, exactly."""
-        return {"households": list(self.households)} | {
-            name: getattr(self, name).tolist() for name in ("household", *NUMBERS)
+        return {
+            "households": list(self.households),
+            "household": self.household.tolist(),
+            "power": self.power.tolist(),
+            "duration": self.duration.tolist(),
+            "start": self.start.tolist(),
+            "end": self.end.tolist(),
+            "epsilon": self.epsilon.tolist(),
         }
 
     @classmethod
     def from_dict(cls, data: object) -> Specifications:
         """Read what `to_dict` gave."""
-        if not isinstance(data, dict):
-            raise InvalidInput(f"specifications must be a JSON object, not {str(data)[:80]!r}")
-        wanted = ("households", "household", *NUMBERS)
-        for key in data:
-            if key not in wanted:
-                raise unknown("field of specifications", key, wanted)
-        for key in wanted:
-            if not isinstance(data.get(key), list):
-                raise InvalidInput(f"specifications lack a list of {key!r}")
-        return cls.from_columns(data["households"], data["household"], data)
+        columns = ("power", "duration", "start", "end", "epsilon")
+        form = read_form("specifications", data, ("households", "household", *columns))
+        for key, column in form.items():
+            if not isinstance(column, list):
+                raise InvalidInput(f"specifications must hold a list of {key!r}")
+        return cls.from_columns(form["households"], form["household"], {key: form[key] for key in columns})
 
     def summary(self) -> dict[str, Any]:
         """Return what identifies and describes them, short: for certificates and ledgers."""

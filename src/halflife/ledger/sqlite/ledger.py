@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Self
 
 from halflife.errors import LedgerError
-from halflife.ledger.differences import first_difference
 from halflife.ledger.entry import Entry, batch_link, digest, first_link, span_cells
 from halflife.ledger.sqlite.connect import OPERATOR, Stamp, connect_to_read, connect_to_write, make_private, stamp_of
 from halflife.ledger.sqlite.faults import translate
@@ -171,10 +170,11 @@ class SqliteLedger(Reader):
 
     # Writing
 
-    def begin(self, facts: Mapping[str, str]) -> None:
-        """Write a new ledger's facts, or compare them with what it holds: another policy is refused.
+    def begin(self, facts: Mapping[str, str]) -> dict[str, str]:
+        """Return the facts that the ledger was begun with: these, if nothing was published yet. Whether those mean the same is
+        for the caller to say.
 
-        Before that everything is refused that nobody may go on with: other tables, an older copy, states that are not those of
+        Everything is refused that nobody may go on with: other tables, an older copy, states that are not those of
         the newest batch. What is looked at does not grow with the ledger; `halflife verify` looks at all of it.
         """
         self._prepare()
@@ -184,14 +184,8 @@ class SqliteLedger(Reader):
             raise LedgerError(wrong)
         if not self._last_entry():  # nothing was published yet: the policy may still change
             self._replace_facts(facts)
-        known = self.facts()
-        for key in sorted(set(facts) | set(known)):
-            if facts.get(key) != known.get(key):
-                raise LedgerError(
-                    f"{self.path}: was begun under another policy: {first_difference(key, known.get(key), facts.get(key))}. "
-                    "A promise is kept as it was made: undo the change, or begin a new ledger for a new population"
-                )
         self._head = self._read_head()
+        return self.facts()
 
     @translate("cannot be written")
     def _prepare(self) -> None:

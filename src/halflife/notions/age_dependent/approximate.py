@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from halflife.errors import InvalidInput
 from halflife.notions.age_dependent.fading import Fade, add_up
 from halflife.notions.age_dependent.skip import WINDOW
 from halflife.notions.gaussian_dp import gaussian_epsilon
+from halflife.numerics.forms import read_form
 from halflife.numerics.parameters import real, whole
 from halflife.numerics.rounding import TOLERANCE
 from halflife.processes.base import Process
@@ -48,6 +49,8 @@ class Approximate:
     time, so that δ never runs out, whatever comes later: δ_n + d_n ≤ δ at all times. Where fading does not pay, all releases
     together count as Gaussian differential privacy has it.
     """
+
+    name: ClassVar[str] = "approximate"
 
     def __init__(self, process: Process, fade: Fade, delta: float) -> None:
         self._process, self._fade, self._delta = process, fade, delta
@@ -113,16 +116,16 @@ class Approximate:
 
     def dump(self, state: Charges) -> Any:
         """As lists."""
-        return {**state._asdict(), "recent": [list(c) for c in state.recent]}
+        recent = [[c.time, c.epsilon, c.delta, c.before, c.delta_before] for c in state.recent]
+        return {"recent": recent, "forgot": state.forgot, "pure": state.pure, "squares": state.squares}
 
     def load(self, data: Any) -> Charges:
         """Read what `dump` gave."""
-        if (
-            not isinstance(data, dict)
-            or not isinstance(data.get("recent"), list)
-            or not isinstance(data.get("forgot"), bool)
-        ):
-            raise InvalidInput(f"an age-dependent account with a δ must hold its recent charges, not {data!r}")
+        data = read_form("an age-dependent account with a δ", data, ("recent", "forgot", "pure", "squares"))
+        if not isinstance(data["recent"], list) or not isinstance(data["forgot"], bool):
+            raise InvalidInput(
+                "an age-dependent account with a δ must hold its recent charges, and whether it forgot any"
+            )
         if (
             not all(isinstance(item, list) and len(item) == 5 for item in data["recent"])
             or len(data["recent"]) > WINDOW
@@ -142,6 +145,4 @@ class Approximate:
             raise InvalidInput("the data times of an account must not go back, nor all be forgotten")
         if any(c.delta + c.delta_before > self._delta * (1 + TOLERANCE) for c in recent):
             raise InvalidInput(f"an account cannot have more δ in use than the promised {self._delta:g}")
-        return Charges(
-            recent, data["forgot"], real("pure losses", data.get("pure")), real("squares", data.get("squares"))
-        )
+        return Charges(recent, data["forgot"], real("pure losses", data["pure"]), real("squares", data["squares"]))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from bisect import insort
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from halflife.errors import InvalidInput
 from halflife.notions.age_dependent.fading import add_up
 from halflife.notions.age_dependent.skip import WINDOW
+from halflife.numerics.forms import read_form
 from halflife.numerics.parameters import real, whole
 from halflife.processes.autoregressive import AutoRegressive
 from halflife.processes.contraction import ROUND_UP
@@ -46,6 +47,8 @@ class OnASpan:
     (φ = 0.9, σ = 0.1, r = ε = 1, one release of age 20) 0.2097 is lost where φ^20 ε = 0.1216. At τ = t the value is known: it
     moves by no more than the clip, which costs ε. Releases about one data time must share r, and then count as one.
     """
+
+    name: ClassVar[str] = "on a span"
 
     def __init__(self, process: AutoRegressive) -> None:
         self._process, self._fading = process, abs(process.rho)
@@ -91,22 +94,20 @@ class OnASpan:
 
     def dump(self, state: Faded) -> Any:
         """As lists."""
-        return {**state._asdict(), "recent": [list(x) for x in state.recent]}
+        recent = [[time, loss] for time, loss in state.recent]
+        return {"recent": recent, "older": state.older, "total": state.total, "forgot": state.forgot}
 
     def load(self, data: Any) -> Faded:
         """Read what `dump` gave."""
-        if not isinstance(data, dict) or not isinstance(data.get("recent"), list) or len(data["recent"]) > WINDOW:
-            raise InvalidInput(f"an account of an autoregressive process must hold its recent losses, not {data!r}")
+        data = read_form("an account of an autoregressive process", data, ("recent", "older", "total", "forgot"))
+        if not isinstance(data["recent"], list) or len(data["recent"]) > WINDOW:
+            raise InvalidInput("an account of an autoregressive process must hold its recent losses")
         if not all(isinstance(item, list) and len(item) == 2 for item in data["recent"]):
             raise InvalidInput("recent losses must be [data time, loss] each")
         recent = tuple((whole("data time", t), real("loss", x)) for t, x in data["recent"])
         if any(b[0] < a[0] for a, b in pairwise(recent)):
             raise InvalidInput("the data times of an account must not go back")
-        older, total, forgot = (
-            real("older losses", data.get("older")),
-            real("total", data.get("total")),
-            data.get("forgot"),
-        )
+        older, total, forgot = real("older losses", data["older"]), real("total", data["total"]), data["forgot"]
         if not isinstance(forgot, bool) or (forgot and not recent) or (older and not forgot):
             raise InvalidInput(
                 "an account of an autoregressive process must say whether it has forgotten releases, and which follow"

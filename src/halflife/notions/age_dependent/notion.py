@@ -19,6 +19,7 @@ from halflife.notions.age_dependent.skip import WINDOW, Skip
 from halflife.notions.base import Exposure, Notion, means
 from halflife.notions.composition import check_delta
 from halflife.numerics.arrays import Floats
+from halflife.numerics.forms import leave_out, read_form
 from halflife.numerics.parameters import real, whole
 from halflife.numerics.search import largest
 from halflife.processes import GeometricMixing, MarkovChain, Process
@@ -302,16 +303,14 @@ class AgeDependent(Notion[Any]):
     def dump(self, state: Any) -> Any:
         """Return what the rules remember."""
         pairs = {} if self._pairs is None else {"pairs": self._pairs.dump(state[1])}
-        return {"rule": type(self._rule).__name__, "kept": self._rule.dump(state[0]), **pairs}
+        return {"rule": self._rule.name, "kept": self._rule.dump(state[0]), **pairs}
 
     def load(self, data: Any) -> Any:
         """Read what `dump` gave."""
-        if not isinstance(data, dict) or data.get("rule") != type(self._rule).__name__:
-            raise InvalidInput(f"an account of {self.name} must say how its losses add up, not {data!r}")
-        kept, pairs = (
-            self._rule.load(data.get("kept")),
-            None if self._pairs is None else self._pairs.load(data.get("pairs")),
-        )
+        data = read_form(f"an account of {self.name}", data, ("rule", "kept"), pairs=None)
+        if data["rule"] != self._rule.name:
+            raise InvalidInput(f"an account of {self.name} must say how its losses add up: {self._rule.name} here")
+        kept, pairs = self._rule.load(data["kept"]), None if self._pairs is None else self._pairs.load(data["pairs"])
         if pairs is not None and bool(pairs) != bool(kept.times):  # type: ignore[union-attr]
             raise InvalidInput("a pairwise account must hold pairs if, and only if, something was published")
         return (kept, pairs)
@@ -379,3 +378,21 @@ class AgeDependent(Notion[Any]):
     def to_dict(self) -> dict[str, Any]:
         """Return name and parameters, the process among them."""
         return {**super().to_dict(), "process": self.process.to_dict()}
+
+    def to_facts(self) -> dict[str, Any]:
+        """Return name and parameters; of the process its kernel, whoever fitted or checked it."""
+        return leave_out(
+            {
+                "name": self.name,
+                "epsilon": self.epsilon,
+                "process": self.process.to_facts(),
+                "delta": self.delta,
+                "bound": self.bound,
+                "adversary": self.adversary,
+                "horizon": self.horizon,
+            },
+            delta=0.0,
+            bound="tight",
+            adversary="stationary",
+            horizon=None,
+        )

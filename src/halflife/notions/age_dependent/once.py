@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -34,6 +34,8 @@ class Once:
 
     fade  K, which must not rise with the lag up to `last_lag`; beyond it nothing is known, and a release counts in full again
     """
+
+    name: ClassVar[str] = "once"
 
     def __init__(self, fade: Fade, last_lag: int | None = None) -> None:
         self._fade, self._last_lag = fade, last_lag
@@ -83,7 +85,7 @@ class Once:
 
     def dump(self, state: Told) -> Any:
         """As a list."""
-        return [list(x) for x in zip(*state, strict=True)]
+        return [list(x) for x in zip(state.times, state.losses, strict=True)]
 
     def load(self, data: Any) -> Told:
         """Read what `dump` gave."""

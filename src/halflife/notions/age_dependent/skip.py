@@ -5,13 +5,14 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from halflife.errors import InvalidInput
 from halflife.notions.age_dependent.fading import Fade, add_up
 from halflife.numerics.arrays import Floats
+from halflife.numerics.forms import read_form
 from halflife.numerics.parameters import real, whole
 from halflife.processes.contraction import ROUND_UP
 
@@ -44,6 +45,8 @@ class Skip:
 
     back, ahead  K of the kernels into the past and into the future;  reach  how many releases to leap over, 1 for none
     """
+
+    name: ClassVar[str] = "skip"
 
     def __init__(self, back: Fade, ahead: Fade, reach: int = WINDOW) -> None:
         self._back, self._ahead, self._reach = back, ahead, reach
@@ -127,7 +130,7 @@ class Skip:
 
     def dump(self, state: Past) -> Any:
         """As lists."""
-        rows = zip(*state[:4], strict=True)
+        rows = zip(state.times, state.losses, state.before, state.firsts, strict=True)
         past = [
             [time, loss, before] if first == time else [time, loss, before, first] for time, loss, before, first in rows
         ]
@@ -135,12 +138,9 @@ class Skip:
 
     def load(self, data: Any) -> Past:
         """Read what `dump` gave."""
-        if (
-            not isinstance(data, dict)
-            or not isinstance(data.get("past"), list)
-            or not isinstance(data.get("forgot"), bool)
-        ):
-            raise InvalidInput(f"an age-dependent account must hold its past and what it forgot, not {data!r}")
+        data = read_form("an age-dependent account", data, ("past", "forgot"))
+        if not isinstance(data["past"], list) or not isinstance(data["forgot"], bool):
+            raise InvalidInput("an age-dependent account must hold its past, and whether it forgot any of it")
         if not all(isinstance(item, list) and len(item) in (3, 4) for item in data["past"]):
             raise InvalidInput(
                 "the past of an age-dependent account must be [data time, loss, told before, first step?] each"

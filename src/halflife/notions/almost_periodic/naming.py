@@ -83,13 +83,13 @@ class Names(NamedTuple):
 
     def dump(self) -> dict[str, Any]:
         """Return the names as JSON can hold them."""
-        retired = [[stem, renewal, *use] for stem, (renewal, use) in self.retired.items()]
-        return {"names": [[name, *use] for name, use in self.used.items()], "retired": retired}
+        retired = [[stem, renewal, *_write(use)] for stem, (renewal, use) in self.retired.items()]
+        return {"names": [[name, *_write(use)] for name, use in self.used.items()], "retired": retired}
 
     @classmethod
     def load(cls, data: Any) -> Names:
-        """Read what `dump` gave."""
-        if not isinstance(data, dict) or not all(isinstance(data.get(k), list) for k in ("names", "retired")):
+        """Read what `dump` gave, among other keys."""
+        if not isinstance(data, Mapping) or not all(isinstance(data.get(k), list) for k in ("names", "retired")):
             raise InvalidInput("an almost-periodic account must hold the names of its noise, used and retired")
         used = dict(_read(item, 1) for item in data["names"])
         retired = {}
@@ -119,6 +119,10 @@ def _split(name: str) -> tuple[str, int]:
     """
     found = re.fullmatch(r"(.*), renewal (\d{1,15})", name, re.DOTALL)
     return (found[1], int(found[2])) if found else (name, 0)
+
+
+def _write(use: Use) -> list[Any]:
+    return [use.loss, use.scale, use.sensitivity, use.phase, use.last, use.time, use.atop]
 
 
 def _read(item: Any, head: int) -> tuple[str, Use]:

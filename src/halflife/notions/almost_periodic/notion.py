@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -17,6 +17,7 @@ from halflife.notions.classical import Classical
 from halflife.notions.discounted import ExponentialDiscount, HyperbolicDiscount
 from halflife.notions.w_event import WEvent
 from halflife.numerics.arrays import Floats
+from halflife.numerics.forms import leave_out, read_form
 from halflife.numerics.parameters import real, whole
 from halflife.numerics.rounding import TOLERANCE
 from halflife.registry import register_notion
@@ -137,7 +138,7 @@ class AlmostPeriodic(Notion[Patterns]):
 
     def _read_clock(self, clock: Any) -> Steps:
         """Return the clock, or refuse one by which a period has no phases."""
-        steps = clock if isinstance(clock, Steps) else Steps.from_dict(clock)
+        steps = clock if isinstance(clock, Steps) else Steps.from_facts(clock)
         if steps.days or DAY % steps.width or (self.period * steps.width) % DAY or self.renew is not None:
             raise InvalidInput(
                 "clock: phases by the wall clock need steps that divide a day, a period of whole days and noise that is "
@@ -316,16 +317,18 @@ class AlmostPeriodic(Notion[Patterns]):
         """Return names, and what both parts remember."""
         return {
             **state.names.dump(),
-            "pending": None if state.pending is None else list(state.pending),
+            "pending": _write_pending(state.pending),
             "patterns": self._patterns.dump(state.patterns),
             "variations": self._variations.dump(state.variations),
         }
 
     def load(self, data: Any) -> Patterns:
         """Read what `dump` gave."""
+        keys = ("names", "retired", "patterns", "variations")
+        data = read_form("an almost-periodic account", data, keys, pending=None)
         names = Names.load(data)
-        patterns, variations = self._patterns.load(data.get("patterns")), self._variations.load(data.get("variations"))
-        return Patterns(names, patterns, variations, _read_pending(data.get("pending"), names.used))
+        patterns, variations = self._patterns.load(data["patterns"]), self._variations.load(data["variations"])
+        return Patterns(names, patterns, variations, _read_pending(data["pending"], names.used))
 
     def generation(self, steps: Any) -> Any:
         """Return how often noise has been renewed at these steps."""
@@ -360,7 +363,25 @@ class AlmostPeriodic(Notion[Patterns]):
         """Return name and parameters."""
         made = {**super().to_dict(), "over": None if self.over is None else self.over.to_dict()}
         clock = made.pop("clock")
-        return made if clock is None else {**made, "clock": asdict(clock)}
+        return made if clock is None else {**made, "clock": clock.to_facts()}
+
+    def to_facts(self) -> dict[str, Any]:
+        """Return name and parameters, the clock too."""
+        return leave_out(
+            {
+                "name": self.name,
+                "epsilon": self.epsilon,
+                "period": self.period,
+                "strong": self.strong,
+                "renew": self.renew,
+                "over": None if self.over is None else self.over.to_facts(),
+                "clock": None if self.clock is None else self.clock.to_facts(),
+            },
+            strong=False,
+            renew=None,
+            over=None,
+            clock=None,
+        )
 
     def share(self, part: float) -> Notion[Any]:
         """Return the same promise with this part of its budget."""
@@ -374,6 +395,10 @@ class AlmostPeriodic(Notion[Patterns]):
         return [
             f"The noise repeats every {hours:g} h. Splitting ε over a year instead would take {year:,.0f} times the noise.",
         ]
+
+
+def _write_pending(pending: Pending | None) -> list[Any] | None:
+    return None if pending is None else [pending.name, pending.step, pending.data_time]
 
 
 def _read_pending(data: Any, names: Mapping[str, Use]) -> Pending | None:

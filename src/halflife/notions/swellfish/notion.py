@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -21,6 +21,7 @@ from halflife.notions.swellfish.memory import Hidden, Worst, agree, noise_of, re
 from halflife.notions.swellfish.required import quieter_noise, sufficient_scales
 from halflife.notions.w_event import WEvent
 from halflife.numerics.arrays import Floats
+from halflife.numerics.forms import leave_out, read_form
 from halflife.numerics.parameters import real, whole
 from halflife.numerics.rounding import TOLERANCE, divide_up
 from halflife.numerics.search import largest
@@ -371,6 +372,20 @@ class Swellfish(Notion[Hidden]):
             "noise": self.noise,
         }
 
+    def to_facts(self) -> dict[str, Any]:
+        """Return name and parameters; the secrets by their digest, as they may be added to; the noise is always said."""
+        return leave_out(
+            {
+                "name": self.name,
+                "specifications": {"sha256": self.specifications.sha256},
+                "delta": self.delta,
+                "neighbours": self.neighbours,
+                "noise": self.noise,
+            },
+            delta=0.0,
+            neighbours="one-window",
+        )
+
     def extends(self, before: Notion[Any], published: int) -> None:
         """Refuse if secrets were taken away or changed, or added to what is published already, with the steps named."""
         if not isinstance(before, Swellfish) or replace(before, specifications=self.specifications) != self:
@@ -380,22 +395,21 @@ class Swellfish(Notion[Hidden]):
 
     def dump(self, state: Hidden) -> Any:
         """Return the remembered noise and the worst secret."""
-        return {"first": state.first, "x": list(state.x), "worst": list(state.worst), "forgotten": state.forgotten}
+        w = state.worst
+        worst = [w.share, w.cost, w.epsilon, w.together]
+        return {"first": state.first, "x": list(state.x), "worst": worst, "forgotten": state.forgotten}
 
     def load(self, data: Any) -> Hidden:
         """Read what `dump` gave."""
-        if (
-            not isinstance(data, Mapping)
-            or not isinstance(data.get("x"), list)
-            or not isinstance(data.get("worst"), list)
-        ):
-            raise InvalidInput(f"a Swellfish account must hold its noise and its worst secret, not {str(data)[:80]!r}")
+        data = read_form("a Swellfish account", data, ("first", "x", "worst"), forgotten=None)
+        if not isinstance(data["x"], list) or not isinstance(data["worst"], list):
+            raise InvalidInput("a Swellfish account must hold its noise and its worst secret, as lists")
         if len(data["worst"]) != 4:
             raise InvalidInput("the worst secret of a Swellfish account has a share, a cost, an ε and a number")
         share, cost, epsilon = (real("worst", value) for value in data["worst"][:3])
         worst = Worst(share, cost, epsilon, whole("worst", data["worst"][3], least=0))
         x = tuple(real("x", value, limit=MOST_NOISE) for value in data["x"])
-        first, forgotten = whole("first", data.get("first")), data.get("forgotten")
+        first, forgotten = whole("first", data["first"]), data["forgotten"]
         if forgotten is not None and whole("forgotten", forgotten) >= first:
             raise InvalidInput(f"a Swellfish account cannot know step {first} and have forgotten step {forgotten}")
         return Hidden(first, x, worst, forgotten)

@@ -47,6 +47,7 @@ class Adapter:
     rules     what a policy may ask of them, by variant
     keys      what a policy may write beside the parameters of the notion; `keys_of` says of which promises, if not of all
     template  lines of `halflife init` about it
+    words     what a sentence calls each of its own facts, where a policy changes one that a ledger was begun with
     """
 
     names: ClassVar[tuple[str, ...]] = ()
@@ -54,6 +55,7 @@ class Adapter:
     keys: ClassVar[type[Part]] = Part
     keys_of: ClassVar[str] = ""
     template: ClassVar[str] = ""
+    words: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, policy: PolicyKeys, account: Steps) -> None:
         self.policy, self.account = policy, account
@@ -182,9 +184,9 @@ class Adapter:
         """Return how far one person can move the numbers of a step, in letters."""
         return sensitivity_in_letters(case)
 
-    def facts_of_part(self, plan: Plan) -> dict[str, Any]:
-        """Return what a ledger remembers of a stream's part of the promise."""
-        return identify(plan.notion)
+    def to_facts(self) -> dict[str, Any]:
+        """Return its own keys as a ledger keeps them: worked out, without those at their defaults."""
+        return {}
 
     @classmethod
     def schema(cls) -> dict[str, dict[str, Any]]:
@@ -208,11 +210,6 @@ def register_adapter(cls: type[Adapter]) -> type[Adapter]:
 def find_adapter(name: str) -> type[Adapter]:
     """Return the adapter of a notion; for one without, that which accepts no statistic."""
     return ADAPTERS.get(registry.find_notion(name).name, Adapter)
-
-
-def identify(notion: Notion[Any]) -> dict[str, Any]:
-    """Return a promise without what is attached to it, which may be added to, and without its clock, a fact of its own."""
-    return {key: value for key, value in notion.reference().items() if key not in (notion.attached, "clock")}
 
 
 def read_plain(parameter: Field[Any], value: Any, account: Steps, step: str) -> Any:

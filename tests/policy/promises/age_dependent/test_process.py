@@ -163,13 +163,13 @@ def test_a_failed_check_written_out_stays_failed(folder):
 def test_a_process_is_read_from_a_file_and_a_changed_one_is_another_promise(folder):
     (folder / "home.json").write_text(json.dumps(COIN.to_dict()))
     policy = Policy.parse(aged("{file: home.json}"), folder)
-    facts = ledger_facts(policy, channels(policy))
+    facts = ledger_facts(policy)
     assert json.loads(facts["promise"])["notion"]["process"]["matrix"] == [[0.9, 0.1], [0.1, 0.9]]
-    assert "process" not in json.loads(facts["stream:load"])["share"]
+    assert "process" not in facts["stream:load"], "it stands with the promise"
     (folder / "home.json").write_text(json.dumps(MarkovChain([[0.8, 0.2], [0.1, 0.9]]).to_dict()))
     assert policy.notion.process == COIN, "it is read once"
     other = Policy.parse(aged("{file: home.json}"), folder)
-    assert ledger_facts(other, channels(other))["promise"] != facts["promise"]
+    assert ledger_facts(other)["promise"] != facts["promise"]
 
 
 @pytest.mark.parametrize("name", ["markov-chain", "process-family", "periodic-markov-chain", "empirical"])

@@ -143,11 +143,6 @@ class AgeDependentAdapter(Adapter):
         )  # fmt: skip
         return made
 
-    def facts_of_part(self, plan: Plan) -> dict[str, Any]:
-        """Return the share of each loss; the process stands with the promise."""
-        named = {key: value for key, value in super().facts_of_part(plan).items() if key != "process"}
-        return {**named, "share": plan.facts.get("share", 1.0)}
-
     @classmethod
     def schema(cls) -> dict[str, dict[str, Any]]:
         """Return the schema with what a process may be."""

@@ -15,7 +15,8 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import Field as Parameter
 from dataclasses import replace
-from typing import Any, Literal
+from fractions import Fraction
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -24,6 +25,7 @@ from halflife.errors import InvalidInput
 from halflife.notions import Notion, Swellfish
 from halflife.notions.base import meaning_of
 from halflife.numerics.arrays import Integers
+from halflife.numerics.forms import leave_out
 from halflife.parsing.quantities import parse_quantity
 from halflife.plans import Plan
 from halflife.plans.swellfish.plan import SwellfishPlan
@@ -81,6 +83,11 @@ class SwellfishAdapter(Adapter):
     names = ("swellfish",)
     rules = RULES
     keys = Outside
+    words: ClassVar[Mapping[str, str]] = {
+        "outside": "what is published outside hiding intervals",
+        "floor": "the floor of noise",
+        "block_minutes": "the block of steps with one noise, in minutes,",
+    }
     template = """\
   # specifications: {files: secrets/, readings: 1}    # swellfish: what each household wants hidden, and when; no epsilon here.
                               # They are public: hide recurring windows ("every weekday 18:00-21:00, oven, 3 kW, 30 min,
@@ -208,9 +215,17 @@ class SwellfishAdapter(Adapter):
         """Return where the sensitivity comes from: it is no matter of the statistic."""
         return "Σ of the secrets' powers"
 
-    def facts_of_part(self, plan: Plan) -> dict[str, Any]:
-        """Return the share of what every secret may lose, and the noise outside hiding intervals."""
-        return {**super().facts_of_part(plan), **{key: plan.facts[key] for key in ("share", "floor", "blocks")}}
+    def to_facts(self) -> dict[str, Any]:
+        """Return the noise outside hiding intervals, in the unit of the first stream, and the blocks of one noise, in minutes."""
+        own, unit = self.own, self.policy.streams[0].statistic.unit
+        facts = {
+            "outside": own.outside,
+            "floor": None if own.floor is None else str(parse_quantity(own.floor, unit)),
+            "block_minutes": None
+            if own.block is None
+            else str(Fraction(microseconds(parse_width(own.block)), 60_000_000)),
+        }
+        return leave_out(facts, outside=None, floor=None, block_minutes=None)
 
     @classmethod
     def schema(cls) -> dict[str, dict[str, Any]]:

@@ -1,0 +1,364 @@
+"""What a ledger is held to: the facts of the policy that it was begun under, written out by hand, and what may change of them.
+
+    population, promise, clock     what is promised, about whom, in which steps
+    stream:NAME                    what is published: source, statistic, groups, steps, share
+
+Facts are of three kinds.
+
+- What the promise rests on: all that is written here. Another value is refused, in words. Which column is `person` decides who
+  *one* person is, and with it the sensitivity: pointed from households to meters, a household would be protected as if each of
+  its meters were a person. `time`, `zone` and `epoch` decide which step a reading counts in: changed, what was published about
+  once would be published about again, at a time that the account takes for another. `value`, `group`, clips, folds, sizes and
+  tables decide what a person counts as.
+- Where things are: `files`, `format` and `table` of a source, paths of outputs, of the ledger and of public tables (whose content
+  *is* a fact, by its digest), and the columns of these tables. Which two people a table or file tells apart depends on the person
+  column alone, and however many rows it has, engines hold one person to the clip: so no bound depends on where the rows lie. They
+  may change freely, and are not written here.
+- Post-processing: it sees published values alone, and costs no privacy. A new chain begins, fresh, at the next step; which held
+  from which step on is kept with the ledger's states, and `halflife verify` replays each step with the chain that held then.
+
+Each part has a version of its own and leaves out what is at its default, so that an optional key that is added later changes no
+ledger that exists. Facts are compared by what they mean: quantities are worked out (1 kWh is 1000 Wh), defaults filled in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+from halflife.errors import InvalidInput
+from halflife.notions.base import Notion
+from halflife.numerics.forms import leave_out, read_form
+from halflife.outputs import Layout
+from halflife.parsing.quantities import parse_quantity
+from halflife.policy.model import Statistic
+from halflife.policy.policy import Policy, channels
+from halflife.policy.promises.base import Adapter
+from halflife.policy.streams import Channel
+from halflife.steps import from_us
+
+FORMAT = {"name": "halflife.ledger", "version": 1}
+LONGEST = 200
+"""Values that take more characters are told by their digest."""
+Facts = dict[str, Any]
+
+# Writing --------------------------------------------------------------------------------------------------------------------
+
+
+def ledger_facts(policy: Policy) -> dict[str, str]:
+    """Return the facts that a ledger is begun with, each part as JSON."""
+    made = channels(policy)
+    facts: dict[str, Facts] = {
+        "format": FORMAT,
+        "population": _write_population(policy),
+        "promise": _write_promise(policy, made[0].promise),
+        "clock": leave_out({"version": 1, **made[0].account.to_facts(), "late": policy.clock.late}, late="now"),
+    }
+    for channel in made:
+        facts[f"stream:{channel.name}"] = _write_stream(channel)
+    return {key: json.dumps(value, sort_keys=True) for key, value in facts.items()}
+
+
+def _write_population(policy: Policy) -> Facts:
+    p = policy.population
+    facts = {"version": 1, "id": p.id, "size": p.size, "person": p.person, "neighbours": p.neighbours}
+    return leave_out(facts, neighbours="replace-one")
+
+
+def _write_promise(policy: Policy, adapter: Adapter) -> Facts:
+    """The notion with its parameters, how it is kept, and the keys of its own."""
+    p = policy.promise
+    facts = {
+        "version": 1,
+        "notion": _name_notion(adapter.notion.to_facts(), adapter.notion),
+        "plan": p.plan,
+        "noise": p.noise,
+        "cap": p.cap,
+    }
+    return leave_out(facts, plan="tight", noise=None, cap=None) | adapter.to_facts()
+
+
+def _name_notion(facts: Facts, notion: Notion[Any]) -> Facts:
+    """A promise without what is attached to it, which may be added to, and without its clock, which is a fact of its own."""
+    return {key: value for key, value in facts.items() if key not in (notion.attached, "clock")}
+
+
+def _write_stream(c: Channel) -> Facts:
+    """A stream; `worth` is what a unit is worth in the output, by group if they differ: verification reads outputs by it."""
+    worth = [str(f) for f in c.factors]
+    facts = {
+        "version": 1,
+        "steps": c.steps.to_facts(),
+        "last": c.last,
+        "delay": c.age,
+        "share": c.share,
+        "source": _write_source(c),
+        "statistic": _write_statistic(c.part.statistic, c.weights),
+        "groups": _write_groups(c),
+        "worth": worth[0] if len(set(worth)) == 1 else worth,
+    }
+    return leave_out(facts, last=None, delay=0, share=1.0, source=None, groups=None)
+
+
+def _write_source(c: Channel) -> Facts | None:
+    """Which columns are person, time, value and group, and how times are read."""
+    s = c.part.source
+    if s is None:
+        return None
+    facts = {
+        "version": 1,
+        "person": s.person or c.person,
+        "time": s.time,
+        "value": s.value,
+        "group": s.group,
+        "zone": s.zone,
+        "epoch": s.epoch,
+    }
+    return leave_out(facts, value=None, group=None, zone="UTC", epoch=None)
+
+
+def _write_statistic(s: Statistic, weights: Mapping[str, int] | None) -> Facts:
+    """What one person counts as: quantities as exact numbers of the unit."""
+
+    def exact(text: str | None) -> str | None:
+        return None if text is None else str(parse_quantity(text, s.unit))
+
+    w = s.weights
+    facts = {
+        "version": 1,
+        "kind": s.kind,
+        "unit": s.unit,
+        "resolution": exact(s.resolution),
+        "clip": None if s.clip is None else [exact(x) for x in s.clip],
+        "clip_readings": None if s.clip_readings is None else [exact(x) for x in s.clip_readings],
+        "fold": s.fold,
+        "duplicates": s.duplicates,
+        "missing": exact(s.missing) or "0",
+        "edges": None if s.edges is None else [exact(x) for x in s.edges],
+        "weights": None
+        if w is None
+        else {
+            "resolution": str(parse_quantity(w.resolution, None)),
+            "largest": str(parse_quantity(w.largest, None)),
+            "sha256": _digest(weights),
+        },
+    }
+    return leave_out(
+        facts,
+        unit=None,
+        resolution=None,
+        clip=None,
+        clip_readings=None,
+        fold=None,
+        duplicates="once",
+        missing="0",
+        edges=None,
+        weights=None,
+    )
+
+
+def _write_groups(c: Channel) -> Facts | None:
+    """The public list, and either the table that fixes everybody's group or how many a person counts in."""
+    g = c.part.groups
+    if g is None:
+        return None
+    table = None if c.table is None else {person: c.groups[i] for person, i in c.table.items()}
+    facts = {
+        "version": 1,
+        "names": list(c.groups),
+        "table": None if table is None else _digest(table),
+        "most_per_person": g.most_per_person,
+        "sizes": g.sizes,
+    }
+    return leave_out(facts, table=None, most_per_person=None, sizes=None)
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+# Reading --------------------------------------------------------------------------------------------------------------------
+
+MUST = object()
+"""What has no default."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key of a part: what a sentence calls it, its default, how its values are said, and its own keys if it is a part."""
+
+    words: str
+    default: Any = MUST
+    say: Callable[[Any], str] | None = None
+    keys: Mapping[str, Key] | None = None
+
+
+def _say_time(us: int) -> str:
+    return f"{from_us(us):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _say_width(us: int) -> str:
+    return f"{Fraction(us, 60_000_000)} min"
+
+
+POPULATION = {
+    "id": Key("the population's id"),
+    "size": Key("the population's size"),
+    "person": Key("the column that identifies a person"),
+    "neighbours": Key("what neighbours differ in", "replace-one"),
+}
+PROMISE = {
+    "notion": Key("the promise"),
+    "plan": Key("the plan", "tight"),
+    "noise": Key("the promise's noise", None),
+    "cap": Key("the cap of the plan", None),
+}
+STEPS = {
+    "start_us": Key("the start of step 1", say=_say_time),
+    "width_us": Key("the width of a step", say=_say_width),
+    "days": Key("how many local days a step has", 0),
+    "zone": Key("the zone of the clock", "UTC"),
+}
+CLOCK = {**STEPS, "late": Key("how late steps count", "now")}
+SOURCE = {
+    "person": Key("the column that identifies a person"),
+    "time": Key("the column with the time of a reading"),
+    "value": Key("the column with the reading", None),
+    "group": Key("the column with the group", None),
+    "zone": Key("the zone of times that carry none", "UTC"),
+    "epoch": Key("what times count since 1970", None),
+}
+WEIGHTS = {
+    "resolution": Key("the resolution of weights"),
+    "largest": Key("the largest weight that counts"),
+    "sha256": Key("the content of the table of weights"),
+}
+STATISTIC = {
+    "kind": Key("the statistic"),
+    "unit": Key("the unit", None),
+    "resolution": Key("the resolution", None),
+    "clip": Key("the clip", None),
+    "clip_readings": Key("the clip of single readings", None),
+    "fold": Key("the fold", None),
+    "duplicates": Key("how duplicates count", "once"),
+    "missing": Key("what a missing reading counts as", "0"),
+    "edges": Key("the edges of the histogram", None),
+    "weights": Key("the weights", None, keys=WEIGHTS),
+}
+GROUPS = {
+    "names": Key("the list of groups"),
+    "table": Key("the content of the table of groups", None),
+    "most_per_person": Key("in how many groups a person counts", None),
+    "sizes": Key("the sizes of groups", None),
+}
+STREAM = {
+    "steps": Key("its steps", keys=STEPS),
+    "last": Key("its last step", None),
+    "delay": Key("its delay in steps of the clock", 0),
+    "share": Key("its share of the promise", 1.0),
+    "source": Key("its source", None, keys=SOURCE),
+    "statistic": Key("its statistic", keys=STATISTIC),
+    "groups": Key("its groups", None, keys=GROUPS),
+    "worth": Key("what a unit is worth in the output"),
+}
+PARTS: Mapping[str, Mapping[str, Key]] = {"population": POPULATION, "promise": PROMISE, "clock": CLOCK}
+
+
+def find_change(known: Mapping[str, str], policy: Policy) -> str | None:
+    """Say what the policy changes of the facts that a ledger was begun with, None if nothing.
+
+    Raises InvalidInput for facts that a newer halflife wrote, or nobody.
+    """
+    now, adapter = ledger_facts(policy), channels(policy)[0].promise
+    parts = {**PARTS, "promise": {**PROMISE, **{key: Key(words, None) for key, words in adapter.words.items()}}}
+    if read_form("a ledger", _parse(known, "format"), ("name",))["name"] != FORMAT["name"]:
+        raise InvalidInput("its facts are not those of a ledger")
+    for key in sorted(set(known) | set(now), key=list(now).index if set(known) <= set(now) else None):
+        part, where = parts.get(key, STREAM), "" if key in parts else f"stream {key.removeprefix('stream:')}: "
+        if key == "format":
+            continue
+        if key not in known or key not in now:
+            return f"{where.removesuffix(': ') or key} {'is new' if key in now else 'is gone'}"
+        old, new = (_fill(key, _parse(facts, key), part) for facts in (known, now))
+        if key == "promise":
+            change = _compare_notions(old.pop("notion"), new.pop("notion"), adapter.notion)
+            if change:
+                return change
+        change = _compare(old, new, part)
+        if change:
+            return where + change
+    return None
+
+
+def _parse(facts: Mapping[str, str], key: str) -> Any:
+    try:
+        return json.loads(facts[key])
+    except (KeyError, ValueError, RecursionError):
+        raise InvalidInput(f"its facts about {key} cannot be read") from None
+
+
+def _fill(what: str, stored: object, part: Mapping[str, Key]) -> Facts:
+    """A part, and the parts in it, with all defaults."""
+    must = [key for key, about in part.items() if about.default is MUST]
+    defaults = {key: about.default for key, about in part.items() if about.default is not MUST}
+    filled = read_form(f"what a ledger remembers of {what}", stored, must, **defaults)
+    for key, about in part.items():
+        if about.keys is not None and filled[key] is not None:
+            filled[key] = _fill(f"{what}.{key}", filled[key], about.keys)
+    return filled
+
+
+def _compare(old: Facts, new: Facts, part: Mapping[str, Key]) -> str | None:
+    """The first key of two filled parts that differs, in words."""
+    for key, about in part.items():
+        a, b = old.get(key), new.get(key)
+        if a == b:
+            continue
+        if about.keys is not None and a is not None and b is not None:
+            return _compare(a, b, about.keys)
+        return _say_change(about.words, a, b, about.say)
+    return None
+
+
+def _compare_notions(old: Facts, new: Facts, notion: Notion[Any]) -> str | None:
+    """The first parameter of a promise that differs; stored facts are read as this version would write them."""
+    if old.get("name") != new["name"]:
+        return _say_change("the promise", old.get("name"), new["name"])
+    old = _name_notion(notion.complete(old), notion)
+    for key in sorted(set(old) | set(new)):
+        if old.get(key) != new.get(key):
+            return _say_change(f"{key.replace('_', ' ')} of the promise", old.get(key), new.get(key))
+    return None
+
+
+def _say_change(words: str, old: Any, new: Any, say: Callable[[Any], str] | None = None) -> str:
+    """One change as a sentence.
+
+    >>> _say_change("the population's size", 4, 5)
+    "the population's size was 4 and is now 5"
+    """
+    was, now = ("not given" if x is None else (say or _say)(x) for x in (old, new))
+    return f"{words} was {was} and is now {now}"
+
+
+def _say(value: Any) -> str:
+    """A value in full, or by its digest where it is long."""
+    text = repr(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= LONGEST else f"another one (sha256 {_digest(value)[:16]})"
+
+
+def stream_layout(name: str, facts: Mapping[str, str]) -> tuple[Layout, tuple[Fraction, ...]]:
+    """Return a stream's layout, and what a unit is worth in each of its numbers, from a ledger's facts."""
+    stream = _fill(f"stream {name}", _parse(facts, f"stream:{name}"), STREAM)
+    groups = tuple(stream["groups"]["names"]) if stream["groups"] else ()
+    edges = [float(Fraction(edge)) for edge in stream["statistic"]["edges"] or ()]
+    bins = tuple(pairwise(edges))
+    worth = stream["worth"]
+    factors = [Fraction(f) for f in (worth if isinstance(worth, list) else [worth] * max(1, len(groups)))]
+    layout = Layout(name, stream["steps"]["zone"], groups, bins, stream["statistic"]["unit"])
+    return layout, tuple(f for f in factors for _ in range(max(1, len(bins))))

@@ -1,0 +1,115 @@
+"""The policies that golden folders hold: one for every kind of promise, and for what shapes a ledger beside the promise."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+HOMES = ("a", "b", "c", "d")
+START_US = 1_767_225_600 * 1_000_000
+HOURS, FIRST, MORE = 16, 3, 7
+"""How many hours there are readings of; after how many a golden ledger is first published, and again."""
+
+MEAN: dict[str, Any] = {
+    "name": "mean",
+    "source": {"files": "readings.csv", "time": "time", "value": "kwh"},
+    "statistic": {"kind": "mean", "unit": "kWh", "resolution": "1 Wh", "clip": ["0", "5 kWh"], "fold": "sum"},
+    "output": "mean.csv",
+}
+CHAIN = {"name": "markov-chain", "matrix": [[0.85, 0.15], [0.1, 0.9]]}
+OVEN = {"power": 3, "duration": 2, "start": 3, "end": 8, "epsilon": 1}
+SECRETS = {"households": {"a": [OVEN, {**OVEN, "start": 27, "end": 40}], "b": [{**OVEN, "start": 1, "end": 30}]}}
+SWELLFISH = {
+    "notion": "swellfish",
+    "neighbours": "one-window",
+    "specifications": {"files": "secrets.json", "readings": 1},
+}
+FIXED = {"table": {"file": "homes.csv", "person": "home", "group": "where"}}
+
+
+def policy(promise: dict[str, Any], *streams: dict[str, Any], **clock: str) -> dict[str, Any]:
+    """A policy over hours, as plain data; one stream of means if none is given."""
+    return {
+        "population": {"id": "town", "size": len(HOMES), "person": "home"},
+        "promise": promise,
+        "clock": {"step": "1 h", "start": "2026-01-01", "end": "2026-01-04", **clock},
+        "streams": list(streams) or [MEAN],
+        "ledger": "town.ledger",
+    }
+
+
+def aged(process: dict[str, Any], **promise: Any) -> dict[str, Any]:
+    """An age-dependent policy on this process."""
+    return policy({"notion": "age-dependent", "epsilon": 1.0, "process": process, **promise})
+
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "classical": policy({"notion": "classical", "epsilon": 5.0}),
+    "classical-delta": policy({"notion": "classical", "epsilon": 5.0, "delta": 1e-6}),
+    "w-event": policy({"notion": "w-event", "epsilon": 1.0, "w": 6}),
+    "w-event-delta": policy({"notion": "w-event", "epsilon": 1.0, "w": 6, "delta": 1e-6, "noise": "gaussian"}),
+    "exponential": policy({"notion": "exponential", "epsilon": 1.0, "half_life": "1 day"}),
+    "hyperbolic": policy({"notion": "hyperbolic", "epsilon": 1.0, "beta": 0.1}),
+    "gaussian-discount": policy({"notion": "gaussian-discount", "epsilon": 1.0, "delta": 1e-6, "beta": 0.1}),
+    "age-dependent": aged(CHAIN),
+    "age-dependent-pairwise": aged(CHAIN, bound="pairwise"),
+    "age-dependent-any-prior": aged(CHAIN, adversary="any-prior"),
+    "age-dependent-delta": aged(CHAIN, delta=1e-6, noise="gaussian"),
+    "age-dependent-family": aged({"name": "process-family", "processes": [CHAIN, {**CHAIN, "matrix": [[0.7, 0.3], [0.4, 0.6]]}]}),
+    "age-dependent-autoregressive": aged({"name": "autoregressive", "rho": 0.9, "sigma": 0.5, "span": 4.0}),
+    "almost-periodic-weak": policy({
+        "notion": "almost-periodic", "epsilon": 1.0, "period": "4 h",
+        "variations": "public", "readings": "complete", "rounding": "none",
+    }),
+    "almost-periodic-strong": policy({"notion": "almost-periodic", "epsilon": 1.0, "period": "4 h", "strong": True}),
+    "almost-periodic-renewed": policy({
+        "notion": "almost-periodic", "epsilon": 1.0, "period": "2 h", "strong": True, "renew": 2,
+        "over": {"notion": "exponential", "half_life": "1 day"},
+    }),
+    "almost-periodic-by-the-clock": policy(
+        {"notion": "almost-periodic", "epsilon": 1.0, "period": "1 day", "strong": True}, zone="Europe/London"
+    ),
+    "swellfish": policy({**SWELLFISH, "outside": "exact"}),
+    "swellfish-gaussian": policy({**SWELLFISH, "floor": "0.2 kWh", "delta": 1e-6, "noise": "gaussian"}),
+    "spans": policy(
+        {"notion": "w-event", "epsilon": 1.0, "w": 6},
+        MEAN,
+        {
+            **MEAN, "name": "wide", "step": "2 h", "output": "wide.jsonl",
+            "statistic": {**MEAN["statistic"], "clip_readings": ["0", "2 kWh"]},
+        },
+    ),
+    "post-processing": policy({"notion": "w-event", "epsilon": 1.0, "w": 6}, {
+        **MEAN, "post": [{"moving_average": 3, "above": "0.1 kWh"}, {"kalman": "0.3 kWh"}, {"truncate": ["0", "5 kWh"]}],
+    }),
+    "groups": policy(
+        {"notion": "w-event", "epsilon": 1.0, "w": 6},
+        {**MEAN, "groups": FIXED, "delay": "2 h", "share": 0.25},
+        {
+            "name": "histogram", "source": {**MEAN["source"], "group": "where"}, "output": "histogram.jsonl", "share": 0.25,
+            "statistic": {"kind": "histogram", "unit": "kWh", "resolution": "1 Wh", "edges": ["0", "1", "5"], "fold": "max"},
+            "groups": {"names": ["north", "south"], "most_per_person": 1},
+        },
+        {
+            "name": "weighted", "source": MEAN["source"], "output": "weighted.csv", "share": 0.25,
+            "statistic": {
+                **MEAN["statistic"], "kind": "weighted sum", "missing": "0.2 kWh",
+                "weights": {"file": "homes.csv", "person": "home", "weight": "weight", "largest": "3"},
+            },
+        },
+        {"name": "count", "source": {"files": "readings.csv", "time": "time"}, "output": "count.csv", "share": 0.25,
+         "statistic": {"kind": "count"}},
+    ),
+}  # fmt: skip
+
+
+def write_inputs(folder: Any, data: dict[str, Any]) -> None:
+    """Write the readings of a small town and the public tables that a policy names."""
+    draw, rows = random.Random(1), []
+    for hour in range(HOURS):
+        for home in HOMES:
+            time, where = f"2026-01-{1 + hour // 24:02d}T{hour % 24:02d}:30Z", "north" if home < "c" else "south"
+            rows.append(f"{home},{time},{draw.randrange(0, 300) / 100:g},{where}")
+    (folder / "readings.csv").write_text("home,time,kwh,where\n" + "\n".join(rows) + "\n")
+    if any("groups" in stream or stream["statistic"]["kind"] == "weighted sum" for stream in data["streams"]):
+        (folder / "homes.csv").write_text("home,where,weight\na,north,2\nb,north,-3\nc,south,0.6\nd,south,1\n")

@@ -258,7 +258,7 @@ def test_hours_and_local_days_share_a_promise_by_data_time(tmp_path, promise):
     policy = hl.Policy.from_dict(data, tmp_path)
     for when in ("2026-03-28T20:00", "2026-03-29T12:00", "2026-04-01"):
         hl.publish(policy, clock=at(when))
-    with SqliteLedger(policy.ledger_path, read_only=True) as book:
+    with open_ledger(policy.ledger_url, read_only=True) as book:
         days = [r for e in book.entries("day") for r in e.releases]
         assert {r.span for e in book.entries("mean") for r in e.releases} == {1}
     assert [(r.first_data_time, r.data_time, r.step_sensitivity) for r in days] == [
@@ -267,7 +267,7 @@ def test_hours_and_local_days_share_a_promise_by_data_time(tmp_path, promise):
         (48, 71, None),
     ]
     outputs = {"mean": str(tmp_path / "mean.csv"), "day": str(tmp_path / "day.csv")}
-    verdict = hl.verify(policy.ledger_path, outputs, policy=policy)
+    verdict = hl.verify(policy.ledger_url, outputs, policy=policy)
     assert verdict.problems == ()
     assert verdict.steps == {"mean": 71, "day": 3}
     if promise["notion"] == "w-event":

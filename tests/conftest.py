@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 from browser import start
 
 settings.register_profile("halflife", deadline=None, max_examples=60, derandomize=True)
+settings.register_profile("breaks", settings.get_profile("halflife"), phases=[Phase.explicit, Phase.generate])
 settings.register_profile("soak", deadline=None, max_examples=2000)
-settings.load_profile("soak" if os.environ.get("SOAK_MINUTES") else "halflife")
+settings.load_profile("soak" if os.environ.get("SOAK_MINUTES") else os.environ.get("HYPOTHESIS_PROFILE", "halflife"))
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 

@@ -31,6 +31,7 @@ BAD_RELEASES = [
     ("scale 0, finite loss", {"scale": 0.0}, "scale 0 publishes the exact value"),
     ("loss below what the noise costs", {"scale": 5.0}, "less than sensitivity / scale = 1.0 / 5.0 = 0.2"),
     ("loss a tenth below what the noise costs", {"loss": 0.45, "scale": 2.0}, "= 1.0 / 2.0 = 0.5"),
+    ("loss a hair below what the noise costs", {"loss": 0.4999, "scale": 2.0}, "= 1.0 / 2.0 = 0.5"),
     ("unknown noise", {"noise": "laplacian"}, "did you mean 'laplace'"),
     ("empty draw", {"draw": ""}, "1 to 200 characters"),
     ("draw of a number", {"draw": 7}, "1 to 200 characters"),

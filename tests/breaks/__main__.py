@@ -37,10 +37,11 @@ def try_break(b: Break) -> tuple[str, float, str]:
         tests = [
             str(copy.parent / test) if test.startswith("src/") else test for test in b.tests
         ]  # doctests of the copy
+        options = ["-c", "pyproject.toml", "-x", "-q", "-p", "no:cacheprovider"]
         done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-c", "pyproject.toml", "-x", "-q", "-p", "no:cacheprovider", *tests],
+            [sys.executable, "-m", "pytest", *options, *tests],
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(copy)},
+            env={**os.environ, "PYTHONPATH": str(copy), "HYPOTHESIS_PROFILE": "breaks"},
             capture_output=True,
             text=True,
             check=False,

@@ -116,3 +116,11 @@ def test_plans_and_headroom_of_a_wide_span_are_those_of_a_narrow_one():
         account = Accountant(wide)
         for k in range(1, 50):
             account.admit(*plan.releases_at(k))
+
+
+def test_releases_older_than_an_account_remembers_one_by_one_fade_as_they_did():
+    """Where a process hardly forgets, most of the risk is about releases that were summed up: 400, of which it keeps 128."""
+    process = AutoRegressive(0.999, 1.0, 1.0)
+    account = Accountant.replay(AgeDependent(9.0, process), [Release(k, 0.001) for k in range(1, 401)])
+    exact = math.fsum(0.001 * 0.999 ** (400 - k) for k in range(1, 401))
+    assert exact <= account.risk(400) <= exact * (1 + 1e-9)

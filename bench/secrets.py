@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.table import Table
 
 import halflife as hl
-from halflife.lab.demo import three_figures
 from halflife.lab.households.appliances import generate, secrets_of
+from halflife.lab.views.text import three_figures
 from halflife.specifications import Specifications, read_specifications, write_specifications
 
 SIZES = (10**4, 10**5, 10**6, 4 * 10**6)

@@ -15,22 +15,30 @@ import json
 import sys
 from dataclasses import dataclass
 from html import escape
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 
-from halflife.cli.demo import exact_series, publish_and_verify, readings_table
+from halflife.cli.demo import publish_and_verify
 from halflife.errors import HalflifeError
-from halflife.lab.demo import Comparison, Outcome, three_figures
-from halflife.lab.households.readings import SLOTS_PER_DAY, simulate
-from halflife.lab.views.page import figure_html, load_plotly, write_page
-from halflife.lab.views.report import error_table, errors, opening, overview, plot_lines, section, series_figure, table
+from halflife.lab.comparison import Comparison, Outcome, exact_series
+from halflife.lab.households.readings import SLOTS_PER_DAY, readings_table, simulate
+from halflife.lab.views.page import figure_html, load_plotly, table_html, write_page
+from halflife.lab.views.report import (
+    error_table,
+    errors_html,
+    opening_html,
+    overview_html,
+    plot_lines,
+    section_html,
+    series_figure,
+)
+from halflife.lab.views.text import three_figures
 from halflife.numerics.arrays import Floats
 from halflife.numerics.progress import Progress
-from halflife.papers.discounted.reproduction import LONDON, find_data
+from halflife.papers.figures import LONDON, find_data
 from halflife.policy import Policy, channels
 
 HERE = Path(__file__).resolve().parent
@@ -164,11 +172,11 @@ def tallies(outcome: Outcome) -> dict[str, int]:
 def write_london(days: Comparison, half_hours: Comparison, town: Town, path: Path) -> None:
     """Write the report as one HTML file that needs nothing else."""
     body = [
-        _opening(days, town), errors(days), overview(days), *(section(days, o) for o in days.outcomes),
+        _opening(days, town), errors_html(days), overview_html(days), *(section_html(days, o) for o in days.outcomes),
         _half_hours(days, half_hours), _operator(days, half_hours),
     ]  # fmt: skip
     whose = "London homes" if town.real else "generated homes"
-    footer = f"Made by examples/london/run.py with halflife {version('halflife')}; policies, outputs and ledgers are beside it."
+    footer = " (examples/london/run.py); policies, outputs and ledgers are beside it."
     write_page(path, f"{days.households:,} {whose}, published day by day", "\n".join(body), footer)
 
 
@@ -190,7 +198,7 @@ def _opening(days: Comparison, town: Town) -> str:
     lede = f"""The mean daily electricity use of {days.households:,} homes, published under three privacy promises by the policies
 beside this page, as if each day had been published when it was over. <strong>Exact values are on this page only because {why};
 a real publication must not show them.</strong>"""
-    return opening("A year of electricity, published day by day", lede, facts)
+    return opening_html("A year of electricity, published day by day", lede, facts)
 
 
 def _half_hours(days: Comparison, half_hours: Comparison) -> str:
@@ -241,17 +249,17 @@ def _tallies(outcomes: list[Outcome]) -> str:
     found = {o.policy.stem: tallies(o) for o in outcomes}
     names = list(next(iter(found.values())))
     lines = [(f"{stem}.yaml", *(f"{count[name]:,}" for name in names)) for stem, count in found.items()]
-    return table("Tallies of readings, private.", ("Policy", *(n.replace("_", " ") for n in names)), lines)
+    return table_html("Tallies of readings, private.", ("Policy", *(n.replace("_", " ") for n in names)), lines)
 
 
 def _answers(answers: dict[str, Floats]) -> str:
     only = float(answers["only homes that report"].mean())
     lines = [
-        (escape(name), f"{y.mean():.2f}", f"{100 * (float(y.mean()) / only - 1):+.1f} %".replace("-", "−"))
+        (name, f"{y.mean():.2f}", f"{100 * (float(y.mean()) / only - 1):+.1f} %".replace("-", "−"))
         for name, y in answers.items()
     ]
     heads = ("A home without a reading counts as", "Mean (kWh per home and day)", "Against homes that report")
-    return table("The year's mean for each answer.", heads, lines)
+    return table_html("The year's mean for each answer.", heads, lines)
 
 
 # Running ------------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pyarrow.parquet as pq
 import pytest
@@ -204,18 +205,34 @@ def test_plan_without_its_extra_ends_in_one_line(tmp_path, monkeypatch):
     assert "pip install 'halflife[report]'" in result.stderr
 
 
+def test_python_runs_the_command_line_as_a_module():
+    done = subprocess.run(
+        [sys.executable, "-m", "halflife.cli", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"halflife, version {halflife.__version__}\n"
+
+
+def test_a_promise_about_files_has_no_plan_for_one_epsilon():
+    result = run("plan", "--notion", "swellfish", "--epsilon", 1)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "use `halflife secrets noise FILES...`" in result.stderr
+
+
 # halflife reproduce -------------------------------------------------------------------------------------------------
 
 
 def test_reproduce_on_generated_homes(tmp_path, monkeypatch):
     """Without data it says where it is published, and does everything on generated homes; a small town, a short table."""
-    from halflife.papers.discounted import reproduction as discounted
+    from halflife.papers.discounted import report, reproduction
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HALFLIFE_DATA", raising=False)
-    make, compute = discounted.generated_source, discounted.reproduce
-    monkeypatch.setattr(discounted, "generated_source", lambda seed: make(seed, 5, 30))
-    monkeypatch.setattr(discounted, "reproduce", lambda source, progress: compute(source, 200, progress))
+    quick = replace(
+        report.PAPER,
+        generated_source=lambda seed: reproduction.generated_source(seed, 5, 30),
+        reproduce=lambda source, seed, progress: reproduction.reproduce(source, 200, progress),
+    )
+    monkeypatch.setattr(report, "PAPER", quick)
     result = run("reproduce", "discounted", "--out", "made", "--seed", 3)
     assert result.exit_code == 0, result.output
     assert "Solar home electricity data" in result.stderr

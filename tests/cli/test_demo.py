@@ -15,19 +15,10 @@ import pytest
 
 import halflife as hl
 from halflife import Accountant, Classical, HalflifeError, InvalidInput, MissingExtra, registry
-from halflife.cli.demo import (
-    HOMES,
-    MADE,
-    MARKER,
-    START,
-    exact_series,
-    policy_text,
-    publish_and_verify,
-    readings_table,
-    run_demo,
-)
-from halflife.lab.demo import risk_share
-from halflife.lab.households.readings import SLOTS_PER_DAY, mean_per_home, simulate
+from halflife.cli.demo import HOMES, MADE, MARKER, publish_and_verify, run_demo
+from halflife.lab.comparison import exact_series, risk_share
+from halflife.lab.demo import START, policy_text
+from halflife.lab.households.readings import SLOTS_PER_DAY, mean_per_home, readings_table, simulate
 from halflife.ledger import open_ledger
 from halflife.numerics.rounding import TOLERANCE
 from halflife.policy.promises import RULES

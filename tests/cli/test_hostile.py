@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
+import io
 import json
 import os
 import re
@@ -21,7 +23,7 @@ from click.testing import CliRunner
 from halflife.audit.report import write_audit
 from halflife.audit.verdict import Finding, Verdict
 from halflife.cli import main
-from halflife.cli.terminal import write_whole
+from halflife.cli.terminal import say, screen, write_whole
 from halflife.errors import InvalidInput, visible
 from publisher.town import STEPS, make, policy_dict, write_readings
 
@@ -361,6 +363,27 @@ def test_a_stdout_that_cannot_be_written_is_an_error_in_words(tmp_path):
     status, _, said = shell(tmp_path, "plan --notion classical --epsilon 1 --horizon 5 > /dev/full")
     assert (status, said) == (1, full)
     assert shell(tmp_path, "verify policy.yaml >&-") == (0, "", "")
+
+
+class Full(io.StringIO):
+    """A stream that nothing can be written to."""
+
+    def write(self, text):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_table_that_stderr_does_not_take_stops_nothing(monkeypatch):
+    """What is said on stderr is no result: it goes nowhere, and stdout is neither blamed nor given up."""
+    monkeypatch.setattr(sys, "stderr", Full())
+    said = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", said)
+    screen(stderr=True).print("something to look at")
+    assert sys.stdout is said
+    say("the result")
+    assert said.getvalue() == "the result\n"
+    monkeypatch.setattr(sys, "stdout", Full())
+    with pytest.raises(InvalidInput, match="stdout cannot be written: No space left on device"):
+        screen().print("a table")
 
 
 def test_a_terminal_without_greek_letters_is_no_obstacle(tmp_path, monkeypatch):

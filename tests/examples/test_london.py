@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import halflife as hl
-from halflife.lab.demo import error_data
+from halflife.lab.comparison import error_data
 
 LONDON = Path(__file__).resolve().parents[2] / "examples" / "london"
 POLICIES = ("w-event", "exponential", "hyperbolic", "half-hourly")

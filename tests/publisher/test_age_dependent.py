@@ -7,7 +7,8 @@ import json
 import pytest
 
 import halflife as hl
-from halflife.audit import attained_loss, worst_loss
+from halflife.audit import worst_loss
+from halflife.audit.notions.age_dependent.attained import attained_loss
 from halflife.errors import LedgerError
 from halflife.ledger import open_ledger
 from publisher.town import policy_dict, read_csv, write_readings

@@ -1,11 +1,9 @@
-"""Attack the promise before anyone else does: exact audits, black-box audits, and planted faults to test them with."""
+"""Audits of privacy promises: exact ones, black-box ones, and planted faults to test them with."""
 
-from halflife.audit.black_box import FAMILY_ERROR, Pair, attack
-from halflife.audit.exact import pair_loss, worst_loss
-from halflife.audit.notions.age_dependent.histories import attained_loss
-from halflife.audit.notions.almost_periodic import one_habit_or_one_period
-from halflife.audit.notions.swellfish import worst_secret
-from halflife.audit.verdict import Finding, Verdict, audit_history, audit_paths
+from halflife.audit.black_box import Pair, attack
+from halflife.audit.exact import audit_history, pair_loss, worst_loss
+from halflife.audit.running import audit_paths
+from halflife.audit.verdict import FAMILY_ERROR, Finding, Verdict
 
 __all__ = [
     "FAMILY_ERROR",
@@ -13,11 +11,8 @@ __all__ = [
     "Pair",
     "Verdict",
     "attack",
-    "attained_loss",
     "audit_history",
     "audit_paths",
-    "one_habit_or_one_period",
     "pair_loss",
     "worst_loss",
-    "worst_secret",
 ]

@@ -26,9 +26,6 @@ from halflife.numerics.arrays import Floats
 
 Path = Callable[[int, int], Floats]
 
-FAMILY_ERROR = 1e-6
-"""The probability that anything that one audit finds is false."""
-
 MOST_NUMBERS, THRESHOLDS = 24, 60
 SCALE_AT = {"laplace": 1.6, "gaussian": 1.6, "laplace twice": 2.3}
 """Where the size of noise tells most about its scale: near the largest t²/(e^t − 1)."""
@@ -63,7 +60,7 @@ class Event(NamedTuple):
         return f"{self.feature} {'≥' if self.at_least else '≤'} {self.threshold:.6g}"
 
 
-class Found(NamedTuple):
+class Attack(NamedTuple):
     """The lower bound on ε, the event that shows it, and how often each stream made it in so many runs."""
 
     epsilon: float
@@ -73,16 +70,16 @@ class Found(NamedTuple):
     runs: int
 
 
-def attack(outputs: tuple[Floats, Floats], pair: Pair, alpha: float) -> Found:
+def attack(outputs: tuple[Floats, Floats], pair: Pair, alpha: float) -> Attack:
     """Return the lower bound on ε that these outputs of the two streams show, wrong with probability at most alpha."""
     half = min(len(o) for o in outputs) // 2
     chosen = choose_event((outputs[0][:half], outputs[1][:half]), pair)
     counts = [int(occurs(chosen, o[half : 2 * half], pair).sum()) for o in outputs]
     hits, other = counts[chosen.more_likely], counts[1 - chosen.more_likely]
-    return Found(least_epsilon(hits, half, other, half, pair.delta, alpha), chosen, hits, other, half)
+    return Attack(least_epsilon(hits, half, other, half, pair.delta, alpha), chosen, hits, other, half)
 
 
-def attack_scale(outputs: tuple[Floats, Floats], pair: Pair, alpha: float) -> Found:
+def attack_scale(outputs: tuple[Floats, Floats], pair: Pair, alpha: float) -> Attack:
     """Return a lower bound on ε from the noise's own size, if it is of the claimed family; all numbers count together.
 
     Over a window a black box sees little of a loss that adds up over many steps: its worst outputs are rare. But every number
@@ -98,7 +95,7 @@ def attack_scale(outputs: tuple[Floats, Floats], pair: Pair, alpha: float) -> Fo
     good = np.concatenate([s[:, np.isfinite(scales)].ravel() for s in sizes])
     hits, runs = int((good > t).sum()), len(good)
     _, q = binomial_bounds(hits, runs, alpha)
-    return Found(
+    return Attack(
         max(0.0, pair.claimed * size_exceeded(q, pair.noise) / t),
         Event("noise / claimed scale", t, True, 0),
         hits,

@@ -8,34 +8,20 @@ additive noise that is |f − f′|/b for each Laplace release, and (f − f′)
 from __future__ import annotations
 
 import math
+import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 
-from halflife.errors import InvalidInput, missing_extra
+from halflife.audit.registry import find_audit
+from halflife.audit.verdict import MARGIN, Finding
+from halflife.errors import InvalidInput, UnboundedLoss, missing_extra
 from halflife.notions.base import Notion
-from halflife.notions.gaussian_dp import gaussian_epsilon
+from halflife.numerics.rounding import TOLERANCE
 from halflife.release import Release
-
-Derivation = Callable[[Any, Sequence[Release]], float]
-DERIVATIONS: dict[str, Derivation] = {}
-JUDGE_EXACT: set[str] = set()
-"""Notions whose derivation says itself what an exact value costs; under all others it costs everything."""
-
-
-def derives(*notions: str, exact: bool = False) -> Callable[[Derivation], Derivation]:
-    """Make a second derivation known for these notions; `exact` if it says itself what an exact value costs."""
-
-    def remember(function: Derivation) -> Derivation:
-        for name in notions:
-            DERIVATIONS[name] = function
-        if exact:
-            JUDGE_EXACT.update(notions)
-        return function
-
-    return remember
 
 
 def worst_loss(notion: Notion[Any], releases: Sequence[Release]) -> float:
@@ -45,23 +31,54 @@ def worst_loss(notion: Notion[Any], releases: Sequence[Release]) -> float:
     >>> worst_loss(WEvent(1.0, w=2), [Release(k, 0.5) for k in (1, 2, 4)])
     1.0
     """
-    if notion.name not in DERIVATIONS:
-        raise InvalidInput(
-            f"no second derivation of {notion.name} is known: register one with @derives({notion.name!r})"
-        )
-    if notion.name not in JUDGE_EXACT and any(r.loss == math.inf for r in releases):
+    audit = find_audit(notion.name)
+    if audit.worst_loss is None:
+        raise InvalidInput(f"no second derivation of {notion.name} is known: register one in `audit/notions/`")
+    if not audit.judges_exact and any(r.loss == math.inf for r in releases):
         return math.inf
-    apart = releases if notion.shares_draws else _apart(notion, releases)
-    if apart is None:
+    independent = releases if notion.shares_draws else _separate(notion, releases)
+    if independent is None:
         return math.inf
-    return DERIVATIONS[notion.name](notion, apart) if apart else 0.0
+    return audit.worst_loss(notion, independent) if independent else 0.0
 
 
-def _apart(notion: Notion[Any], releases: Sequence[Release]) -> list[Release] | None:
-    """Releases of independent noise that tell the same: y − y₁ = f − f₁ + u for a value y atop the noise of y₁ = f₁ + v.
+def audit_history(name: str, notion: Notion[Any], releases: Sequence[Release], promised: float) -> Finding:
+    """Work out a history's worst loss again, and compare it with what is promised.
 
-    None if there are none: noise that two values have alone, that was first under fresh noise, or that was published about
-    another time where times count.
+    Where nobody has derived the notion's loss a second time, the notion's own account is asked for its largest risk.
+    """
+    start = time.perf_counter()
+    if find_audit(notion.name).worst_loss is None:
+        how, found = "account", _largest_risk(notion, releases)
+        detail = f"largest risk of {len(releases):,} releases by the account of {notion.name}, as there is no second derivation"
+    else:
+        how, found = "exact", worst_loss(notion, releases)
+        detail = f"worst loss of {len(releases):,} releases over the neighbours of {notion.name}, from its definition"
+    accused = not found <= promised * (1 + TOLERANCE + MARGIN)
+    return Finding(name, how, promised, found, accused, detail, time.perf_counter() - start)
+
+
+def _largest_risk(notion: Notion[Any], releases: Sequence[Release]) -> float:
+    """The largest risk from any step of a history on, by the notion's own state."""
+    independent = releases if notion.shares_draws else _separate(notion, releases)
+    if independent is None:
+        return math.inf
+    state, worst = notion.start(), 0.0
+    for step, together in groupby(sorted(independent, key=lambda r: r.step), key=lambda r: r.step):
+        try:
+            state = notion.record(state, list(together))
+        except UnboundedLoss:
+            return math.inf
+        worst = max(worst, notion.exposure(state, step).peak)
+    return worst
+
+
+def _separate(notion: Notion[Any], releases: Sequence[Release]) -> list[Release] | None:
+    """Releases of independent noise that are worth the same to an observer, where fresh noise u lies atop noise v used before.
+
+    From y₁ = f₁ + v and y = f + v + u an observer has y₁ and y − y₁ = f − f₁ + u. None if there are no such releases: if noise
+    is the only noise of two values, if it was first published under fresh noise, or if it was published about another time
+    where times count.
     """
     alone: dict[str, Release] = {}
     made: list[Release] = []
@@ -74,74 +91,15 @@ def _apart(notion: Notion[Any], releases: Sequence[Release]) -> list[Release] | 
             made.append(r)
             continue
         first = alone[r.atop]
-        apart = notion.by_data_time and r.data_time != first.data_time
-        if apart or not notion.bounds_differences or first.noise != r.noise or not r.loss or not r.sensitivity:
+        other_time = notion.by_data_time and r.data_time != first.data_time
+        if other_time or not notion.bounds_differences or first.noise != r.noise or not r.loss or not r.sensitivity:
             return None
         both = r.loss * (r.sensitivity + first.sensitivity) / r.sensitivity
         made.append(Release(r.step, both, r.age, noise=r.noise))
     return made
 
 
-@derives("classical")
-def one_row_for_ever(notion: Any, releases: Sequence[Release]) -> float:
-    """Classical: one person's whole series is another, so every release may move by its sensitivity."""
-    return composed(releases, notion.delta)
-
-
-@derives("w-event")
-def one_window(notion: Any, releases: Sequence[Release]) -> float:
-    """w-event: one person's data within w consecutive steps is another. Every window that begins with a release is tried.
-
-    A release about several steps moves by min(j·Δ_step, Δf) if j of them lie in the window. Windows that begin with one of its
-    last steps are tried, as many as it takes to move it by all of Δf: before these it moves no further.
-    """
-    ordered = sorted(releases, key=lambda r: r.data_time)
-    times = np.array([r.data_time for r in ordered])
-    widest = max(r.span for r in ordered)
-    begins = sorted({r.data_time - i for r in ordered for i in range(min(r.span, math.ceil(1 / r.step_share)))})
-    known: dict[tuple[tuple[str, float], ...], float] = {}
-    for begin in begins:
-        first, last = np.searchsorted(times, [begin, begin + notion.w + widest - 1]).tolist()
-        held = [_moved(r, begin, begin + notion.w - 1) for r in ordered[first:last]]
-        window = tuple(sorted((r.noise, r.loss) for r in held))
-        if window not in known:
-            known[window] = composed(held, notion.delta)
-    return max(known.values())
-
-
-def _moved(release: Release, begin: int, end: int) -> Release:
-    """A release of what data of the steps begin … end can move this one by."""
-    common = min(end, release.data_time) - max(begin, release.first_data_time) + 1
-    part = min(1.0, max(0, common) * release.step_share)
-    return release if part == 1 else Release(release.step, release.loss * part, noise=release.noise)
-
-
-@derives("exponential", "hyperbolic")
-def discounted_sum(notion: Any, releases: Sequence[Release]) -> float:
-    """Discounted: the largest Σ_{S_k ≤ t} d(t − S_k) ρ_k. It can only be largest at a release, as d falls."""
-    return _largest_faded(notion, releases, power=1)
-
-
-@derives("gaussian-discount")
-def discounted_squares(notion: Any, releases: Sequence[Release]) -> float:
-    """Gaussian discounting: ε(δ) of μ² = Σ_{S_k ≤ t} (d(t − S_k) μ_k)², largest at a release."""
-    return gaussian_epsilon(math.sqrt(_largest_faded(notion, releases, power=2)), notion.delta)
-
-
-def _largest_faded(notion: Any, releases: Sequence[Release], power: int) -> float:
-    """The largest of Σ (d(t − S_k) x_k)^power over t: every term of every sum, nothing carried over from step to step."""
-    steps = np.array([r.step for r in releases], dtype=np.float64)
-    losses = np.array([r.loss for r in releases])
-    alpha = getattr(notion, "alpha", None)
-    worst = 0.0
-    for t in np.unique(steps):
-        gaps = t - steps[steps <= t]
-        fading = alpha**gaps if alpha is not None else 1 / (1 + notion.beta * gaps)
-        worst = max(worst, float(((fading * losses[steps <= t]) ** power).sum()))
-    return worst
-
-
-def composed(releases: Sequence[Release], delta: float) -> float:
+def compose(releases: Sequence[Release], delta: float) -> float:
     """Return ε of these releases together at δ: their sum if δ = 0, else dp-accounting's own loss distribution.
 
     Gaussian releases are one of Σμ² (known: Dong, Roth and Su 2022), so that thousands of different ones take one composition.
@@ -179,4 +137,4 @@ def pair_loss(releases: Sequence[Release], moves: Sequence[float], delta: float 
         Release(r.step, r.loss * abs(float(m)) / r.sensitivity if m else 0.0, r.age, noise=r.noise)
         for r, m in zip(releases, np.asarray(moves, dtype=np.float64), strict=True)
     ]
-    return composed(scaled, delta)
+    return compose(scaled, delta)

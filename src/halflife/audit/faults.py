@@ -1,29 +1,23 @@
 """Planted faults: release paths and histories that break their promise in known ways, for the audit to catch.
 
-Each is what the literature or our own tests have seen go wrong. `honest` is the same path without a fault.
+Each is what the literature or our own tests have seen go wrong. Faults of one notion are in its file under `notions/`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from halflife import noise as grade
-from halflife.accountant import Accountant
 from halflife.audit.black_box import Pair
-from halflife.audit.notions.age_dependent.faults import aged_findings
-from halflife.audit.notions.almost_periodic import CorollaryEight, corollary_8_pair
-from halflife.audit.notions.swellfish import honest_path, swellfish_histories, swellfish_paths
-from halflife.audit.verdict import Finding, Verdict, audit_history, audit_paths
-from halflife.notions import Classical, HyperbolicDiscount, WEvent
+from halflife.audit.exact import audit_history
+from halflife.audit.registry import Faults, all_audits
+from halflife.audit.running import audit_paths
+from halflife.audit.verdict import Finding, Verdict
 from halflife.numerics.arrays import Floats
 from halflife.numerics.progress import Progress
-from halflife.plans.discounted.plan import paper_constant
-from halflife.release import Release
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,93 +78,66 @@ def order_of_a_float_sum(which: int, runs: int) -> Floats:
     return np.array(noise)[:, None]
 
 
-def corollary_16_at_beta_10() -> tuple[Any, list[Release], float]:
-    """The paper's noise where its proof fails (erratum D1): 2.075 times what is promised."""
-    notion = HyperbolicDiscount(1.0, beta=10.0)
-    stated = paper_constant(10.0)
-    return notion, [Release(k, 1 / (stated * math.sqrt(k))) for k in range(1, 2_001)], 1.0
-
-
-def headroom_without_the_newest_release() -> tuple[Any, list[Release], float]:
-    """A publisher that asks for the headroom before it has charged the last release: each step takes what was free before."""
-    notion: WEvent = WEvent(1.0, w=8)
-    releases: list[Release] = []
-    for step in range(1, 25):
-        room = Accountant.replay(notion, releases[:-1]).headroom(step)
-        if room > 0:
-            releases.append(Release(step, min(0.3, room)))
-    return notion, releases, 1.0
-
-
-def budget_that_resets_on_restart() -> tuple[Any, list[Release], float]:
-    """An account that is kept in memory alone: after a restart it begins anew."""
-    notion = Classical(1.0)
-    releases: list[Release] = []
-    for restart in range(3):
-        account = Accountant(notion)
-        for step in range(10 * restart + 1, 10 * restart + 11):
-            release = Release(step, account.headroom(step) / 2)
-            account.admit(release)
-            releases.append(release)
-    return notion, releases, 1.0
-
-
-def _pair(name: str, move: list[float], scale: float, claimed: float) -> Pair:
+def _pair(move: list[float], scale: float, claimed: float) -> Pair:
     moves = np.array(move)
-    return Pair(name, np.zeros(len(moves)), moves, np.full(len(moves), scale), claimed)
+    return Pair("", np.zeros(len(moves)), moves, np.full(len(moves), scale), claimed)
 
 
-def path_faults() -> dict[str, tuple[Pair, Callable[[int, int], Floats]]]:
-    """Every fault that shows in outputs: the pair it is attacked with (what is claimed in it), and the faulty path."""
-    one = (np.zeros(1), np.ones(1))
-    window = (np.zeros(8), np.ones(8))
-    return {
-        "scale 20 % too small": (_pair("", [1.0], 1.0, 1.0), AddedNoise(one, 1.0, shrink=0.8)),
-        "scale 20 % too small at each of 8 steps": (
-            _pair("", [1.0] * 8, 8.0, 1.0), AddedNoise(window, 1 / 8, shrink=0.8),
-        ),
-        "textbook floating-point Laplace": (_pair("", [1.0], 1.0, 1.0), textbook_laplace),
-        "one seed for all steps": (_pair("", [0.0, 1.0], 2.0, 0.5), same_seed_each_step),
-        "a value drawn again after a crash": (_pair("", [1.0, 1.0], 1.0, 1.0), AddedNoise(one, 1.0, twice=True)),
-        "NaN through the clip": (_pair("", [1.0], 1.0, 1.0), nan_through_the_clip),
-        "a float sum whose order a row decides": (
-            Pair("", np.array([100_390.625]), np.array([100_391.625]), np.array([1.0]), 1.0), order_of_a_float_sum,
-        ),
-        "Corollary 8 of the almost-periodic paper, 10 periods": (corollary_8_pair(10), CorollaryEight(10)),
-        **swellfish_paths(),
-    }  # fmt: skip
+def plant_faults() -> Faults:
+    """Return the planted faults that no notion has for itself: noise, sums and draws that are not what they should be."""
+    one, window = (np.zeros(1), np.ones(1)), (np.zeros(8), np.ones(8))
+    wide = _pair([1.0] * 8, 8.0, 1.0)
+    return Faults(
+        paths={
+            "scale 20 % too small": (_pair([1.0], 1.0, 1.0), AddedNoise(one, 1.0, shrink=0.8)),
+            "scale 20 % too small at each of 8 steps": (wide, AddedNoise(window, 1 / 8, shrink=0.8)),
+            "textbook floating-point Laplace": (_pair([1.0], 1.0, 1.0), textbook_laplace),
+            "one seed for all steps": (_pair([0.0, 1.0], 2.0, 0.5), same_seed_each_step),
+            "a value drawn again after a crash": (_pair([1.0, 1.0], 1.0, 1.0), AddedNoise(one, 1.0, twice=True)),
+            "NaN through the clip": (_pair([1.0], 1.0, 1.0), nan_through_the_clip),
+            "a float sum whose order a row decides": (
+                Pair("", np.array([100_390.625]), np.array([100_391.625]), np.array([1.0]), 1.0), order_of_a_float_sum,
+            ),
+        },
+        honest={
+            "honest noise": (_pair([1.0], 1.0, 1.0), AddedNoise(one, 1.0)),
+            "honest noise at each of 8 steps": (wide, AddedNoise(window, 1 / 8)),
+        },
+    )  # fmt: skip
 
 
-def history_faults() -> dict[str, tuple[Any, list[Release], float]]:
-    """Every fault that shows in what was recorded: the notion, the releases, and what is promised."""
-    return {
-        "Corollary 16 at beta = 10": corollary_16_at_beta_10(),
-        "a headroom that forgets the newest release": headroom_without_the_newest_release(),
-        "a budget that resets on restart": budget_that_resets_on_restart(),
-        **swellfish_histories(),
-    }
+def all_faults() -> Faults:
+    """Return every planted fault: those of all notions together."""
+    planted = [plant_faults(), *(audit.faults() for audit in all_audits().values() if audit.faults is not None)]
+    return Faults(
+        histories={name: history for faults in planted for name, history in faults.histories.items()},
+        paths={name: case for faults in planted for name, case in faults.paths.items()},
+        rules=tuple(finding for faults in planted for finding in faults.rules),
+        honest={name: case for faults in planted for name, case in faults.honest.items()},
+    )
 
 
 def audit_faults(
     seconds: float = 60.0, runs: int = 20_000, progress: Progress = lambda what, done, total: None
 ) -> Verdict:
     """Audit every planted fault: a good audit accuses all of them, and none of the honest paths beside them."""
-    cases = [(replace(pair, name=name), path) for name, (pair, path) in path_faults().items()]
-    one, window = (np.zeros(1), np.ones(1)), (np.zeros(8), np.ones(8))
-    cases.append((_pair("honest noise", [1.0], 1.0, 1.0), AddedNoise(one, 1.0)))
-    cases.append((_pair("honest noise at each of 8 steps", [1.0] * 8, 8.0, 1.0), AddedNoise(window, 1 / 8)))
-    pair, path = honest_path()
-    cases.append((replace(pair, name="honest noise for all events of Swellfish"), path))
-    findings = [audit_history(name, *history) for name, history in history_faults().items()]
-    findings += aged_findings()
+    planted = all_faults()
+    cases = [(replace(pair, name=name), path) for name, (pair, path) in (planted.paths | planted.honest).items()]
+    findings = [audit_history(name, *history) for name, history in planted.histories.items()]
+    findings += planted.rules
     findings += audit_paths(cases, seconds=seconds, runs=runs, chunk=2_000, progress=progress)
-    return Verdict("planted faults", tuple(_most_telling(findings)))
+    return Verdict("planted faults", tuple(_worst_of_each(findings)))
 
 
-def _most_telling(findings: list[Finding]) -> list[Finding]:
-    """One finding for each name: the one that finds most against its claim."""
-    best: dict[str, Finding] = {}
+def find_mistakes(verdict: Verdict) -> list[str]:
+    """Return what the audit of planted faults got wrong: faults that are not accused, and honest paths that are."""
+    return [f.name for f in verdict.findings if f.accused == f.name.startswith("honest")]
+
+
+def _worst_of_each(findings: list[Finding]) -> list[Finding]:
+    """For each name the finding that finds most against its claim."""
+    worst: dict[str, Finding] = {}
     for f in findings:
-        if f.name not in best or f.found * best[f.name].claimed > best[f.name].found * f.claimed:
-            best[f.name] = f
-    return list(best.values())
+        if f.name not in worst or f.found * worst[f.name].claimed > worst[f.name].found * f.claimed:
+            worst[f.name] = f
+    return list(worst.values())

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import math
 from html import escape
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from halflife.audit.verdict import Finding, Verdict
 from halflife.errors import visible
 from halflife.lab.views.page import PALETTE, figure_html, layout, load_plotly, write_page
+from halflife.lab.views.text import text_table
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 FOUND = (
     "A bar beyond the dotted line accuses: more was found than is claimed. Lower bounds lie below it if all is well."
 )
 HOW = {
     "exact": "worked out again from the definition of the notion",
+    "account": "what the notion's own account says, as nobody has derived its loss a second time",
     "attained": "what some outputs really tell, worked out from below: a rule that claims less is wrong",
     "sensitivity": "the engine's exact totals of neighbours, compared",
     "black box": "a lower bound on ε from the outputs of many runs, wrong with probability below one in a million in all",
@@ -40,16 +44,16 @@ def as_html(text: str) -> str:
     return escape(visible(text))
 
 
-def found_data(verdict: Verdict) -> list[tuple[str, float, bool]]:
+def share_data(verdict: Verdict) -> list[tuple[str, float, bool]]:
     """Return what was found as a share of what was claimed, for each finding that has both."""
     rows = [f for f in verdict.findings if f.claimed > 0 and math.isfinite(f.found)]
     return [(f"{f.name} ({f.how})", f.found / f.claimed, f.accused) for f in rows]
 
 
-def plot_found(verdict: Verdict) -> Any:
+def plot_shares(verdict: Verdict) -> Any:
     """Plot what was found against what was claimed: a bar beyond the line accuses."""
     go = load_plotly()
-    rows = found_data(verdict)[::-1]
+    rows = share_data(verdict)[::-1]
     look = layout("")
     look["xaxis"] = {"title": {"text": "found / claimed", "font": {"size": 13}}, "rangemode": "tozero"}
     look["yaxis"] = {"automargin": True}
@@ -67,10 +71,14 @@ def plot_found(verdict: Verdict) -> Any:
     return go.Figure(data=bars, layout=look)
 
 
+def _mark(f: Finding) -> str:
+    """What a finding means for the promise: nothing if it is about what an observer may do."""
+    return "accused" if f.accused else "" if f.how == "observer" else "kept"
+
+
 def _row(f: Finding) -> str:
-    mark = "accused" if f.accused else ("" if f.how == "observer" else "kept")
     name = f'<th scope="row">{as_html(f.name)}<span class="parameters">{as_html(f.detail)}</span></th>'
-    cells = (f.how, number(f.claimed), number(f.found), mark, f"{f.runs:,}" if f.runs else "", f"{f.seconds:.2f}")
+    cells = (f.how, number(f.claimed), number(f.found), _mark(f), f"{f.runs:,}" if f.runs else "", f"{f.seconds:.2f}")
     return f"<tr>{name}{''.join(f'<td>{as_html(c)}</td>' for c in cells)}</tr>"
 
 
@@ -84,8 +92,15 @@ def write_audit(verdict: Verdict, path: Path) -> None:
     ways = "".join(f"<li><b>{escape(how)}</b>: {escape(what)}</li>" for how, what in HOW.items() if how in tried)
     body = f"""<header><h1>Audit of {as_html(verdict.subject)}</h1>
 <p class="lede"><b>{said}</b> An audit that finds nothing proves nothing: it says how much was looked at.</p></header>
-{figure_html("found", plot_found(verdict), "What was found as a share of what was claimed", FOUND)}
+{figure_html("found", plot_shares(verdict), "What was found as a share of what was claimed", FOUND)}
 <div class="scroll"><table class="named"><thead><tr>{"".join(f'<th scope="col">{h}</th>' for h in heads)}</tr></thead>
 <tbody>{"".join(map(_row, verdict.findings))}</tbody></table></div>
 <ul>{ways}</ul>"""
-    write_page(path, f"Audit of {visible(verdict.subject)}", body, f"Made by halflife {version('halflife')}")
+    write_page(path, f"Audit of {visible(verdict.subject)}", body)
+
+
+def findings_table(verdict: Verdict) -> Table:
+    """Return the findings in a few columns, for a terminal."""
+    rows = [(f.name, f.how, number(f.claimed), number(f.found), _mark(f), f"{f.seconds:.1f}") for f in verdict.findings]
+    heads = ("what was tried", "how", "claimed", "found", "verdict", "seconds")
+    return text_table(heads, rows, left=(0, 1), title=f"Audit of {verdict.subject}")

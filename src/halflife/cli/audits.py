@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from halflife.cli.group import main
 from halflife.cli.terminal import progress_bar, say, screen
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from halflife.audit import Verdict
 
 
 @main.command()
@@ -41,49 +35,27 @@ def audit(policy: Path | None, faults: bool, seconds: float, runs: int, processe
     """
     import os
 
+    from halflife.audit.faults import audit_faults, find_mistakes
+    from halflife.audit.policy.audit import audit_policy
+    from halflife.audit.report import findings_table, write_audit
+    from halflife.policy import Policy
+
     if (policy is None) == (not faults):
         raise click.UsageError("give a policy to audit, or --faults")
     with progress_bar() as show:
         if policy is None:
-            from halflife.audit.faults import audit_faults
-
             verdict = audit_faults(seconds, runs, show)
         else:
-            from halflife.audit.policy.audit import audit_policy
-            from halflife.policy import Policy
-
             many = processes or os.cpu_count() or 1
             verdict = audit_policy(Policy.load(policy), seconds=seconds, runs=runs, processes=many, progress=show)
     if html is not None:
-        from halflife.audit.report import write_audit
-
         write_audit(verdict, html)
     if as_json:
         say(json.dumps(verdict.to_dict(), indent=2, ensure_ascii=False))
     else:
-        screen().print(_findings(verdict))
+        screen().print(findings_table(verdict))
         say("Nothing is accused." if verdict.good else "Accused: the promise is not kept.")
     if html is not None:
         say(f"Report: {html}", err=as_json)
-    missed = [f.name for f in verdict.findings if not f.accused and not f.name.startswith("honest")]
-    wrongly = [f.name for f in verdict.findings if f.accused and f.name.startswith("honest")]
-    if (missed or wrongly) if faults else not verdict.good:
+    if find_mistakes(verdict) if faults else not verdict.good:
         raise SystemExit(1)
-
-
-def _findings(verdict: Verdict) -> Table:
-    """An audit's findings in a few columns."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    from halflife.audit.report import number
-
-    table = Table(title=f"Audit of {verdict.subject}", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("what was tried")
-    table.add_column("how")
-    for name in ("claimed", "found", "verdict", "seconds"):
-        table.add_column(name, justify="right")
-    for f in verdict.findings:
-        mark = "accused" if f.accused else "" if f.how == "observer" else "kept"
-        table.add_row(f.name, f.how, number(f.claimed), number(f.found), mark, f"{f.seconds:.1f}")
-    return table

@@ -8,63 +8,34 @@ file, a policy is written for each notion, and `halflife.publish` keeps a ledger
 from __future__ import annotations
 
 import datetime
-import json
-import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from halflife import registry
-from halflife.engines import open_source
 from halflife.errors import HalflifeError, InvalidInput
-from halflife.lab.demo import DemoResult, Outcome, write_releases
-from halflife.lab.households.readings import MAX_KWH, SLOTS_PER_DAY, Readings, simulate
+from halflife.lab.comparison import DemoResult, Outcome, exact_series, write_releases
+from halflife.lab.demo import HOMES, LEDGER, OUTPUT, POLICY, START, Draft, draft_policy
+from halflife.lab.households.readings import SLOTS_PER_DAY, Readings, readings_table, simulate
 from halflife.ledger import ledger_names, open_ledger
-from halflife.notions import Notion
-from halflife.numerics.arrays import Floats
 from halflife.numerics.parameters import whole
 from halflife.numerics.progress import Progress
 from halflife.policy import Policy, channels
 from halflife.publisher import publish, verify
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-START = datetime.datetime(2024, 1, 8, tzinfo=datetime.UTC)
-"""A Monday in winter."""
-
-SECRETS = """\
-  neighbours: one-window      # all that a home's events can do within the time of one of them
-  floor: 0.5 Wh               # noise outside the hiding intervals too, of which nothing is promised
-  specifications:             # public: so recurring windows, not what a home really did
-    readings: 1               # a home has one in a step, at most: each is rounded
-    households:
-      home-0001:
-        - {what: oven, every: day, from: "17:00", to: "21:00", power: 3 kW, duration: 1 h, epsilon: 1, until: 2029-01-01}
-        - every weekend 08:00–20:00, washing, 2 kW, 90 min, epsilon 1, until 2029-01-01
-      home-0002:
-        - every weekday 06:00–09:00, shower, 8 kW, 30 min, epsilon 1, until 2029-01-01
-"""
-"""What two homes want hidden: the promise of the demo's policy for notions that protect secrets."""
-
 MARKER = ".made-by-halflife-demo"
-HOMES, POLICY, LEDGER, OUTPUT = "homes", "policy.yaml", "policy.ledger", "mean-use.csv"
 MADE = ("readings.parquet", POLICY, OUTPUT, *ledger_names(LEDGER))
 """All that the demo puts into a folder of its own, and all that it ever deletes there."""
-
-
-def _silent(what: str, done: int, total: int) -> None:
-    """Show no progress."""
 
 
 # One policy ---------------------------------------------------------------------------------------------------------
 
 
-def publish_and_verify(file: Path, progress: Progress = _silent, clock: Callable[[], float] = time.time) -> Outcome:
+def publish_and_verify(
+    file: Path, progress: Progress = lambda what, done, total: None, clock: Callable[[], float] = time.time
+) -> Outcome:
     """Publish what a policy has due, check it, and return all that it has published: one stream of one number, as CSV."""
     from pyarrow import csv
 
@@ -98,37 +69,15 @@ def publish_and_verify(file: Path, progress: Progress = _silent, clock: Callable
     )
 
 
-def exact_series(policy: Policy, steps: int) -> Floats:
-    """Return what a policy's stream would publish without noise, from the engine that the publisher asks.
-
-    Nobody may see this of real people: it is for generated homes, and for data that is public already.
-    """
-    (channel,) = channels(policy)
-    source, factor = channel.part.source, channel.factors[0]
-    assert source is not None
-    engine = open_source([str(policy.path(f)) for f in source.files], source.format, source.table)
-    try:
-        totals = engine.aggregate(channel.question(1, steps)).sums[:, 0, 0] + channel.offsets[0]
-    finally:
-        engine.close()
-    values: Floats = totals * factor.numerator / factor.denominator
-    return values
-
-
 # The demo -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Draft:
-    """A policy that is yet to be written: for which notion, into which folder."""
-
-    notion: Notion[Any]
-    folder: Path
-    text: str
-
-
 def run_demo(
-    folder: Path, households: int = 300, days: int = 60, seed: int = 1, progress: Progress = _silent
+    folder: Path,
+    households: int = 300,
+    days: int = 60,
+    seed: int = 1,
+    progress: Progress = lambda what, done, total: None,
 ) -> DemoResult:
     """Publish the town's mean use under every registered notion; write `releases.parquet` and `report.html`.
 
@@ -159,101 +108,6 @@ def run_demo(
         raise InvalidInput(f"cannot write to {folder}: {error.strerror or error}: choose another folder") from error
     progress("done", total, total)
     return result
-
-
-def readings_table(town: Readings) -> pa.Table:
-    """Return the readings as meters send them: home, time, kWh; one row a reading, in the order of time."""
-    import pyarrow as pa
-
-    homes, slots = town.kwh.shape
-    names = pa.array([f"home-{i:04d}" for i in range(1, homes + 1)])
-    which = pa.DictionaryArray.from_arrays(np.tile(np.arange(homes, dtype=np.int32), slots), names)
-    times = pa.array(np.repeat(town.times.astype("datetime64[us]"), homes))
-    return pa.table(
-        {
-            "home": which.cast(pa.string()),
-            "time": times.cast(pa.timestamp("us", tz="UTC")),
-            "kwh": town.kwh.T.reshape(-1),
-        }
-    )
-
-
-def _parameters(notion: Notion[Any]) -> str:
-    """A notion's parameters as lines of a promise."""
-    given = {k: v for k, v in notion.to_dict().items() if k != "name" and v is not None}
-    return "\n".join(f"  {key}: {json.dumps(value)}" for key, value in given.items())
-
-
-def policy_text(notion: Notion[Any], households: int) -> str:
-    """Return the demo's policy for a notion; its parameters count steps."""
-    promise = SECRETS if notion.attached else _parameters(notion)
-    return f"""\
-# Written by `halflife demo`, which replaces it on its next run: copy it elsewhere before you change it.
-halflife: 1
-
-population:
-  id: demo-town               # generated homes
-  size: {f"{households}":<21} # public
-  person: home
-
-promise:
-  notion: {json.dumps(notion.name)}
-{promise}
-
-clock:
-  step: 30 min                # what the promise's parameters count
-  start: {START:%Y-%m-%d}           # no end: the noise is planned for ever
-  late: as-planned            # a replay: as if each half hour had been published as soon as it was over
-
-streams:
-  - name: mean-use
-    source:
-      files: ../{HOMES}/readings.parquet
-      time: time
-      value: kwh
-    statistic:
-      kind: mean
-      unit: kWh
-      resolution: 1 Wh        # readings become whole Wh, so that sums are exact
-      clip: [0, {MAX_KWH:g} kWh]        # public, chosen before any data is seen
-      fold: sum
-      missing: 0
-    output: {OUTPUT}
-
-ledger: {LEDGER}
-"""
-
-
-def draft_policy(notion: Notion[Any], folder: Path, households: int, steps: int) -> Draft:
-    """Return the policy for a notion, worked out and found to publish every step; nothing is written yet."""
-    mine = folder / folder_name(notion.name)
-    text = policy_text(notion, households)
-    try:
-        policy = Policy.parse(text, mine)
-        (channel,) = channels(policy)
-        kept = policy.notion
-        published = int(np.count_nonzero(channel.plan.losses(steps)))
-    except HalflifeError as error:
-        raise HalflifeError(f"the demo cannot publish under {notion.name}: {error}") from error
-    if kept != notion and not notion.attached:
-        raise HalflifeError(
-            f"the demo cannot publish under {notion.name}: its policy promises {kept!r}, not {notion!r}"
-        )
-    if published != steps:
-        raise HalflifeError(
-            f"the demo publishes every step, but the plan for {notion.name} has a release in only {published} of {steps}: "
-            "its first example needs another plan"
-        )
-    return Draft(notion, mine, text)
-
-
-def folder_name(name: str) -> str:
-    """Return a notion's name as a folder can have it.
-
-    >>> folder_name("w-event"), folder_name("<b>A/B</b>")
-    ('w-event', 'b-A-B-b')
-    """
-    return re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-") or "notion"
 
 
 def _own_folders(folders: Sequence[Path]) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +13,7 @@ from halflife.cli.group import main
 from halflife.cli.terminal import progress_bar, say, screen
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
-    from halflife.lab.demo import DemoResult
-    from halflife.papers.age_dependent.reproduction import Reproduction as AgedReproduction
-    from halflife.papers.almost_periodic.reproduction import Reproduction as PeriodicReproduction
-    from halflife.papers.discounted.reproduction import Reproduction
+    from halflife.papers.figures import Paper
 
 
 @main.command()
@@ -45,9 +39,10 @@ def demo(out: Path, households: int, days: int, seed: int) -> None:
     """
     with progress_bar() as show:
         from halflife.cli.demo import run_demo
+        from halflife.lab.views.report import summary_table
 
         result = run_demo(out, households, days, seed, show)
-    screen().print(_summary(result))
+    screen().print(summary_table(result))
     say(f"Report:   {result.report}")
     say(f"Releases: {result.parquet}")
     names = ", ".join(outcome.policy.parent.name for outcome in result.outcomes)
@@ -93,14 +88,9 @@ def plan(notion: str, step: str, start: str | None, error: float | None, html: P
       halflife plan --notion age-dependent --epsilon 1 --process homes.json --age 4 --every 4
       halflife plan --notion almost-periodic --epsilon 1 --period 48 --strong
     """
-    from halflife.errors import InvalidInput
     from halflife.lab.views import plan as lab
     from halflife.policy.promises.age_dependent.process import read_process_file
 
-    if notion == "swellfish":
-        raise InvalidInput(
-            "swellfish plans for secrets in files, not for one epsilon: use `halflife secrets noise FILES...`"
-        )
     promise = ("epsilon", "delta", "alpha", "half_life", "beta", "w", "process", "period", "strong")
     given = {k: v for k, v in options.items() if v is not None}
     if "process" in given:
@@ -119,7 +109,7 @@ def plan(notion: str, step: str, start: str | None, error: float | None, html: P
         say(f"Plots: {html}", err=as_json)
 
 
-def _from_and_to(folder: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def _data_and_out_options(folder: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """The options that every reproduction has: where data comes from, and where the report goes."""
     data = click.option(
         "--data", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR",
@@ -132,9 +122,18 @@ def _from_and_to(folder: str) -> Callable[[Callable[..., None]], Callable[..., N
     return lambda command: data(out(command))
 
 
-def _say_where(data: str, written: Sequence[Path]) -> None:
-    """Say what a reproduction was made from, and what it wrote."""
-    say(f"Data:    {data}")
+def _reproduce(paper: Paper, data: Path | None, out: Path, seed: int) -> None:
+    """Reproduce a paper, and say what it was made from and what was written."""
+    from halflife.lab.views.page import load_plotly
+
+    load_plotly()  # a missing extra is reported before any work is done
+    folder = paper.find_data(data)
+    if folder is None:
+        say(paper.where_to_get, err=True)
+    with progress_bar() as show:
+        found, written = paper.run(folder, out, seed, show)
+    paper.print_summary(found, screen())
+    say(f"Data:    {found.source.name}")
     say(f"Report:  {written[0]}")
     say(f"Tables:  {written[1]}")
     say(f"Numbers: {', '.join(path.name for path in written[2:])}")
@@ -153,7 +152,7 @@ def reproduce() -> None:
 
 
 @reproduce.command()
-@_from_and_to("halflife-discounted")
+@_data_and_out_options("halflife-discounted")
 @click.option("--seed", type=int, default=1, show_default=True, help="Of the generated homes; real data needs none.")
 def discounted(data: Path | None, out: Path, seed: int) -> None:
     """Temporally discounted differential privacy (Farokhi): Figures 1 to 3, and tables of noise scales.
@@ -162,26 +161,13 @@ def discounted(data: Path | None, out: Path, seed: int) -> None:
     Example:
       halflife reproduce discounted --data ../shared/data --out discounted
     """
-    from halflife.lab.views.page import load_plotly
-    from halflife.papers.discounted import reproduction as paper
-    from halflife.papers.discounted.report import write_all
+    from halflife.papers.discounted.report import PAPER
 
-    load_plotly()  # a missing extra is reported before any work is done
-    folder = paper.find_data(data)
-    if folder is None:
-        say(paper.WHERE_TO_GET, err=True)
-    with progress_bar() as show:
-        show("reading" if folder else "simulating the homes", 0, 1)
-        source = paper.generated_source(seed) if folder is None else paper.real_source(folder)
-        found = paper.reproduce(source, progress=show)
-        show("writing the report", 0, 1)
-        written = write_all(found, out)
-    screen().print(_scales(found))
-    _say_where(source.name, written)
+    _reproduce(PAPER, data, out, seed)
 
 
 @reproduce.command("age-dependent")
-@_from_and_to("halflife-age-dependent")
+@_data_and_out_options("halflife-age-dependent")
 @click.option("--seed", type=int, default=1, show_default=True, help="Of the generated homes; real data needs none.")
 def age_dependent(data: Path | None, out: Path, seed: int) -> None:
     """Age-dependent differential privacy (Zhang, Wei, Berry, Huang): Figures 2 to 8, the two towns, the errata, and whether
@@ -191,30 +177,13 @@ def age_dependent(data: Path | None, out: Path, seed: int) -> None:
     Example:
       halflife reproduce age-dependent --data ../shared/data --out aged
     """
-    from halflife.lab.views.page import load_plotly
-    from halflife.papers.age_dependent import reproduction as paper
-    from halflife.papers.age_dependent.london import LONDON, WHERE_TO_GET, generated_source, real_source
-    from halflife.papers.age_dependent.report import write_all
-    from halflife.papers.discounted.reproduction import find_data
+    from halflife.papers.age_dependent.report import PAPER
 
-    load_plotly()  # a missing extra is reported before any work is done
-    folder = find_data(data, (LONDON,))
-    if folder is None:
-        say(WHERE_TO_GET, err=True)
-    with progress_bar() as show:
-        show("reading" if folder else "simulating the homes", 0, 1)
-        source = generated_source(seed) if folder is None else real_source(folder)
-        found = paper.reproduce(source, progress=show)
-        show("writing the report", 0, 1)
-        written = write_all(found, out)
-    screen().print(_risks(found))
-    say(f"Counted: {paper.chance_words(found)}")
-    say(f"Check:   {found.check.verdict}")
-    _say_where(source.name, written)
+    _reproduce(PAPER, data, out, seed)
 
 
 @reproduce.command("almost-periodic")
-@_from_and_to("halflife-almost-periodic")
+@_data_and_out_options("halflife-almost-periodic")
 @click.option(
     "--seed", type=int, default=1, show_default=True, help="Of simulated noise, shuffling and generated homes."
 )
@@ -226,98 +195,6 @@ def almost_periodic(data: Path | None, out: Path, seed: int) -> None:
     Example:
       halflife reproduce almost-periodic --data ../shared/data --out periodic
     """
-    from halflife.lab.views.page import load_plotly
-    from halflife.papers.almost_periodic import reproduction as paper
-    from halflife.papers.almost_periodic.homes import WHERE_TO_GET, generated_source, real_source
-    from halflife.papers.almost_periodic.report import write_all
-    from halflife.papers.discounted.reproduction import find_data
+    from halflife.papers.almost_periodic.report import PAPER
 
-    load_plotly()  # a missing extra is reported before any work is done
-    folder = find_data(data)
-    if folder is None:
-        say(WHERE_TO_GET, err=True)
-    with progress_bar() as show:
-        show("reading" if folder else "simulating the homes", 0, 1)
-        source = generated_source(seed) if folder is None else real_source(folder)
-        found = paper.reproduce(source, seed, progress=show)
-        show("writing the report", 0, 1)
-        written = write_all(found, out)
-    screen().print(_coefficients(found))
-    say(f"Test:    {found.daily.verdict}")
-    for note in source.notes[0 if folder else 1 :]:  # where to get the data was said above
-        say(f"Note:    {note}")
-    _say_where(source.name, written)
-
-
-def _coefficients(found: PeriodicReproduction) -> Table:
-    """The paper's coefficients and ours."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    from halflife.papers.almost_periodic.reproduction import COEFFICIENT_HEADS, coefficient_rows
-
-    title = "Coefficients between periods: the paper's, of its data, and ours"
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    for name in COEFFICIENT_HEADS:
-        if name != "homes":
-            table.add_column(name, justify="left" if name in COEFFICIENT_HEADS[:2] else "right")
-    for whose, data, _, *cells in coefficient_rows(found):
-        table.add_row(whose, data.split(",")[0], *cells)
-    return table
-
-
-def _risks(found: AgedReproduction) -> Table:
-    """The table of risks by age."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    from halflife.papers.age_dependent.reproduction import RISK_HEADS, risk_cells, shown
-
-    title = f"What is left of ε_C by age (nats): {found.source.name}"
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    for name in RISK_HEADS:
-        table.add_column(re.sub(r"(?<=[:,]) | (?=\()", "\n", name), justify="right")
-    last = None
-    for row in shown(found.rows):
-        if last not in (None, row.epsilon):
-            table.add_section()
-        last = row.epsilon
-        table.add_row(*risk_cells(row))
-    return table
-
-
-def _scales(found: Reproduction) -> Table:
-    """The table of noise scales."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    from halflife.papers.discounted.reproduction import TABLE_HEADS, table_cells
-
-    title = f"Noise scales over {found.steps:,} steps, hyperbolic, Δf = ε = 1"
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    for name in TABLE_HEADS:
-        table.add_column(name.replace(" ", "\n", 1), justify="left" if name == "plan" else "right")
-    for row in (*found.rows, *found.small):
-        table.add_row(*table_cells(row))
-    return table
-
-
-def _summary(result: DemoResult) -> Table:
-    """The errors in a few columns."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    from halflife.lab.demo import error_data, three_figures
-
-    mean = three_figures(float(result.exact.mean()))
-    title = f"Mean use of {result.households:,} generated homes: {mean} kWh per half hour. Errors in kWh."
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("promise")
-    for name in ("last noise\nscale", "mean\nerror", "relative\nerror", "promise\nused"):
-        table.add_column(name, justify="right")
-    for row in error_data(result):
-        table.add_row(
-            row.label, three_figures(row.last_scale), three_figures(row.mean_absolute_error),
-            f"{three_figures(100 * row.relative_error)} %", f"{100 * row.largest_share:.1f} %",
-        )  # fmt: skip
-    return table
+    _reproduce(PAPER, data, out, seed)

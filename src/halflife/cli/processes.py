@@ -13,8 +13,6 @@ from halflife.cli.group import main
 from halflife.cli.terminal import say, screen, write_whole
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from halflife.engines.samples import Sample
     from halflife.processes import Process
 
@@ -24,7 +22,6 @@ KINDS = {
     "periodic": "periodic-markov-chain",
     "empirical": "empirical",
 }
-HOURS = (0.5, 1, 2, 6, 12, 24, 48, 168)
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -194,45 +191,8 @@ def show(file: Path, step: str | None) -> None:
     Example:
       halflife process show home.json
     """
+    from halflife.lab.age_dependent.process_view import print_process
     from halflife.policy.promises.age_dependent.process import read_process_file
-    from halflife.processes.certifiable import known_to
 
     made = read_process_file(file)
-    width = _step(made, step)
-    say(f"{made.name}, steps of {width}")
-    fitted = getattr(made, "fitted", None)
-    if fitted:
-        facts = (
-            (k, v) for k, v in fitted.items() if isinstance(v, str | int | float) and k not in ("step", "assumption")
-        )
-        say("Fitted: " + ", ".join(f"{k} {v:,}" if isinstance(v, int) else f"{k} {v}" for k, v in facts))
-    known = known_to(made)
-    if known is not None:
-        say(f"Δ is known to ±{known:.3g} at best, with 99 % confidence.")
-    checked = made.checked
-    say("Never checked against data." if checked is None else f"Checked: {checked.get('verdict', checked)}")
-    screen().print(_ages(made, width))
-
-
-def _ages(made: Process, width: str) -> Table:
-    """Δ(t), and what is left of ε = 1 and 4, by Theorem 1 and exactly."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    from halflife.processes.verdict import duration
-    from halflife.steps import microseconds, parse_width
-
-    minutes = microseconds(parse_width(width)) / 60e6
-    steps = sorted({1, *(round(h * 60 / minutes) for h in HOURS)} - {0})
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    heads = ("age of the data", "Δ", "left of ε = 1", "by Theorem 1", "left of ε = 4", "by Theorem 1")
-    for i, head in enumerate(heads):
-        table.add_column(head, justify="right" if i else "left")
-    for t in steps:
-        if made.last_lag is not None and t > made.last_lag:
-            table.add_row(f"{duration(t * minutes)}", "not known", "", "", "", "")
-            continue
-        cells = [made.total_variation(t)]
-        cells += [made.amplify(epsilon, t, bound) for epsilon in (1.0, 4.0) for bound in ("tight", "theorem1")]
-        table.add_row(duration(t * minutes), *(f"{x:.3g}" for x in cells))
-    return table
+    print_process(made, _step(made, step), screen())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from halflife.cli.group import main
-from halflife.cli.terminal import event_log, progress_bar, say, stopping, write_whole
+from halflife.cli.terminal import catch_stop_signals, event_log, progress_bar, say, write_whole
 
 if TYPE_CHECKING:
     from halflife.policy import Policy
@@ -90,7 +90,7 @@ def publish(policy: Path, wait: float, dry_run: bool) -> None:
         say(line, err=True)
     if dry_run:
         return
-    with stopping() as stop, event_log(), progress_bar(rate="steps") as show:
+    with catch_stop_signals() as stop, event_log(), progress_bar(rate="steps") as show:
         summary = run(loaded, wait=wait, progress=show, stop=stop)
     for name, count in summary.published.items():
         step, when = summary.last[name]

@@ -139,7 +139,7 @@ def generate(households: int, days: int, seed: int, out: Path, as_json: bool) ->
     from halflife.specifications import write_specifications
 
     with screen(stderr=True).status("generating homes"):
-        made, town = lab.generated(households, days, seed)
+        made, town = lab.generate_secrets(households, days, seed)
         facts = lab.overview(made, 96 * days)
         try:
             write_specifications(made, out)
@@ -219,7 +219,7 @@ def check(files: tuple[str, ...], as_json: bool, **clock: Any) -> None:
 @_clock_options
 @_town_options
 @click.option("--neighbours", default="one-window", show_default=True, metavar="NAME",
-              help="How secrets are read: one-event, one-window or all-events.")  # fmt: skip
+              help="Which streams are neighbours: one-event, one-window or all-events.")  # fmt: skip
 @click.option("--delta", type=_Fraction(), default="1/117716237", show_default=True, metavar="NUMBER",
               help="δ of the plans that have one, such as 1e-8; 0 leaves them out.")  # fmt: skip
 @click.option("--methods", default="paper,tight,optimal", show_default=True, metavar="NAME,...", help="Which plans.")
@@ -228,7 +228,7 @@ def check(files: tuple[str, ...], as_json: bool, **clock: Any) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 def noise(files: tuple[str, ...], households: int, days: int, seed: int, neighbours: Any, delta: float, methods: str,
           steps: int | None, html: Path | None, as_json: bool, **clock: Any) -> None:  # fmt: skip
-    """Compare the noise of the plans for these secrets, and certify each of them under all three readings.
+    """Compare the noise of the plans for these secrets, and certify each of them under all three definitions of neighbours.
 
     Without FILES it generates homes, as `halflife secrets generate` does.
 
@@ -238,7 +238,7 @@ def noise(files: tuple[str, ...], households: int, days: int, seed: int, neighbo
       halflife secrets noise secrets.parquet --neighbours all-events --delta 1e-8 --html noise.html
     """
     from halflife.lab.swellfish import view as lab
-    from halflife.lab.swellfish.costs import compare, generated
+    from halflife.lab.swellfish.costs import compare, generate_secrets
     from halflife.lab.views.page import load_plotly
 
     if html is not None:
@@ -249,7 +249,7 @@ def noise(files: tuple[str, ...], households: int, days: int, seed: int, neighbo
             reading, times, last = _read(files, **clock)
             held = reading.specifications
         else:
-            held, times, last = generated(households, days, seed)[0], None, 96 * days
+            held, times, last = generate_secrets(households, days, seed)[0], None, 96 * days
         wanted = [name.strip() for name in methods.split(",")]
         found = compare(
             held,

@@ -35,7 +35,10 @@ def say(text: str, err: bool = False) -> None:
 
 
 def screen(stderr: bool = False) -> Console:
-    """Where tables are printed: names in them are text, neither markup nor control codes."""
+    """Return where tables are printed: names in them are text, neither markup nor control codes.
+
+    A stdout that cannot be written is an error; a stderr is not, as nothing that is said there may stop a run.
+    """
     from rich.console import Console
     from rich.text import Text
 
@@ -47,7 +50,9 @@ def screen(stderr: bool = False) -> Console:
             try:
                 super().print(*objects, **options)
             except (OSError, ValueError) as error:
-                raise _stdout_failed(error) from error
+                if not stderr:
+                    raise _stdout_failed(error) from error
+                abandon(sys.stderr)
 
     return Screen(stderr=stderr, markup=False, highlight=False)
 
@@ -129,7 +134,7 @@ def _put(name: str, path: Path, anew: bool) -> None:
 
 
 @contextmanager
-def stopping() -> Iterator[Callable[[], bool]]:
+def catch_stop_signals() -> Iterator[Callable[[], bool]]:
     """Let SIGTERM and Ctrl-C ask for an end, and give the function that says whether they did."""
     import signal
 

@@ -21,15 +21,15 @@ def is_text(kind: Any) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def sound(column: Any) -> Any:
-    """A column in which text that is no UTF-8 is null."""
+def drop_bad_text(column: Any) -> Any:
+    """Return a column in which text that is no UTF-8 is null."""
     import pyarrow as pa
 
     kind = column.type
     if isinstance(column, pa.ChunkedArray):
-        return pa.chunked_array([sound(chunk) for chunk in column.chunks], kind)
+        return pa.chunked_array([drop_bad_text(chunk) for chunk in column.chunks], kind)
     if pa.types.is_dictionary(kind) and is_text(kind.value_type):
-        return pa.DictionaryArray.from_arrays(column.indices, sound(column.dictionary), ordered=kind.ordered)
+        return pa.DictionaryArray.from_arrays(column.indices, drop_bad_text(column.dictionary), ordered=kind.ordered)
     if not is_text(kind):
         return column
     try:
@@ -40,10 +40,10 @@ def sound(column: Any) -> Any:
     return column
 
 
-def outermost(rows: Sequence[tuple[str, int | None]]) -> list[str]:
-    """The names of a Parquet file's columns, from its schema in order: each part's name and how many parts it has itself.
+def column_names(rows: Sequence[tuple[str, int | None]]) -> list[str]:
+    """Return the names of a Parquet file's columns, from its schema in order: each part's name and how many parts it has itself.
 
-    >>> outermost([("schema", 2), ("a", 1), ("b", None), ("A", None)])
+    >>> column_names([("schema", 2), ("a", 1), ("b", None), ("A", None)])
     ['a', 'A']
     """
     names, left = [], [rows[0][1] or 0]
@@ -57,8 +57,8 @@ def outermost(rows: Sequence[tuple[str, int | None]]) -> list[str]:
     return names
 
 
-def readable(stream: Any) -> tuple[Any, dict[int, str]]:
-    """A table or stream of batches with sound text and types that DuckDB takes; and types, by place, that it has otherwise.
+def convert_for_duckdb(stream: Any) -> tuple[Any, dict[int, str]]:
+    """Return a table or stream of batches with UTF-8 text and types that DuckDB takes; and types, by place, that it has wrong.
 
     DuckDB stops at far moments of s and ms with a zone: it gets them without, and we remember that they are UTC. Decimals of
     256 bits and floats of 16 it does not know: they become doubles and floats, which is what its Parquet reader makes of them.
@@ -76,8 +76,8 @@ def readable(stream: Any) -> tuple[Any, dict[int, str]]:
     schema = pa.schema(fields)
     stream = stream if schema == stream.schema else stream.cast(schema)
     if isinstance(stream, pa.Table):
-        return pa.Table.from_arrays([sound(column) for column in stream.columns], schema=schema), zoned
-    batches = (pa.record_batch([sound(column) for column in batch.columns], schema=schema) for batch in stream)
+        return pa.Table.from_arrays([drop_bad_text(column) for column in stream.columns], schema=schema), zoned
+    batches = (pa.record_batch([drop_bad_text(column) for column in batch.columns], schema=schema) for batch in stream)
     return pa.RecordBatchReader.from_batches(schema, batches), zoned
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from halflife.engines.arrow import is_text, sound
+from halflife.engines.arrow import drop_bad_text, is_text
 from halflife.engines.base import (
     LARGEST_TOTAL,
     LATEST,
@@ -277,7 +277,7 @@ class FrameEngine:
             found = series.to_arrow()
         except UnicodeEncodeError:  # pandas holds Python's text in other columns too: half characters
             return pa.array([as_text(cell) for cell in series.to_native()], pa.string())
-        found = sound(found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found)
+        found = drop_bad_text(found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found)
         return found.dictionary_decode() if pa.types.is_dictionary(found.type) else found
 
     def _need(self, found: Any, column: str, rule: str) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 from halflife.engines.base import LATEST, Question
 from halflife.engines.duckdb.engine import DuckEngine
 from halflife.engines.duckdb.files import find_files, find_format
-from halflife.engines.duckdb.source import Unreadable, label_of
+from halflife.engines.duckdb.source import label_of
 from halflife.errors import InvalidInput, unknown
 from halflife.numerics.arrays import Floats
 from halflife.steps import DAY, Buckets, find_zone, microseconds, naive_to_utc, parse_width
@@ -111,14 +111,8 @@ class _Reader(DuckEngine):
     """The publisher's engine, asked for single readings instead of totals."""
 
     def sample(self, asked: _Asked) -> Sample:
-        """Read; if DuckDB's own reader stops, with the one that does not."""
-        try:
-            return self._sample(asked)
-        except Unreadable:
-            if self._patient is None:
-                raise
-        self._parts, self._patient, self._parse_once = self._patient, None, True
-        return self._sample(asked)
+        """Return all readings by person."""
+        return self._read(lambda: self._sample(asked))
 
     def _sample(self, asked: _Asked) -> Sample:
         first, last = self._extent(asked)

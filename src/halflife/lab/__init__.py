@@ -1,1 +1,1 @@
-"""The lab: simulate, compare, look. It never touches a ledger."""
+"""Simulations, comparisons and views of plans, processes and promises. Nothing here touches a ledger."""

@@ -1,225 +1,126 @@
-"""What a demonstration compares: the exact series, and what was published of it under one promise after another.
+"""The demo's policies: one town's mean electricity use per home, every half hour, under one notion each.
 
-Only data and tables are here: `halflife.cli.demo` publishes, `lab.views.report` draws. Exact values can be shown where nobody's
-privacy is at stake, such as generated homes or data that is public already; a real publication never shows them.
+`halflife.cli.demo` publishes under them.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+import datetime
+import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from halflife.errors import HalflifeError
+from halflife.lab.households.readings import MAX_KWH
 from halflife.notions import Notion
-from halflife.numerics.arrays import Floats
-from halflife.plans import Plan
-from halflife.release import Release
+from halflife.policy import Policy, channels
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+START = datetime.datetime(2024, 1, 8, tzinfo=datetime.UTC)
+"""A Monday in winter."""
+
+HOMES, POLICY, LEDGER, OUTPUT = "homes", "policy.yaml", "policy.ledger", "mean-use.csv"
+
+SECRETS = """\
+  neighbours: one-window      # all that a home's events can do within the time of one of them
+  floor: 0.5 Wh               # noise outside the hiding intervals too, of which nothing is promised
+  specifications:             # public: so recurring windows, not what a home really did
+    readings: 1               # a home has one in a step, at most: each is rounded
+    households:
+      home-0001:
+        - {what: oven, every: day, from: "17:00", to: "21:00", power: 3 kW, duration: 1 h, epsilon: 1, until: 2029-01-01}
+        - every weekend 08:00–20:00, washing, 2 kW, 90 min, epsilon 1, until 2029-01-01
+      home-0002:
+        - every weekday 06:00–09:00, shower, 8 kW, 30 min, epsilon 1, until 2029-01-01
+"""
+"""What two homes want hidden: the promise of the demo's policy for notions that protect secrets."""
 
 
-@dataclass(frozen=True, eq=False)
-class Outcome:
-    """What one policy's stream has published, as its ledger has it.
-
-    releases, added                        what the account was charged with, in the policy's whole units; of these, the noise
-    that each
-                                           step added last
-    published, scales, error_band, risks   one number a step, in the output's unit (risks in the promise's); `scales` is
-                                           the noise's, `error_band` the half-width of the band that holds 95 % of it
-    limit                                  what the risk is promised to stay under
-    policy, ledger, head                   where both files are, and the newest hash of the ledger's chain
-    """
+@dataclass(frozen=True)
+class Draft:
+    """A policy that is yet to be written: for which notion, into which folder."""
 
     notion: Notion[Any]
-    plan: Plan
-    releases: tuple[Release, ...]
-    added: tuple[Release, ...]
-    published: Floats
-    scales: Floats
-    error_band: Floats
-    risks: Floats
-    limit: float
-    policy: Path
-    ledger: str
-    head: str
-
-    @property
-    def label(self) -> str:
-        """The notion in words, with its parameters."""
-        return f"{self.notion.name} ({parameters(self.notion)})"
+    folder: Path
+    text: str
 
 
-@dataclass(frozen=True, eq=False)
-class Comparison:
-    """An exact series and what was published of it, once for each outcome.
+def _parameters(notion: Notion[Any]) -> str:
+    """A notion's parameters as lines of a promise."""
+    given = {k: v for k, v in notion.to_dict().items() if k != "name" and v is not None}
+    return "\n".join(f"  {key}: {json.dumps(value)}" for key, value in given.items())
 
-    times, width   when each step begins (UTC), and how long it is
-    unit           of the values, such as "kWh per home and day"; its first word is what short texts use
-    sensitivity    how far one home can move a value, in the same unit
+
+def policy_text(notion: Notion[Any], households: int) -> str:
+    """Return the demo's policy for a notion; its parameters count steps."""
+    promise = SECRETS if notion.attached else _parameters(notion)
+    return f"""\
+# Written by `halflife demo`, which replaces it on its next run: copy it elsewhere before you change it.
+halflife: 1
+
+population:
+  id: demo-town               # generated homes
+  size: {f"{households}":<21} # public
+  person: home
+
+promise:
+  notion: {json.dumps(notion.name)}
+{promise}
+
+clock:
+  step: 30 min                # what the promise's parameters count
+  start: {START:%Y-%m-%d}           # no end: the noise is planned for ever
+  late: as-planned            # a replay: as if each half hour had been published as soon as it was over
+
+streams:
+  - name: mean-use
+    source:
+      files: ../{HOMES}/readings.parquet
+      time: time
+      value: kwh
+    statistic:
+      kind: mean
+      unit: kWh
+      resolution: 1 Wh        # readings become whole Wh, so that sums are exact
+      clip: [0, {MAX_KWH:g} kWh]        # public, chosen before any data is seen
+      fold: sum
+      missing: 0
+    output: {OUTPUT}
+
+ledger: {LEDGER}
+"""
+
+
+def draft_policy(notion: Notion[Any], folder: Path, households: int, steps: int) -> Draft:
+    """Return the policy for a notion, worked out and found to publish every step; nothing is written yet."""
+    mine = folder / folder_name(notion.name)
+    text = policy_text(notion, households)
+    try:
+        policy = Policy.parse(text, mine)
+        (channel,) = channels(policy)
+        kept = policy.notion
+        published = int(np.count_nonzero(channel.plan.losses(steps)))
+    except HalflifeError as error:
+        raise HalflifeError(f"the demo cannot publish under {notion.name}: {error}") from error
+    if kept != notion and not notion.attached:
+        raise HalflifeError(
+            f"the demo cannot publish under {notion.name}: its policy promises {kept!r}, not {notion!r}"
+        )
+    if published != steps:
+        raise HalflifeError(
+            f"the demo publishes every step, but the plan for {notion.name} has a release in only {published} of {steps}: "
+            "its first example needs another plan"
+        )
+    return Draft(notion, mine, text)
+
+
+def folder_name(name: str) -> str:
+    """Return a notion's name as a folder can have it.
+
+    >>> folder_name("w-event"), folder_name("<b>A/B</b>")
+    ('w-event', 'b-A-B-b')
     """
-
-    households: int
-    sensitivity: float
-    times: NDArray[np.datetime64]
-    width: np.timedelta64
-    unit: str
-    exact: Floats
-    outcomes: tuple[Outcome, ...]
-
-    @property
-    def short_unit(self) -> str:
-        """The unit without what it is counted by."""
-        return self.unit.split()[0]
-
-
-@dataclass(frozen=True, eq=False)
-class DemoResult(Comparison):
-    """Everything the demo made, and where the files are."""
-
-    days: int
-    seed: int
-    parquet: Path
-    report: Path
-
-
-class ErrorRow(NamedTuple):
-    """One line of the table of errors. Errors and scales in the unit of the values, risks in nats, shares as parts of 1."""
-
-    label: str
-    mean_scale: float
-    last_scale: float
-    mean_absolute_error: float
-    relative_error: float
-    last_risk: float
-    limit: float
-    largest_share: float
-
-
-# What is written and shown ------------------------------------------------------------------------------------------
-
-_SYMBOLS = {"epsilon": "ε", "delta": "δ", "alpha": "α", "beta": "β"}
-
-
-def parameters(notion: Notion[Any]) -> str:
-    """Return a notion's parameters as a reader would write them.
-
-    >>> from halflife import WEvent
-    >>> parameters(WEvent(1.0, 48))
-    'ε = 1, w = 48, δ = 0'
-    """
-    items = ((k, v) for k, v in notion.reference().items() if k != "name" and v is not None)
-    return ", ".join(f"{_SYMBOLS.get(k, k.replace('_', ' '))} = {_short(v)}" for k, v in items)
-
-
-def _short(value: Any) -> str:
-    """A parameter in a few characters: what has parts gives its name, or how many there are."""
-    if isinstance(value, float):
-        return f"{value:.6g}".replace("e-0", "e-")
-    if isinstance(value, Mapping) and "secrets" in value:
-        return f"{value['secrets']:,} secrets of {value['households']:,} households"
-    if isinstance(value, Mapping):
-        return str(value.get("name", f"{len(value)} settings"))
-    return f"{len(value)} items" if isinstance(value, list | tuple) else str(value)
-
-
-def three_figures(x: float) -> str:
-    """Return a number with three significant figures and no exponent, for tables.
-
-    >>> three_figures(0.80049), three_figures(3859.1), three_figures(100.0), three_figures(0.0)
-    ('0.800', '3,860', '100', '0')
-    """
-    if x == 0 or not math.isfinite(x):
-        return f"{x:g}"
-    rounded = float(f"{x:.2e}")
-    places = max(0, 2 - math.floor(math.log10(abs(rounded))))
-    return f"{rounded:,.{places}f}"
-
-
-def error_data(result: Comparison) -> list[ErrorRow]:
-    """Return the table of errors: one row for each notion."""
-    mean = float(result.exact.mean())
-    rows = []
-    for o in result.outcomes:
-        error = float(np.abs(o.published - result.exact).mean())
-        share = float(risk_share(o).max())
-        rows.append(
-            ErrorRow(
-                o.label, float(o.scales.mean()), float(o.scales[-1]), error, error / mean, float(o.risks[-1]), o.limit, share
-            )
-        )  # fmt: skip
-    return rows
-
-
-def risk_share(outcome: Outcome) -> Floats:
-    """Return the risk after each step as a share of what is promised."""
-    share: Floats = outcome.risks / outcome.limit
-    return share
-
-
-def series_data(result: Comparison, outcome: Outcome) -> dict[str, Floats]:
-    """Return the exact and the published series, and the band around the exact one that holds 95 % of the published."""
-    return {
-        "exact": result.exact,
-        "published": outcome.published,
-        "low": result.exact - outcome.error_band,
-        "high": result.exact + outcome.error_band,
-    }
-
-
-def scale_data(result: Comparison) -> dict[str, Floats]:
-    """Return the noise scale of each step, by notion."""
-    return {o.label: o.scales for o in result.outcomes}
-
-
-def risk_data(result: Comparison) -> dict[str, Floats]:
-    """Return the share of the promise that is in use after each step, by notion."""
-    return {o.label: risk_share(o) for o in result.outcomes}
-
-
-def releases_table(result: DemoResult) -> pa.Table:
-    """Return all that was published as columns. The exact values are not among them.
-
-    value, scale, sensitivity and error_band are in kWh per home and half hour, loss is in nats (Laplace noise) or the μ
-    of Gaussian differential privacy (Gaussian noise).
-    """
-    import pyarrow as pa
-
-    releases = [r for o in result.outcomes for r in o.added]
-    starts = pa.array(np.tile(result.times, len(result.outcomes)).astype("datetime64[us]"))
-    columns = {
-        "notion": pa.array([o.notion.name for o in result.outcomes for _ in o.added], pa.string()),
-        "step": pa.array([r.step for r in releases], pa.int64()),
-        "step_start": starts.cast(pa.timestamp("us", tz="UTC")),
-        "value": np.concatenate([o.published for o in result.outcomes]),
-        "scale": np.concatenate([o.scales for o in result.outcomes]),
-        "loss": pa.array([r.loss for r in releases], pa.float64()),
-        "sensitivity": np.concatenate([_sensitivities(result, o) for o in result.outcomes]),
-        "noise": pa.array([r.noise for r in releases], pa.string()),
-        "error_band": np.concatenate([o.error_band for o in result.outcomes]),
-    }
-    about = "mean use per home and half hour, in kWh; the homes are generated by halflife.lab.households.readings"
-    return pa.table(columns, metadata={"about": about})
-
-
-def _sensitivities(result: Comparison, outcome: Outcome) -> Floats:
-    """How far one home can move each value, in the output's unit; where it differs by step, by what a scale is worth."""
-    moved = np.array([r.sensitivity for r in outcome.added])
-    if (moved == moved[0]).all():
-        return np.full(len(moved), result.sensitivity)
-    scales = np.array([r.scale for r in outcome.added], dtype=np.float64)
-    values: Floats = moved * outcome.scales / scales
-    return values
-
-
-def write_releases(result: DemoResult, path: Path) -> None:
-    """Write what was published as a Parquet file."""
-    import pyarrow.parquet as pq
-
-    pq.write_table(releases_table(result), path)
+    return re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-") or "notion"

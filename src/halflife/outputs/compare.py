@@ -73,7 +73,7 @@ def _clip(line: bytes) -> str:
     return repr(text if len(text) <= 200 else text[:200] + "…")
 
 
-def wanted(form: Form, stored: Iterable[Published], header: bool) -> Iterator[Wanted]:
+def expected_rows(form: Form, stored: Iterable[Published], header: bool) -> Iterator[Wanted]:
     """Yield every row that the output should have."""
     if header:
         yield 0, form.header

@@ -1,4 +1,4 @@
-"""Bytes that stay where they were put: appended and synced, or replaced whole; and errors that say what to do next."""
+"""Writing files durably: appended and synced to disk, or replaced as a whole; with errors that say what to do next."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAGIC = b"PAR1"
 
 
 @contextmanager
-def named(path: Path, done: str) -> Iterator[None]:
+def name_failures(path: Path, done: str) -> Iterator[None]:
     """Turn the system's error into one that names the file and the next step."""
     try:
         yield
@@ -59,7 +59,7 @@ def append(path: Path, size: int, block: bytes) -> None:
     A write that failed part way leaves the file longer, so that the next one is refused until the output is opened again,
     which cuts the file back to whole steps.
     """
-    with named(path, "written"):
+    with name_failures(path, "written"):
         fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK)  # no pipe is waited for
         try:
             found = os.fstat(fd).st_size
@@ -90,7 +90,7 @@ def sha256_of(file: BinaryIO) -> bytes:
 def replace(path: Path, fill: Callable[[BinaryIO], None], record: Callable[[bytes], None]) -> None:
     """Write a file whole. Whenever this stops, `path` is either what it was or the new file, whose digest was recorded before."""
     temporary = temporary_of(path)
-    with named(path, "written"), open(temporary, "x+b") as file:
+    with name_failures(path, "written"), open(temporary, "x+b") as file:
         try:
             fill(file)
             file.flush()

@@ -24,7 +24,7 @@ from halflife.outputs.files import (
     check_regular,
     clear_leftover,
     make_folder,
-    named,
+    name_failures,
     replace,
     sha256_of,
     temporary_of,
@@ -59,7 +59,7 @@ class ParquetOutput:
     def __init__(self, path: Path, layout: Layout, ledger: Stored) -> None:
         self._path, self._layout, self._digests, self.last_step = path, layout, ledger.digests, 0
         self._pending: list[Published] = []
-        with named(path, "opened"):
+        with name_failures(path, "opened"):
             check_regular(path)
             make_folder(path.parent)
             clear_leftover(temporary_of(path))
@@ -83,7 +83,7 @@ class ParquetOutput:
         """Rewrite the file with the gathered steps."""
         if not self._pending:
             return
-        with named(self._path, "written"):
+        with name_failures(self._path, "written"):
             if _stamp(self._path) != self._stamp:
                 raise InvalidInput(
                     f"{self._path} was changed by someone else since it was opened: open the output again, which checks it"
@@ -104,7 +104,7 @@ class PartsOutput:
 
     def __init__(self, folder: Path, layout: Layout, ledger: Stored) -> None:
         self._folder, self._layout, self._digests, self.last_step = folder, layout, ledger.digests, 0
-        with named(folder, "opened"):
+        with name_failures(folder, "opened"):
             check_folder(folder)
             make_folder(folder)
             for name in os.listdir(folder):

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 from halflife.errors import InvalidInput, unknown
-from halflife.outputs.compare import Line, differences, wanted
-from halflife.outputs.files import check_regular, named
+from halflife.outputs.compare import Line, differences, expected_rows
+from halflife.outputs.files import check_regular, name_failures
 from halflife.outputs.layout import Block, Digests, Form, Layout, Published, csv_form, json_form, stream_prefix
 from halflife.outputs.parquet import (
     WHOLE,
@@ -60,7 +60,7 @@ def pin_output(target: str | Path) -> Pinned:
             "what went to the standard output cannot be read back: compare the file that it was saved to"
         )
     path, ending = find_place(target)
-    with named(path, "read"):
+    with name_failures(path, "read"):
         if ending == "/":
             check_folder(path)
             return Pinned(str(target), path, ending, parts=tuple(list_parts(path) if path.exists() else ()))
@@ -84,7 +84,7 @@ def compare_pinned(pinned: Pinned, layout: Layout, stored: Iterable[Published], 
     """Yield every difference between an output and what the ledger holds: in its rows, else in its bytes."""
     form, lines, header = read_pinned(pinned, layout)
     found = False
-    for difference in differences(pinned.name, form, lines, wanted(form, stored, header=header)):
+    for difference in differences(pinned.name, form, lines, expected_rows(form, stored, header=header)):
         found = True
         yield difference
     if not found:
@@ -123,7 +123,7 @@ def find_changed_files(pinned: Pinned, digests: Digests) -> Iterator[str]:
         if fault:
             yield f"{pinned.path}: {fault}"
     for _, _, path in pinned.parts:
-        with named(path, "read"), path.open("rb") as file:
+        with name_failures(path, "read"), path.open("rb") as file:
             fault = find_changed_bytes(file, path.name, digests)
         if fault:
             yield f"{path}: {fault}"

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 from halflife.errors import InvalidInput
 from halflife.outputs.compare import Line, ahead, confirm
-from halflife.outputs.files import append, check_regular, make_folder, named, sync_folder
+from halflife.outputs.files import append, check_regular, make_folder, name_failures, sync_folder
 from halflife.outputs.layout import Form, Published, Stored, check_order
 
 LONGEST_LINE = 1 << 20
@@ -27,7 +27,7 @@ class TextOutput:
 
     def __init__(self, path: Path, form: Form, ledger: Stored) -> None:
         self._path, self._form = path, form
-        with named(path, "opened"):
+        with name_failures(path, "opened"):
             check_regular(path)
             make_folder(path.parent)
             new = not path.exists()

@@ -1,19 +1,31 @@
-"""Panels of figures as numbers: an axis, and curves over it. Plots, files and tests share them."""
+"""What the reproductions of papers share: panels of figures, tables, the data files, and what is written.
+
+A panel is numbers: an axis, and curves over it. Plots, files and tests share them.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from halflife.errors import unknown
+from halflife.errors import InvalidInput, unknown
+from halflife.lab.views.page import DASHES, PALETTE, figure_html, layout, load_plotly, write_page
 from halflife.numerics.arrays import Floats
-from halflife.processes import Process
-from halflife.processes.contraction import Frontier
+from halflife.numerics.progress import Progress
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from rich.console import Console
+
+AUSGRID, LONDON = "ausgrid_300homes_aggregate_2010_2013.parquet", "lcl_2013_325_households.parquet"
+AUSGRID_HOMES, YEAR_SLOTS = 300, 17_520
 SOLID, DASH, DOT, DASHDOT = range(4)
 
 
@@ -69,50 +81,176 @@ def plain(values: Floats) -> list[float | str | None]:
     return [None if math.isnan(v) else "inf" if v == math.inf else v for v in values.tolist()]
 
 
-class BestAge(NamedTuple):
-    """The least error at a risk, with the age and the loss ε_C that reach it."""
-
-    error: float
-    age: int
-    epsilon: float
+# Plots --------------------------------------------------------------------------------------------------------------
 
 
-def crude(frontier: Frontier) -> Frontier:
-    """Return what Theorem 1 keeps of a frontier: Δ alone."""
-    return Frontier(np.zeros(1), np.array([frontier.variation]))
+def plot(panel: Panel) -> Any:
+    """Draw a panel."""
+    axis = {"type": "log" if panel.log_x else "linear", "title": {"text": panel.x_title, "font": {"size": 13}}}
+    figure = load_plotly().Figure(layout=layout(panel.y_title, **axis, hoverformat=".3~g", zeroline=False))
+    if panel.log_x:
+        figure.update_xaxes(tickformat="~g", dtick="D2" if _span(panel.x) < 300 else 1)
+    for curve in panel.curves:
+        _draw(figure, panel, curve)
+    if panel.log_y:
+        drawn = np.concatenate([curve.y for curve in panel.curves])
+        figure.update_yaxes(type="log", tickformat="~g", dtick="D2" if _span(drawn[drawn > 0]) < 50 else 1)
+    elif panel.y_most is not None:
+        figure.update_yaxes(range=[0, panel.y_most])
+    else:
+        figure.update_yaxes(rangemode="tozero")
+    return figure
 
 
-def affordable(frontier: Frontier, risk: float) -> float:
-    """Return the largest ε with K(ε) ≤ risk, infinite if every mechanism keeps it: the inverse of T3 (ours).
+def _span(values: Any) -> float:
+    return float(np.nanmax(values) / np.nanmin(values))
 
-    With E = e^risk − 1 each corner (q, d) says (e^ε − 1)(d − E q) ≤ E. Of Δ alone it is ln(1 + E/Δ), Theorem 1 solved for ε.
 
-    >>> from halflife.processes import MarkovChain
-    >>> chain = MarkovChain([[0.9, 0.1], [0.1, 0.9]])
-    >>> round(chain.amplify(affordable(chain.frontier(3), 0.4), 3), 9)
-    0.4
+def _draw(figure: Any, panel: Panel, curve: Curve) -> None:
+    colours = PALETTE[curve.colour]
+    style = {"color": colours[0], "width": 2.5, "dash": DASHES[curve.dash]}
+    # Marks take the line's colour, which the page's script changes with the reader's setting.
+    figure.add_scatter(
+        x=panel.x, y=curve.y, name=escape(curve.name, quote=False), mode="markers" if curve.marks else "lines",
+        line=style, marker={"size": 8, "symbol": "circle-open", "line": {"width": 2}},
+        meta={"colours": colours}, hovertemplate="%{y:.4~g}",
+    )  # fmt: skip
+
+
+def panels_html(panels: Sequence[Panel]) -> str:
+    """Return panels as HTML, each with its heading, its plot and what is drawn in words."""
+    parts = []
+    for panel in panels:
+        title = panel.title[0].upper() + panel.title[1:]
+        heading = f"Figure {panel.name}: {panel.title}" if panel.name[0].isdigit() else title
+        name = "plot-" + "".join(c for c in panel.name if c.isalnum())
+        drawn = figure_html(name, plot(panel), f"{heading}. {panel.said}", panel.said)
+        parts.append(f"<h3>{escape(heading)}</h3>{drawn}")
+    return "".join(parts)
+
+
+# Tables -------------------------------------------------------------------------------------------------------------
+
+
+class Erratum(NamedTuple):
+    """One erratum: what it is about, what the paper gives, what is true, and how the truth was found."""
+
+    name: str
+    about: str
+    printed: str
+    computed: str
+    how: str
+
+
+ERRATA_HEADS = ("erratum", "about", "paper", "computed", "how")
+
+
+def markdown(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    r"""Return a table in Markdown, in which the bars of |ρ| end no cell.
+
+    >>> print(markdown(("a", "|ρ|"), [("1", "2")]))
+    | a | \|ρ\| |
+    | --- | --- |
+    | 1 | 2 |
     """
-    growth = math.expm1(risk)
-    worst = float((frontier.d - growth * frontier.q).max())
-    return math.inf if worst <= 0 else math.log1p(growth / worst)
+    rows = (heads, ["---"] * len(heads), *lines)
+    return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |" for cells in rows)
 
 
-def trade_off(
-    risks: Sequence[float], frontiers: dict[int, Frontier], error: Callable[[int, float], float]
-) -> list[BestAge]:
-    """Return for each risk the age with the least error, of one release: Problem 28 for a single query, by trying every age."""
-    return [
-        min(BestAge(error(age, affordable(one, risk)), age, affordable(one, risk)) for age, one in frontiers.items())
-        for risk in risks
-    ]
+# The data -----------------------------------------------------------------------------------------------------------
 
 
-def frontiers(process: Process, ages: Sequence[int], bound: str = "tight") -> dict[int, Frontier]:
-    """Return the frontier of each age, or with bound="theorem1" what that theorem keeps of it."""
-    found = {age: process.frontier(age) for age in ages}
-    return found if bound == "tight" else {age: crude(one) for age, one in found.items()}
+def find_data(folder: Path | None, needed: Sequence[str]) -> Path | None:
+    """Return the folder with the real data: the one given, else $HALFLIFE_DATA, else ../shared/data if it is there."""
+    named = folder or (Path(os.environ["HALFLIFE_DATA"]) if os.environ.get("HALFLIFE_DATA") else None)
+    chosen = named or Path("..") / "shared" / "data"
+    missing = [name for name in needed if not (chosen / name).is_file()]
+    if not missing:
+        return chosen
+    if named is not None:
+        raise InvalidInput(
+            f"{named} holds no {' and no '.join(missing)}: give another folder, or none for generated homes"
+        )
+    return None
 
 
-def errors_of(best: Sequence[BestAge]) -> Floats:
-    """Return the errors of a trade-off."""
-    return np.array([one.error for one in best])
+def read_london(folder: Path, least_readings: int, most_homes: int | None = None) -> Floats:
+    """Return the readings of London's homes with at least so many in 2013, the first so many by id, NaN where one is missing.
+
+    Row i, column t: the kWh of home i in half hour t of the year.
+    """
+    import duckdb
+
+    with duckdb.connect() as database:
+        rows = database.execute(
+            "WITH chosen AS (SELECT lclid FROM read_parquet(?) GROUP BY lclid HAVING count(*) >= ? ORDER BY lclid LIMIT ?) "
+            "SELECT dense_rank() OVER (ORDER BY lclid) - 1 AS home, "
+            "(epoch(ts) - epoch(TIMESTAMP '2013-01-01')) / 1800 AS slot, kwh "
+            "FROM read_parquet(?) WHERE lclid IN (SELECT lclid FROM chosen)",
+            [str(folder / LONDON), least_readings, most_homes, str(folder / LONDON)],
+        ).fetchnumpy()  # fmt: skip
+    homes = np.full((int(rows["home"].max()) + 1, YEAR_SLOTS), np.nan)
+    homes[rows["home"].astype(np.int64), np.rint(rows["slot"]).astype(np.int64)] = rows["kwh"]
+    return homes
+
+
+# A paper as a whole -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper that can be reproduced, and everything that a command needs to do so.
+
+    files          data files that the real source is made of;  where_to_get  what to say if they are not there
+    real_source    folder → the real data;  generated_source  seed → generated homes in its place
+    reproduce      (source, seed, progress) → all that was computed
+    write_all      (what was computed, folder) → the files that were written, the report first
+    print_summary  (what was computed, console): print a table and what must be known beside it
+    """
+
+    files: tuple[str, ...]
+    where_to_get: str
+    real_source: Callable[[Path], Any]
+    generated_source: Callable[[int], Any]
+    reproduce: Callable[[Any, int, Progress], Any]
+    write_all: Callable[[Any, Path], list[Path]]
+    print_summary: Callable[[Any, Console], None]
+
+    def find_data(self, folder: Path | None) -> Path | None:
+        """Return the folder with the paper's data, None if it has to be generated; see `find_data`."""
+        return find_data(folder, self.files)
+
+    def run(self, data: Path | None, out: Path, seed: int, progress: Progress) -> tuple[Any, list[Path]]:
+        """Compute everything from the real data, or from generated homes, and write it; return both."""
+        progress("reading" if data else "simulating the homes", 0, 1)
+        source = self.generated_source(seed) if data is None else self.real_source(data)
+        found = self.reproduce(source, seed, progress)
+        progress("writing the report", 0, 1)
+        return found, self.write_all(found, out)
+
+
+def write_files(
+    folder: Path,
+    name: str,
+    title: str,
+    body: str,
+    texts: Mapping[str, str],
+    tables: Mapping[str, pa.Table] | None = None,
+) -> list[Path]:
+    """Write report.html, text files and Parquet files into a folder; return their paths in this order.
+
+    name   of the paper, as `halflife reproduce` has it
+    """
+    import pyarrow.parquet as pq
+
+    footer = f" (reproduce {name}). The numbers are in the files beside this page."
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_page(folder / "report.html", title, body, footer)
+        for file, text in texts.items():
+            (folder / file).write_text(text, encoding="utf-8")
+        for file, table in (tables or {}).items():
+            pq.write_table(table, folder / file)
+    except OSError as error:
+        raise InvalidInput(f"cannot write to {folder}: {error.strerror or error}: choose another folder") from error
+    return [folder / file for file in ("report.html", *texts, *(tables or {}))]

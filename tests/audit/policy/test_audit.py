@@ -10,10 +10,10 @@ from click.testing import CliRunner
 import halflife as hl
 from halflife import noise as grade
 from halflife.audit import audit_paths
-from halflife.audit.notions.age_dependent.pair import pasts, person_to_attack, worst_states
-from halflife.audit.policy import audit as policy_audit
-from halflife.audit.policy.audit import VARIANTS, audit_policy, neighbour_totals
-from halflife.audit.policy.neighbours import reach_of_person, split_units
+from halflife.audit.notions.age_dependent.pasts import draw_pasts, person_to_attack, worst_states
+from halflife.audit.notions.age_dependent.policy import state_cases
+from halflife.audit.policy.audit import audit_policy
+from halflife.audit.policy.neighbours import VARIANTS, neighbour_totals, reach_of_person, split_units
 from halflife.audit.policy.path import totals_of
 from halflife.cli import main
 from halflife.policy import channels
@@ -108,7 +108,7 @@ def test_an_age_dependent_promise_is_attacked_at_the_state_of_now(tmp_path, proc
 def test_the_past_is_drawn_from_the_reversed_process():
     """Of a chain that is not reversible: how often each state was there, one and three steps before a known one."""
     ring = hl.MarkovChain([[0.1, 0.8, 0.1], [0.2, 0.1, 0.7], [0.6, 0.2, 0.2]])
-    rows = pasts(ring, 2.0, now=9, first=5, runs=40_000, rng=np.random.default_rng(1))
+    rows = draw_pasts(ring, 2.0, now=9, first=5, runs=40_000, rng=np.random.default_rng(1))
     assert rows.shape == (40_000, 5)
     assert (rows[:, -1] == 2).all()
     for back in (1, 3):
@@ -128,9 +128,8 @@ def test_the_attack_sees_what_one_loud_step_tells(tmp_path, monkeypatch):
     data = aged(tmp_path, chain.to_dict(), 1.0).model_dump(mode="json")
     data["clock"]["end"] = "2026-01-01T01:00"
     policy = hl.Policy.from_dict(data, tmp_path)
-    (channel,) = policy_audit.channels(policy)
-    totals = {v: {channel.name: neighbour_totals(channel, v, 1)} for v in VARIANTS}
-    ((pair, path),) = policy_audit._aged_case(policy, totals, 1)
+    (channel,) = channels(policy)
+    ((pair, path),) = state_cases(policy, 1)
     assert pair.claimed == pytest.approx(chain.amplify(channel.plan.loss(1), 1), rel=1e-9)
     assert pair.claimed == pytest.approx(1.0, rel=1e-4)
     (kept,) = audit_paths([(pair, path)], seconds=60, runs=600, chunk=300)
@@ -156,7 +155,7 @@ def test_neighbours_move_as_far_as_the_policy_allows(tmp_path):
     """The audit would be blind if its neighbours were close: they reach the sensitivity that the policy derives."""
     for name, changes in kinds(tmp_path):
         policy = make(tmp_path, **changes)
-        (channel,) = policy_audit.channels(policy)
+        (channel,) = channels(policy)
         totals = {v: neighbour_totals(channel, v, 2) for v in VARIANTS}
         reach = max(np.abs(totals[a] - totals[b]).sum(axis=1).max() for a in VARIANTS for b in VARIANTS)
         assert reach == channel.sensitivity.l1 or name == "add-remove", name
@@ -272,7 +271,6 @@ def test_the_command_runs_in_several_processes(tmp_path):
 def test_an_almost_periodic_plan_is_audited_by_the_names_of_its_noise(tmp_path):
     """Two streams, strong: what the plans charge over many periods comes to the promise, and no more."""
     from halflife.audit.exact import worst_loss
-    from halflife.policy import channels
 
     data = policy_dict()
     data["promise"] = {"notion": "almost-periodic", "epsilon": 1.0, "period": "1 day", "strong": True}

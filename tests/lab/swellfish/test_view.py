@@ -19,7 +19,7 @@ from halflife.steps import Steps
 
 @pytest.fixture(scope="module")
 def town():
-    return costs.generated(3, 2, seed=3)[0]
+    return costs.generate_secrets(3, 2, seed=3)[0]
 
 
 @pytest.fixture(scope="module")

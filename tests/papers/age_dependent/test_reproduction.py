@@ -6,6 +6,7 @@ import csv
 import itertools
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,9 +17,10 @@ from halflife import AgeDependent, AutoRegressive, InvalidInput, MarkovChain, Re
 from halflife.cli import main
 from halflife.lab.age_dependent.staleness import MeasuredError, TwoStateMSE
 from halflife.lab.views.page import load_plotly
-from halflife.papers import figures as panels
+from halflife.papers import figures
 from halflife.papers.age_dependent import errata, london, model, report, sequences
 from halflife.papers.age_dependent import reproduction as paper
+from halflife.papers.age_dependent import trade_off as panels
 from halflife.plans.age_dependent.relaxed import proposition_3, proposition_4
 from halflife.processes import GeometricMixing
 from halflife.processes.contraction import contract
@@ -73,14 +75,16 @@ def test_what_is_affordable_is_the_inverse_of_what_is_left():
         rows = rng.dirichlet(np.ones(states), states)
         chain = MarkovChain(rows)
         for t, risk in itertools.product((1, 3), (0.01, 0.3)):
-            tight, crude = (panels.affordable(panels.frontiers(chain, [t], b)[t], risk) for b in ("tight", "theorem1"))
+            tight, crude = (
+                panels.affordable_loss(panels.frontiers(chain, [t], b)[t], risk) for b in ("tight", "theorem1")
+            )
             assert tight >= crude
             assert chain.amplify(crude, t, "theorem1") == pytest.approx(risk, rel=1e-9)
             if tight < math.inf:
                 assert chain.amplify(tight, t) == pytest.approx(risk, rel=1e-9)
             else:
                 assert chain.amplify(math.inf, t, "theorem2") <= risk * (1 + 1e-9)
-    assert panels.affordable(model.CHAIN.frontier(0), 0.7) == pytest.approx(0.7, rel=1e-12)
+    assert panels.affordable_loss(model.CHAIN.frontier(0), 0.7) == pytest.approx(0.7, rel=1e-12)
 
 
 def test_figure_4_by_formulas_and_a_grid(small):
@@ -170,7 +174,9 @@ def by_paths(releases, step):
 def test_what_is_attained_by_a_sum_over_paths():
     releases = [Release(3, 0.5, 1), Release(5, 1.0, 0), Release(6, 0.3, 2), Release(9, 0.7, 4)]
     for step in (3, 6, 9, 11):
-        assert sequences.attained(model.CHAIN, releases, step) == pytest.approx(by_paths(releases, step), rel=1e-12)
+        assert sequences.attained_risk(model.CHAIN, releases, step) == pytest.approx(
+            by_paths(releases, step), rel=1e-12
+        )
 
 
 def test_figure_2_is_theorem_3_and_ours_is_below_it(small):
@@ -179,7 +185,7 @@ def test_figure_2_is_theorem_3_and_ours_is_below_it(small):
     ours, theirs = risk["ours: tight (T4a)"], risk["paper: Theorem 3"]
     assert (ours <= theirs + 1e-12).all()
     for step in (4, 9, 16, 30):
-        attained = sequences.attained(model.CHAIN, releases, step)
+        attained = sequences.attained_risk(model.CHAIN, releases, step)
         assert ours[step - 1] == pytest.approx(attained, rel=1e-9), "tight is exact on a symmetric chain of two states"
     first = math.log1p(0.8 * math.expm1(0.6))
     assert theirs[3] == pytest.approx(first, rel=1e-9)
@@ -323,7 +329,7 @@ def test_the_table_keeps_its_order(small):
     for row in small.rows:
         assert row.tight <= row.exact + 1e-12
         assert row.median <= row.worst <= row.promised <= row.epsilon * (1 + 1e-12)
-    shown = paper.shown(small.rows)
+    shown = paper.printed_rows(small.rows)
     assert len(shown) == 2 * len(paper.TABLE_HOURS)
     assert {row.epsilon for row in shown} == {1.0, 4.0}
     assert (shown[0].hours, shown[-1].hours) == (1.0, 48.0)
@@ -412,7 +418,7 @@ def test_the_plots_show_the_numbers(small):
     load_plotly()
     for found in small.figures.values():
         for panel in found:
-            drawn = report.plot(panel)
+            drawn = figures.plot(panel)
             assert len(drawn.data) == len(panel.curves)
             for line, curve in zip(drawn.data, panel.curves, strict=True):
                 assert np.array_equal(line.y, curve.y, equal_nan=True)
@@ -441,8 +447,12 @@ def test_the_command_on_generated_homes(small, tmp_path, monkeypatch):
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     asked = []
-    monkeypatch.setattr(london, "generated_source", lambda seed: asked.append(seed) or small.source)
-    monkeypatch.setattr(paper, "reproduce", lambda source, progress: small)
+    quick = replace(
+        report.PAPER,
+        generated_source=lambda seed: asked.append(seed) or small.source,
+        reproduce=lambda source, seed, progress: small,
+    )
+    monkeypatch.setattr(report, "PAPER", quick)
     result = CliRunner().invoke(main, ["reproduce", "age-dependent", "--out", "made", "--seed", "3"])
     assert result.exit_code == 0, result.output
     assert asked == [3]

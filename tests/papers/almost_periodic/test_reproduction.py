@@ -6,6 +6,7 @@ import datetime
 import json
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -18,6 +19,7 @@ from halflife.lab.almost_periodic.periodicity import coefficients
 from halflife.lab.views.page import load_plotly
 from halflife.papers.almost_periodic import errata, error, homes, report
 from halflife.papers.almost_periodic import reproduction as paper
+from halflife.papers.figures import LONDON, plot
 
 DAYS, HOMES = 120, 12
 
@@ -64,13 +66,13 @@ def test_the_simulation_finds_the_closed_form(mechanism):
 def test_the_recursion_of_theorem_5_is_reused_noise():
     """y(t mod T) − f(w(t mod T)) + f(w(t)) is f(x(t)) + v(t mod T), as f is linear: the same noise in every period."""
     f = np.random.default_rng(1).uniform(0, 2, (6, 5))
-    noise = error.published(f, error.Scales(1.5, 0.0, 0.0), np.random.default_rng(2), 3) - f
+    noise = error.publish_runs(f, error.Scales(1.5, 0.0, 0.0), np.random.default_rng(2), 3) - f
     assert noise == pytest.approx(np.broadcast_to(noise[:, :1], noise.shape), abs=1e-12)
     assert noise[:, 0] == pytest.approx(np.random.default_rng(2).laplace(0.0, 1.5, (3, 5)), abs=1e-12)
 
 
 def test_fresh_noise_is_fresh():
-    noise = error.published(np.zeros((4, 3)), error.Scales(0.0, 0.0, 1.0), np.random.default_rng(2), 500)
+    noise = error.publish_runs(np.zeros((4, 3)), error.Scales(0.0, 0.0, 1.0), np.random.default_rng(2), 500)
     assert not noise[:, 0].any()
     assert np.abs(noise[:, 1:]).mean() == pytest.approx(1.0, rel=0.05)
     assert len(np.unique(noise[:, 1:])) == 500 * 3 * 3
@@ -116,7 +118,7 @@ def test_published_noise_has_the_scale_of_theorem_5():
 
 def test_figure_7_shows_a_week_from_monday(small):
     (panel,) = small.panels["7"]
-    first = small.source.start + datetime.timedelta(days=homes.monday(small.source.start, DAYS // 2))
+    first = small.source.start + datetime.timedelta(days=homes.first_monday(small.source.start, DAYS // 2))
     assert first.strftime("Monday, %-d %B %Y") in panel.x_title
     day = (first - small.source.start).days
     assert np.array_equal(panel["exact"], small.source.first.mean[day * 48 : day * 48 + 336])
@@ -192,10 +194,10 @@ def test_without_drift_there_is_chance_alone():
 def test_variations_that_tell_and_that_do_not():
     rng = np.random.default_rng(3)
     size, shape = rng.lognormal(0, 1, (200, 1, 1)), rng.normal(0, 0.1, (200, 60, 48))
-    telling = homes.told_data(town(size * (1 + shape)))
+    telling = homes.pattern_size_data(town(size * (1 + shape)))
     assert telling.every_home > 0.999
-    assert abs(homes.told_data(town(size + shape)).every_home) < 0.2
-    nearly_empty = homes.told_data(town(np.concatenate([size * (1 + shape), 1e-6 * (1 + 1000 * shape[:1])])))
+    assert abs(homes.pattern_size_data(town(size + shape)).every_home) < 0.2
+    nearly_empty = homes.pattern_size_data(town(np.concatenate([size * (1 + shape), 1e-6 * (1 + 1000 * shape[:1])])))
     assert (nearly_empty.homes, nearly_empty.lived_in_homes) == (201, 200)
     assert nearly_empty.lived_in == pytest.approx(telling.every_home, rel=1e-9)
 
@@ -264,7 +266,7 @@ def test_on_the_real_data(data_folder):
     assert source.homes.shape == (269, 17_520)
     assert int(np.isnan(source.homes).sum()) == 830
     assert (source.second.absent, source.first.absent) == (410, 2)
-    table = pq.read_table(data_folder / homes.LONDON, filters=[("ts", "==", datetime.datetime(2013, 5, 4, 18, 30))])
+    table = pq.read_table(data_folder / LONDON, filters=[("ts", "==", datetime.datetime(2013, 5, 4, 18, 30))])
     slot = (datetime.datetime(2013, 5, 4, 18, 30) - datetime.datetime(2013, 1, 1)) // datetime.timedelta(minutes=30)
     assert set(source.homes[:, slot][~np.isnan(source.homes[:, slot])]) <= set(table["kwh"].to_pylist())
     assert source.first.horizon == 17_520
@@ -273,7 +275,7 @@ def test_on_the_real_data(data_folder):
     rho = coefficients(source.homes, 48)[np.triu_indices(365, 1)]
     assert np.median(np.abs(rho)) == pytest.approx(0.157, abs=5e-4)
     assert np.abs(rho).max() == pytest.approx(0.54, abs=5e-3)
-    told = homes.told_data(source)
+    told = homes.pattern_size_data(source)
     assert (told.homes, told.every_home) == (269, pytest.approx(0.806, abs=1e-3))
     assert (told.lived_in_homes, told.lived_in) == (267, pytest.approx(0.84, abs=1e-3))
     drift = homes.drift_data(source)
@@ -291,7 +293,7 @@ def test_generated_homes_repeat():
     assert not np.array_equal(one.homes, other.homes)
     assert "London Datastore" in one.notes[0]
     with pytest.raises(InvalidInput, match="needs as many readings"):
-        homes.parts(one.homes, 336)
+        homes.split_pattern(one.homes, 336)
 
 
 # What is written ----------------------------------------------------------------------------------------------------
@@ -336,7 +338,7 @@ def test_the_plots_show_the_numbers(small):
     load_plotly()
     for panels in small.panels.values():
         for panel in panels:
-            drawn = report.plot(panel)
+            drawn = plot(panel)
             assert [line.name for line in drawn.data] == [curve.name for curve in panel.curves]
             for line, curve in zip(drawn.data, panel.curves, strict=True):
                 assert np.array_equal(line.y, curve.y, equal_nan=True)
@@ -362,10 +364,12 @@ def test_the_command_on_generated_homes(tmp_path, monkeypatch):
     here.mkdir()
     monkeypatch.chdir(here)
     make, compute = homes.generated_source, paper.reproduce
-    monkeypatch.setattr(homes, "generated_source", lambda seed: make(seed, 4, 70))
-    monkeypatch.setattr(
-        paper, "reproduce", lambda source, seed, progress: compute(source, seed, progress, runs=2, copies=1)
+    quick = replace(
+        report.PAPER,
+        generated_source=lambda seed: make(seed, 4, 70),
+        reproduce=lambda source, seed, progress: compute(source, seed, progress, runs=2, copies=1),
     )
+    monkeypatch.setattr(report, "PAPER", quick)
     done = CliRunner().invoke(main, ["reproduce", "almost-periodic", "--out", "made", "--seed", "3"])
     assert done.exit_code == 0, done.output
     for text in ("0.1259", "0.0746", "Ausgrid", "UMass", "not at hand", "4 generated homes (seed 3)", "Contradicted"):

@@ -25,6 +25,7 @@ from halflife import (
 from halflife.lab.views.page import load_plotly
 from halflife.papers.discounted import report
 from halflife.papers.discounted import reproduction as paper
+from halflife.papers.figures import AUSGRID, LONDON
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCS = ROOT / "docs" / "discounted.md"
@@ -200,7 +201,7 @@ def test_on_the_real_data(data_folder):
     source = paper.real_source(data_folder)
     assert (len(source.days), str(source.days[0]), str(source.days[-1])) == (365, "2012-07-01", "2013-06-30")
     assert source.sensitivity == pytest.approx(200 / 300)
-    table = pq.read_table(data_folder / paper.AUSGRID)
+    table = pq.read_table(data_folder / AUSGRID)
     starts = table["interval_start"].to_numpy().astype("datetime64[D]")
     for day in (0, 98, 364):
         expected = table["gross_load_kwh"].to_numpy()[starts == source.days[day]].sum() / 300
@@ -222,19 +223,19 @@ def test_where_the_data_is_looked_for(tmp_path, monkeypatch):
     here, shared = tmp_path / "checkout", tmp_path / "shared" / "data"
     here.mkdir()
     monkeypatch.chdir(here)
-    assert paper.find_data(None) is None
+    assert report.PAPER.find_data(None) is None
     with pytest.raises(InvalidInput, match="holds no ausgrid"):
-        paper.find_data(tmp_path)
+        report.PAPER.find_data(tmp_path)
     monkeypatch.setenv("HALFLIFE_DATA", str(tmp_path))
     with pytest.raises(InvalidInput, match="holds no ausgrid"):
-        paper.find_data(None)
+        report.PAPER.find_data(None)
     shared.mkdir(parents=True)
-    for name in (paper.AUSGRID, paper.LONDON):
+    for name in (AUSGRID, LONDON):
         (shared / name).touch()
     monkeypatch.setenv("HALFLIFE_DATA", str(shared))
-    assert paper.find_data(None) == shared
+    assert report.PAPER.find_data(None) == shared
     monkeypatch.delenv("HALFLIFE_DATA")
-    assert paper.find_data(None).resolve() == shared
+    assert report.PAPER.find_data(None).resolve() == shared
 
 
 def test_generated_homes_repeat_and_have_a_true_bound():

@@ -11,7 +11,6 @@ import pytest
 
 import halflife
 from halflife.errors import InvalidInput
-from halflife.lab.age_dependent.schedule_view import frontier_data, plot_frontier, trade_off_words
 from halflife.lab.age_dependent.staleness import AutoRegressiveMSE, MeasuredError, TwoStateFailureRate, TwoStateMSE
 from halflife.plans.age_dependent.equally_spaced import periodic_peak
 from halflife.plans.age_dependent.relaxed import (
@@ -179,8 +178,6 @@ def test_where_corollary_3_holds_a_larger_error_buys_nothing() -> None:
 
     risks = [best_schedule(MIXING, noise_only, limit, "paper").risk for limit in (0.1, 1.0)]
     assert max(risks) < 1e-9
-    words = trade_off_words(frontier(MIXING, noise_only, [0.1, 1.0], "paper"))
-    assert words.endswith("The condition of Corollary 3, under which nothing would be bought, holds.")
 
 
 def cycle_peak(process: Process, cycle: tuple[tuple[int, int, float], ...], bound: str, releases: int = 60) -> float:
@@ -275,29 +272,6 @@ def test_a_schedule_gives_its_frontier_and_a_larger_limit_never_costs() -> None:
     assert points[4][1] == found
     risks = [math.inf if best is None else best.risk for _, best in points]
     assert risks == sorted(risks, reverse=True)
-    rows = frontier_data(points[::-1])
-    assert [row.limit for row in rows] == limits
-    assert (rows[4].epsilon, rows[4].age, rows[4].period, rows[4].risk) == (
-        found.epsilon,
-        found.age,
-        found.period,
-        found.risk,
-    )
-
-
-def test_the_plot_shows_each_frontier_and_says_what_is_traded() -> None:
-    curves = {
-        "paper": frontier(MIXING, FIGURE_6, [0.05, 0.09, 0.099], "paper"),
-        "tight": frontier(LAZY, FIGURE_6, [0.05, 0.09, 0.099]),
-    }
-    figure = plot_frontier(curves)
-    assert [list(trace.x) for trace in figure.data] == [[0.09, 0.099], [0.05, 0.09, 0.099]]
-    assert list(figure.data[0].y) == [best.risk for _, best in curves["paper"] if best is not None]
-    assert "A larger error buys less risk" in figure.layout.title.text
-    assert "Corollary 3, under which nothing would be bought, does not hold" in figure.layout.title.text
-    assert trade_off_words([(0.1, None)]).startswith("No schedule keeps")
-    with pytest.raises(InvalidInput, match="no frontier"):
-        plot_frontier({})
 
 
 def test_where_no_schedule_fits_it_says_the_least_error_there_is() -> None:

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from halflife.audit.policy.path import Row, totals_of
+from halflife.audit.policy.path import Row, Totals, totals_of
 from halflife.engines.base import LARGEST_UNITS
+from halflife.numerics.arrays import Floats
 from halflife.policy import Channel
 
 VARIANTS = ("most", "least", "none", "hostile")
@@ -19,7 +20,7 @@ MOST_READINGS = 100
 
 
 def neighbour_totals(channel: Channel, variant: str, steps: int) -> NDArray[np.int64]:
-    """Exact totals (steps × cells) of a small population whose audited person has these readings, by the real engine."""
+    """Return the exact totals (steps × cells) of a small population with one variant of the audited person, by the engine."""
     if channel.part.source is None:
         return _pushed_totals(channel, variant, steps)
     return totals_of(channel, readings(channel, variant, steps), 1, steps)
@@ -33,19 +34,19 @@ def _pushed_totals(channel: Channel, variant: str, steps: int) -> NDArray[np.int
 
 
 def readings(channel: Channel, variant: str, steps: int) -> list[Row]:
-    """Readings of three ordinary people and the audited one."""
+    """Return readings of three ordinary people and the audited one."""
     people = people_of(channel)
     rows: list[Row] = []
     groups = channel.groups or ("",)
     for k in range(1, steps + 1):
         middle = (channel.steps.start(k) + channel.steps.end(k)) // 2
         rows += [(p, middle, value_at(channel, 0.5), groups[0]) for p in people[1:]]
-        rows += [(people[0], at, x, g) for at, x, g in _audited(channel, variant, middle)]
+        rows += [(people[0], at, x, g) for at, x, g in _audited_readings(channel, variant, middle)]
     return rows
 
 
 def people_of(channel: Channel) -> list[str]:
-    """The audited person first: the one of largest weight, where weights are public."""
+    """Return some people, the audited person first: the one of largest weight, where weights are public."""
     known = list(channel.weights or channel.table or {})
     if channel.table is not None and channel.weights is not None:
         known = [p for p in known if p in channel.table]
@@ -55,14 +56,14 @@ def people_of(channel: Channel) -> list[str]:
 
 
 def value_at(channel: Channel, part: float) -> float:
-    """A reading that lies this part of the way from the least to the largest that counts."""
+    """Return a reading that lies this part of the way from the least to the largest that counts."""
     u = channel.units
     units = u["low"] + part * (u["high"] - u["low"])
     return float(units) * float(u.get("divide", 1)) / float(u.get("multiply", 1))
 
 
 def reach_of_person(channel: Channel) -> tuple[int, int]:
-    """The least and the largest that an audited person counts as, in units: the clip's, as far as `clip_readings` lets them.
+    """Return the least and the largest an audited person counts as, in units: the clip, as far as `clip_readings` lets them.
 
     Readings on both sides of 0 that are added up come to anything between; else one reading is all that is needed.
     """
@@ -72,7 +73,7 @@ def reach_of_person(channel: Channel) -> tuple[int, int]:
 
 
 def split_units(channel: Channel, units: int) -> list[float]:
-    """Readings of one step that come to so many units, as few as `clip_readings` leaves as they are."""
+    """Return readings of one step that come to so many units, as few as `clip_readings` leaves as they are."""
     u, bound = channel.units, _bounds_of_readings(channel)[units > 0]
     n = max(1, -(-units // bound)) if u.get("fold") == "sum" and bound else 1
     worth = float(u.get("divide", 1)) / float(u.get("multiply", 1))
@@ -83,7 +84,7 @@ def _bounds_of_readings(channel: Channel) -> tuple[int, int]:
     return channel.units.get("least", -LARGEST_UNITS), channel.units.get("most", LARGEST_UNITS)
 
 
-def _audited(channel: Channel, variant: str, us: int) -> Iterator[tuple[int, Any, str]]:
+def _audited_readings(channel: Channel, variant: str, us: int) -> Iterator[tuple[int, Any, str]]:
     """The audited person's readings in one step; "most" and "least" are in different groups where groups may change."""
     groups, most = channel.groups or ("",), int(channel.units.get("most_groups", 1))
     low, high = reach_of_person(channel)
@@ -96,3 +97,10 @@ def _audited(channel: Channel, variant: str, us: int) -> Iterator[tuple[int, Any
         for x in (math.nan, math.inf, -math.inf, None, 1e300, -1e300, value_at(channel, 1.0), value_at(channel, 1.0)):
             yield from ((us, x, g) for g in (*groups[:3], "no such group"))
         yield from ((at, 1e9, groups[0]) for at in (-(2**60), 2**60, us + 1, us + 1))
+
+
+def distances(channel: Channel, first: Totals, second: Totals) -> Floats:
+    """Return how far apart the totals of two populations are at each step, in the norm that the noise needs."""
+    moves = (first[channel.name] - second[channel.name]).astype(np.float64)
+    norms: Floats = np.abs(moves).sum(axis=1) if channel.plan.noise == "laplace" else np.sqrt((moves**2).sum(axis=1))
+    return norms

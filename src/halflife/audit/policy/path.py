@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from halflife.audit.verdict import Finding
 from halflife.engines import open_source
 from halflife.ledger import open_ledger
-from halflife.notions import AgeDependent
 from halflife.numerics.arrays import Floats
 from halflife.policy import Channel, Policy, channels
+from halflife.processes import Process
 from halflife.publisher.session import Session
 
 Totals = dict[str, NDArray[np.int64]]
@@ -82,12 +82,12 @@ def _read_values(path: Path) -> Floats:
 
 
 def fast_folder() -> str | None:
-    """Memory, where there is a file system for it: a run's ledger is thrown away at once."""
+    """Return a folder in memory, where there is one: a run's ledger is thrown away at once."""
     return "/dev/shm" if Path("/dev/shm").is_dir() and shutil.disk_usage("/dev/shm").free > 2**28 else None
 
 
 def quiet_policy(data: Mapping[str, Any], folder: str, place: Path) -> Policy:
-    """The same policy with ledger and outputs elsewhere, without post-processing (which only hides), its steps as planned."""
+    """Return the policy with ledger and outputs elsewhere, steps as planned, and without post-processing, which only hides."""
     changed = json.loads(json.dumps(data))
     changed["ledger"] = str(place / "audit.ledger")
     changed["clock"]["late"] = "as-planned"
@@ -97,29 +97,34 @@ def quiet_policy(data: Mapping[str, Any], folder: str, place: Path) -> Policy:
 
 
 def as_data(policy: Policy) -> dict[str, Any]:
-    """A policy as plain data; a process as it was read or fitted, so that it is not fitted again."""
+    """Return a policy as plain data; a process as it was read or fitted, so that it is not fitted again."""
     data = policy.model_dump(mode="json")
     notion = policy.notion
-    if isinstance(notion, AgeDependent):
-        data["promise"]["process"] = notion.process.to_dict()
+    data["promise"] |= {key: value.to_dict() for key, value in vars(notion).items() if isinstance(value, Process)}
     return data
 
 
 def promised_epsilon(policy: Policy) -> float:
-    """Return the ε that a policy promises."""
-    return float(policy.notion.epsilon)  # type: ignore[attr-defined]
+    """Return the ε that a policy promises: what its account holds the risk under."""
+    notion = policy.notion
+    return float(notion.exposure(notion.start(), 1).limit)
 
 
 def make_loud(policy: Policy) -> Policy:
-    """Return the policy with so large an ε that one step of its first stream loses about 1: then a black box sees something."""
+    """Return the policy with so large an ε that one step of its first stream loses about 1: then a black box sees something.
+
+    The policy itself if its promise has no single ε.
+    """
     data = as_data(policy)
+    if "epsilon" not in data["promise"]:
+        return policy
     first = channels(policy)[0].losses(1, 1)[0]
     data["promise"]["epsilon"] = max(1.0, promised_epsilon(policy) / first)
     return Policy.from_dict(data, str(policy.path(".")))
 
 
 def totals_of(channel: Channel, rows: Sequence[Row], first: int, last: int) -> NDArray[np.int64]:
-    """Exact totals (steps × cells) of these readings, by the real engine."""
+    """Return the exact totals (steps × cells) of these readings, by the real engine."""
     engine = open_source(_table(channel, rows))
     try:
         answer = engine.aggregate(channel.question(first, last))
@@ -148,8 +153,8 @@ def _table(channel: Channel, rows: Sequence[Row]) -> Any:
     return pa.table(columns)
 
 
-def silence(policy: Policy, totals: Mapping[str, Totals], first: Mapping[str, int]) -> Finding:
-    """Publish each variant once, and compare all that can be seen but the values: it must not depend on the readings."""
+def compare_traces(policy: Policy, totals: Mapping[str, Totals], first: Mapping[str, int]) -> Finding:
+    """Publish each variant once, and compare all that can be seen but the values: it may not depend on the readings."""
     start = time.perf_counter()
     variants = list(totals)
     seen = {variant: _traces(policy, (first, totals[variant])) for variant in variants}

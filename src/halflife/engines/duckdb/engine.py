@@ -23,7 +23,7 @@ from typing import Any
 from halflife.engines.base import LATEST, ONCE_MATTERS, TALLIES, Answer, Question, bounds_before_fold, empty_answer
 from halflife.engines.columns import check_columns
 from halflife.engines.duckdb.files import Format, find_files, find_format
-from halflife.engines.duckdb.source import DuckSource, Part, Unreadable, label_of
+from halflife.engines.duckdb.source import DuckSource, Part, label_of
 from halflife.engines.duckdb.sql import (
     adds_sql,
     bin_sql,
@@ -49,14 +49,8 @@ class DuckEngine(DuckSource):
     """One source, and its answers. See `halflife.engines.base.Engine`."""
 
     def aggregate(self, question: Question) -> Answer:
-        """Answer a question; if DuckDB's own reader stops, with the one that does not."""
-        try:
-            return self._answer(question)
-        except Unreadable:
-            if self._patient is None:
-                raise
-        self._parts, self._patient, self._parse_once = self._patient, None, True
-        return self._answer(question)
+        """Answer a question."""
+        return self._read(lambda: self._answer(question))
 
     def _answer(self, question: Question) -> Answer:
         self._register_lists(question)

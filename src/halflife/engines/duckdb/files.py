@@ -34,7 +34,7 @@ CHUNK = 65_536
 LONGEST_HEADER = 1_000_000
 
 
-def listed(files: Sequence[Path]) -> str:
+def quote_files(files: Sequence[Path]) -> str:
     """Files as DuckDB's list of names, in which * ? [ mean themselves."""
     return ", ".join(literal(glob.escape(str(path))) for path in files)
 
@@ -154,7 +154,7 @@ def csv_sql(files: Sequence[Path], header: Sequence[str], delimiter: str, column
         inner = f"""replace(cell{i}[2:-2], '""', '"')"""
         bare.append(f"""CASE WHEN quoted AND cell{i}[1] = '"' THEN {inner} ELSE cell{i} END AS c{len(bare)}""")
     lines = (
-        f"read_csv([{listed(files)}], columns = {{'line': 'VARCHAR'}}, auto_detect = false, header = true, "
+        f"read_csv([{quote_files(files)}], columns = {{'line': 'VARCHAR'}}, auto_detect = false, header = true, "
         "delim = '\x1e\x1f', quote = '', escape = '', strict_mode = false, store_rejects = true)"
     )
     return (

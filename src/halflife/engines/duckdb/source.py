@@ -24,23 +24,25 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote as percent
 
-from halflife.engines.arrow import folders, outermost, parquet_stream, readable
+from halflife.engines.arrow import column_names, convert_for_duckdb, folders, parquet_stream
 from halflife.engines.duckdb.files import (
     check_gzip,
     csv_header,
     csv_sql,
     decode,
     find_table,
-    listed,
     only,
+    quote_files,
     sqlite_batches,
 )
 from halflife.engines.duckdb.scratch import Scratch
 from halflife.engines.duckdb.sql import literal, name
 from halflife.errors import InvalidInput
+
+T = TypeVar("T")
 
 
 class Unreadable(InvalidInput):
@@ -96,6 +98,16 @@ class DuckSource:
         """Close the connection and remove the scratch folder."""
         self._duck.close()
         self._folder.close()
+
+    def _read(self, work: Callable[[], T]) -> T:
+        """Return what some work on the readings gives; if DuckDB's own reader stops, do it with the one that does not."""
+        try:
+            return work()
+        except Unreadable:
+            if self._patient is None:
+                raise
+        self._parts, self._patient, self._parse_once = self._patient, None, True
+        return work()
 
     def _run(self, sql: str, *, arrays: bool = False) -> Any:
         """Run a statement to its end, for rows or for arrays by column. DuckDB's words may quote a cell: none are passed on.
@@ -174,7 +186,9 @@ class DuckSource:
         """Read an Arrow table where it lies; any other stream of Arrow batches is first written to disk."""
         import pyarrow as pa
 
-        stream, zoned = readable(table if isinstance(table, pa.Table) else pa.RecordBatchReader.from_stream(table))
+        stream, zoned = convert_for_duckdb(
+            table if isinstance(table, pa.Table) else pa.RecordBatchReader.from_stream(table)
+        )
         self._register("source", stream)
         source = "source" if isinstance(table, pa.Table) else self._scratch("source", "SELECT * FROM source")
         self._look(source, stream.schema.names, zoned)
@@ -205,7 +219,7 @@ class DuckSource:
     def _parquet_columns(self, path: Path) -> _Columns:
         """A Parquet file's own names, in their order, and those that its folders state; each with DuckDB's identifier."""
         rows = self._open(f"SELECT name, num_children FROM parquet_schema({literal(glob.escape(str(path)))})")
-        found, names = self._described(_parquet([path])), outermost(rows)
+        found, names = self._described(_parquet([path])), column_names(rows)
         names += [identifier for identifier, _ in found[len(names) :]]
         if len(names) > len(found):
             raise InvalidInput(f"{path} has columns that DuckDB does not show: write it anew")
@@ -229,7 +243,7 @@ class DuckSource:
 
         stream = None
         with contextlib.suppress(pa.ArrowException, OSError, KeyError):
-            stream, zoned = readable(parquet_stream(path, columns))
+            stream, zoned = convert_for_duckdb(parquet_stream(path, columns))
         if stream is None:
             raise self._unreadable()
         self._register(f"source_{i}", stream)
@@ -319,4 +333,4 @@ def label_of(files: Sequence[Path]) -> str:
 
 def _parquet(files: Sequence[Path]) -> str:
     """Parquet files after FROM; what their folders' names state is text, whichever files there are."""
-    return f"read_parquet([{listed(files)}], hive_types_autocast = false)"
+    return f"read_parquet([{quote_files(files)}], hive_types_autocast = false)"

@@ -1,1 +1,1 @@
-"""Errors of stale data, and pictures of processes and schedules."""
+"""Errors of stale data, and views of processes."""

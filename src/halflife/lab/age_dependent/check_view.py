@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from html import escape
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -111,11 +110,7 @@ def write_check(check: Check, path: Path) -> None:
 hold together with a confidence of {100 * (1 - check.family_wise):g} %. Δ is how much is still told about now by what
 was learnt so long ago: 1 is everything, 0 is nothing.</p></header>
 {"".join(drawn)}"""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_page(path, f"halflife check: {check.outcome}", body, f"Made by halflife {version('halflife')}.")
-    except OSError as error:
-        raise InvalidInput(f"cannot write {path}: {error.strerror or error}: choose another file") from error
+    write_page(path, f"halflife check: {check.outcome}", body)
 
 
 def _table(check: Check, kind: str) -> str:

@@ -119,7 +119,7 @@ def _histogram(bins: int) -> Declared:
 
 def _bounds(low: Any, high: Any, missing: Any, resolution: Any) -> tuple[float, float, float]:
     """The bounds, outward to multiples of the resolution."""
-    a, b, c = _signed("low", low), _signed("high", high), _signed("missing", missing)
+    a, b, c = _check_number("low", low), _check_number("high", high), _check_number("missing", missing)
     if not a < b:
         raise InvalidInput(
             f"low = {low!r} must lie below high = {high!r}: bounds are public, and a reading lies between them"
@@ -134,7 +134,7 @@ def _bounds(low: Any, high: Any, missing: Any, resolution: Any) -> tuple[float, 
     return _multiple(a, unit, math.floor), _multiple(b, unit, math.ceil), c
 
 
-def _signed(name: str, x: Any) -> float:
+def _check_number(name: str, x: Any) -> float:
     """A finite number of either sign."""
     if isinstance(x, bool) or not isinstance(x, Real):
         raise InvalidInput(f"{name} must be a number, not {x!r}")
@@ -155,7 +155,7 @@ def _pull(statistic: Statistic, people: int, weights: Sequence[float] | None) ->
         return Fraction(1, people), f"divided by {people:,} people"
     if weights is None:
         return Fraction(1), "counted once"
-    sizes = [abs(_signed("a weight", a)) for a in weights]
+    sizes = [abs(_check_number("a weight", a)) for a in weights]
     if len(sizes) != people:
         raise InvalidInput(f"{len(sizes)} weights were given for {people} people: give one for each")
     if not max(sizes) > 0:

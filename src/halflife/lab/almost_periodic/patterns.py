@@ -81,11 +81,11 @@ def calendar(periods: int, minutes: float) -> dict[str, Floats]:
         found["drift" if long_enough else "drift or season"] = k[:, None] - k.mean()
     angle = 2 * np.pi * k * minutes / YEAR
     if long_enough and minutes <= YEAR / 4:
-        found["season"] = _centred(np.column_stack([np.cos(angle), np.sin(angle)]))
+        found["season"] = _centre(np.column_stack([np.cos(angle), np.sin(angle)]))
     for name, cycle in (("time of day", DAY), ("weekday", WEEK)):
         places = round(cycle / minutes)
         if places >= 2 and abs(places * minutes - cycle) < 1e-6 and periods >= 4 * places:
-            basis = _centred((k[:, None] % places == np.arange(places - 1)).astype(np.float64))
+            basis = _centre((k[:, None] % places == np.arange(places - 1)).astype(np.float64))
             day = found.get("time of day")
             found[name] = basis if day is None else _without(basis, _orthonormal(day))
     return found
@@ -175,7 +175,7 @@ def _pattern_text(name: str, scope: Scope, size: float, most: float) -> str:
     return f"{who} {what} ({100 * size:.1f} % {within}; shuffled at most {100 * most:.1f} %)"
 
 
-def _centred(basis: Floats) -> Floats:
+def _centre(basis: Floats) -> Floats:
     centred: Floats = basis - basis.mean(axis=0)
     return centred
 

@@ -73,7 +73,7 @@ def check_period(
     copies = whole("copies", copies, least=1)
     folded = _fold(values, _period(period, values.shape[1]))
     rho = _pairs(folded.w, folded.present)
-    nulls = np.stack(list(_shuffled(folded, copies, np.random.default_rng(seed))))
+    nulls = np.stack(list(_shuffle(folded, copies, np.random.default_rng(seed))))
     upper = np.triu_indices(folded.periods, 1)
     sizes = [np.abs(null[upper]) for null in nulls]
     return PeriodCheck(
@@ -86,7 +86,7 @@ def check_period(
         rho=rho,
         shuffled_medians=tuple(_of_known(np.nanmedian, size) for size in sizes),
         shuffled_maxima=tuple(_of_known(np.nanmax, size) for size in sizes),
-        shuffled_sample=_known(nulls[0][upper]),
+        shuffled_sample=_drop_missing(nulls[0][upper]),
         lags=tuple(_lags(rho, nulls)),
         findings=tuple(_findings(folded, rho, nulls, minutes, seed)),
         tells=_tells(folded),
@@ -304,7 +304,7 @@ def _ratio(products: Anyfloats, spread: Anyfloats) -> Floats:
     return np.clip(rho, -1.0, 1.0)
 
 
-def _shuffled(folded: _Folded, copies: int, rng: np.random.Generator) -> Iterator[NDArray[np.float32]]:
+def _shuffle(folded: _Folded, copies: int, rng: np.random.Generator) -> Iterator[NDArray[np.float32]]:
     """ρ of copies in which every home's periods are in a random order of their own (see the module's text).
 
     In single precision; and where readings are missing, Q_kℓ counts a home's period ℓ by the share of its phases that are there,
@@ -347,12 +347,12 @@ def _lags(rho: Floats, nulls: NDArray[np.float32]) -> Iterator[Lag]:
         yield Lag(lag, mean, float(copies.min()), float(copies.max()))
 
 
-def _known(values: Anyfloats) -> Floats:
+def _drop_missing(values: Anyfloats) -> Floats:
     return np.asarray(values[np.isfinite(values)], dtype=np.float64)
 
 
 def _of_known(measure: Any, values: Anyfloats) -> float:
-    known = _known(values)
+    known = _drop_missing(values)
     return float(measure(known)) if len(known) else math.nan
 
 

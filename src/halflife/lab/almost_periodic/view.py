@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from halflife.errors import InvalidInput
 from halflife.lab.almost_periodic.verdict import LOOKED_AT, MEANING, PRINTED, PeriodCheck, PeriodChoice
-from halflife.lab.views.page import PALETTE, figure_html, layout, load_plotly, write_page
+from halflife.lab.views.page import PALETTE, figure_html, layout, load_plotly, table_html, write_page
+from halflife.lab.views.text import text_table
 from halflife.numerics.arrays import Floats
 
 if TYPE_CHECKING:
@@ -187,15 +186,7 @@ def table_data(checks: Sequence[PeriodCheck]) -> list[tuple[str, ...]]:
 
 
 def _table(checks: Sequence[PeriodCheck]) -> Table:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for name in ROW:
-        table.add_column(name, justify="left" if name in ("period", "outcome") else "right")
-    for row in table_data(checks):
-        table.add_row(*row)
-    return table
+    return text_table(ROW, table_data(checks), left=[i for i, name in enumerate(ROW) if name in ("period", "outcome")])
 
 
 def _checks(result: PeriodCheck | PeriodChoice) -> tuple[Sequence[PeriodCheck], PeriodCheck]:
@@ -227,14 +218,10 @@ def write_periodicity_page(result: PeriodCheck | PeriodChoice, path: Path) -> No
     body = f"""<style>.square .plot {{ height: min(640px, 92vw); }}</style>
 <header><h1>Is the data almost periodic?</h1><p class="lede">{escape(lede)}</p></header>
 <section><h2>What this does not say</h2><ul class="open">{said}</ul></section>
-<section><h2>The numbers</h2>{_html_table(_NUMBERS, ROW, table_data(checks))}
-{_html_table(_PRINTED, ("data", "homes", "period", "half of |ρ| at most", "every |ρ| below"), _printed_rows())}</section>
+<section><h2>The numbers</h2>{table_html(_NUMBERS, ROW, table_data(checks))}
+{table_html(_PRINTED, ("data", "homes", "period", "half of |ρ| at most", "every |ρ| below"), _printed_rows())}</section>
 {"".join(_section(i, check) for i, check in enumerate(checks))}"""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_page(path, "halflife: is the data almost periodic?", body, f"Made by halflife {version('halflife')}.")
-    except OSError as error:
-        raise InvalidInput(f"cannot write {path}: {error.strerror or error}: choose another file") from error
+    write_page(path, "halflife: is the data almost periodic?", body)
 
 
 def _section(i: int, check: PeriodCheck) -> str:
@@ -260,13 +247,3 @@ def _printed_rows() -> list[tuple[str, ...]]:
         (p.data, str(p.homes), f"a {p.period}", "not printed" if p.median is None else f"{p.median:g}", f"{p.below:g}")
         for p in PRINTED
     ]
-
-
-def _html_table(caption: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    top = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
-    lines = "".join(
-        f'<tr><th scope="row">{escape(row[0])}</th>' + "".join(f"<td>{escape(cell)}</td>" for cell in row[1:]) + "</tr>"
-        for row in rows
-    )
-    return f"""<div class="scroll"><table><caption>{escape(caption)}</caption>
-<thead><tr>{top}</tr></thead><tbody>{lines}</tbody></table></div>"""

@@ -129,9 +129,9 @@ def generate(households: int, steps: int, start: datetime.datetime, seed: int, s
     away = _trips(homes, begin, -(-length * minutes // DAY) + 1, rng)
     spread = np.clip(rng.standard_normal(owned.shape), -3, 3) * table.RATING_SPREAD
     ratings = np.array([a.power for a in APPLIANCES]) * (1 + spread)
-    town = Town(length, minutes, begin, APPLIANCES, people, habits, owned, ratings, away, _joined([]))
+    town = Town(length, minutes, begin, APPLIANCES, people, habits, owned, ratings, away, _join([]))
     clocks = [_cumulative(town, appliance) for appliance in APPLIANCES]
-    return replace(town, cycles=_joined([_block(town, first, clocks, rng) for first in range(0, homes, BLOCK)]))
+    return replace(town, cycles=_join([_block(town, first, clocks, rng) for first in range(0, homes, BLOCK)]))
 
 
 def expected_uses(appliance: Appliance) -> Floats:
@@ -225,7 +225,7 @@ def _minute_of_first_day(town: Town, step: Ints) -> Ints:
 def _block(town: Town, first: int, clocks: list[Floats], rng: np.random.Generator) -> Cycles:
     """All cycles of the households `first` … `first` + BLOCK − 1, in order."""
     parts = [_cycles(town, first, code, clock, rng) for code, clock in enumerate(clocks)]
-    together = _joined(parts)
+    together = _join(parts)
     order = np.argsort(together.household * np.int64(town.steps + 1) + together.start, kind="stable")
     return Cycles._make(column[order] for column in together)
 
@@ -241,7 +241,7 @@ def _cycles(town: Town, first: int, code: int, clock: Floats, rng: np.random.Gen
     else:
         home, when = _by_thermostat(town, appliance, owners, rng)
     begin = when.astype(np.int64)
-    duration = _touched(when - begin, _minutes(appliance, len(when), rng), town.step_minutes)
+    duration = _steps_touched(when - begin, _minutes(appliance, len(when), rng), town.step_minutes)
     begin = _one_at_a_time(home, begin, duration, town.steps)
     kept = begin < town.steps
     if appliance.private:
@@ -278,7 +278,7 @@ def _minutes(appliance: Appliance, count: int, rng: np.random.Generator) -> Floa
     return np.minimum(lengths, table.LONGEST_MINUTES, out=lengths)
 
 
-def _touched(into: Floats, minutes: Floats, step_minutes: int) -> Ints:
+def _steps_touched(into: Floats, minutes: Floats, step_minutes: int) -> Ints:
     """How many steps a cycle touches that begins `into` (a share of) its first step."""
     touched: Ints = np.maximum(np.ceil(into + minutes / step_minutes), 1).astype(np.int64)
     return touched
@@ -316,7 +316,7 @@ def _trips(homes: int, begin: datetime.datetime, days: int, rng: np.random.Gener
     return np.cumsum(edges[:, :-1], axis=1, dtype=np.int8) > 0
 
 
-def _joined(parts: list[Cycles]) -> Cycles:
+def _join(parts: list[Cycles]) -> Cycles:
     """One table of all parts, column by column, so that little is held twice; empties the list."""
     empty = Cycles._make(np.empty(0, kind) for kind in (np.int32, np.int8, np.int64, np.int32, np.float64))
     lists = [list(column) for column in zip(empty, *parts, strict=True)]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import datetime
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,9 @@ from numpy.typing import NDArray
 from halflife.errors import InvalidInput
 from halflife.numerics.arrays import Floats
 from halflife.numerics.parameters import whole
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 MAX_KWH = 5.0
 """No reading is above this, in kWh per half hour: a public bound, chosen before any data is seen."""
@@ -208,3 +211,20 @@ def _heating(homes: int, times: NDArray[np.datetime64], cold: tuple[int, ...], r
     chance = rng.gamma(8.0, 1 / 8.0, (homes, len(times)))
     heated: Floats = kwh_per_degree * chance * (asked * np.maximum(15.0 - celsius, 0.0))
     return heated
+
+
+def readings_table(town: Readings) -> pa.Table:
+    """Return the readings as meters send them: home, time, kWh; one row a reading, in the order of time."""
+    import pyarrow as pa
+
+    homes, slots = town.kwh.shape
+    names = pa.array([f"home-{i:04d}" for i in range(1, homes + 1)])
+    which = pa.DictionaryArray.from_arrays(np.tile(np.arange(homes, dtype=np.int32), slots), names)
+    times = pa.array(np.repeat(town.times.astype("datetime64[us]"), homes))
+    return pa.table(
+        {
+            "home": which.cast(pa.string()),
+            "time": times.cast(pa.timestamp("us", tz="UTC")),
+            "kwh": town.kwh.T.reshape(-1),
+        }
+    )

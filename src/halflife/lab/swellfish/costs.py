@@ -60,10 +60,10 @@ class Overview(NamedTuple):
     one_household: float
 
 
-def generated(households: int, days: int, seed: int) -> tuple[Specifications, Summary]:
+def generate_secrets(households: int, days: int, seed: int) -> tuple[Specifications, Summary]:
     """Return the secrets of a generated town, one for each cycle but those of fridge and freezer, and its main numbers.
 
-    >>> secrets, town = generated(3, 2, seed=1)
+    >>> secrets, town = generate_secrets(3, 2, seed=1)
     >>> len(secrets) == town.secrets, secrets.households[0]
     (True, 'household-1')
     """

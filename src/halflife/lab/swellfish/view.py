@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from halflife.errors import InvalidInput
-from halflife.lab.demo import three_figures
 from halflife.lab.swellfish.costs import Comparison, Outcome, Overview, family_words, promise_words
-from halflife.lab.views.page import DASHES, PALETTE, figure_html, layout, load_plotly, write_page
+from halflife.lab.views.page import DASHES, PALETTE, figure_html, layout, load_plotly, table_html, write_page
+from halflife.lab.views.text import text_table, three_figures
 from halflife.notions import Swellfish
 from halflife.notions.swellfish.losses import READINGS, temporal_sensitivity_of
 from halflife.numerics.arrays import Floats
@@ -92,7 +90,7 @@ def noise_words(found: Comparison) -> list[str]:
         if gain is not None:
             least = " (Laplace noise with a δ must keep the calibrated scales)" if d and noise == "laplace" else ""
             said.append(f"{family_words(d, noise)}: optimal has {100 * gain:.1f} % less noise than tight{least}.")
-    said += [text for o in found.outcomes for text in _broken(o)]
+    said += [text for o in found.outcomes for text in _name_broken(o)]
     if found.uniform:
         s = found.specifications
         said.append(
@@ -104,7 +102,7 @@ def noise_words(found: Comparison) -> list[str]:
     return said
 
 
-def _broken(outcome: Outcome) -> list[str]:
+def _name_broken(outcome: Outcome) -> list[str]:
     said = []
     for reading, verdict in outcome.verdicts.items():
         worst = verdict["worst"]
@@ -163,30 +161,22 @@ def print_noise(found: Comparison, console: Console) -> None:
         f"\n{f.secrets:,} secrets of {f.households:,} households, {f.steps:,} steps, {found.neighbours}", style="bold"
     )
     rows = noise_rows(found)
-    console.print(text_table(NOISE_HEAD[:5], [row[:5] for row in rows], left=2))
+    console.print(_table(NOISE_HEAD[:5], [row[:5] for row in rows], left=2))
     console.print("Does every secret keep its ε? If not: the worst loss, and of how many", style="bold")
     certified = [(*row[:2], *row[5:]) for row in rows[: len(found.outcomes)]]
-    console.print(text_table((*NOISE_HEAD[:2], *READINGS), certified, left=2))
+    console.print(_table((*NOISE_HEAD[:2], *READINGS), certified, left=2))
     for text in noise_words(found):
         console.print(f"- {text}")
     if found.table:
         console.print(
             f"\nAn event of T steps at ε = {f.smallest_epsilon:.3g}, {promise_words(found.delta)}, Δ = 1", style="bold"
         )
-        console.print(text_table(QUIETER_HEAD, quieter_rows(found), left=0))
+        console.print(_table(QUIETER_HEAD, quieter_rows(found), left=0))
 
 
-def text_table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> Table:
-    """Return rows for a terminal, the first `left` columns aligned to the left."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for i, name in enumerate(head):
-        table.add_column(name.replace(" ", "\n", 1), justify="left" if i < left else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
-    return table
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> Table:
+    """Rows for a terminal, the first `left` columns aligned to the left."""
+    return text_table([head.replace(" ", "\n", 1) for head in heads], rows, left=range(left), no_wrap=True)
 
 
 # Pictures -----------------------------------------------------------------------------------------------------------
@@ -219,7 +209,7 @@ def plot_curves(curves: Sequence[Curve], y_title: str, steps: Steps | None = Non
         numbers, y = curve_data(curve.values)
         y = np.where(y > 0, y, np.nan) if log else y
         figure.add_scatter(
-            x=_when(numbers, steps), y=y, name=curve.name, mode="lines", meta={"colours": PALETTE[curve.colour]},
+            x=_time_axis(numbers, steps), y=y, name=curve.name, mode="lines", meta={"colours": PALETTE[curve.colour]},
             line={"color": PALETTE[curve.colour][0], "width": 2, "shape": "hv", "dash": DASHES[curve.dash]},
             hovertemplate="%{y:.4~g}", showlegend=len(curves) > 1,
         )  # fmt: skip
@@ -251,7 +241,7 @@ def plot_hiding(s: Specifications, steps: Steps | None = None) -> Any:
     top = float(np.nanmax(data.cells, initial=1e-9))
     figure = load_plotly().Figure(layout=_layout("", steps))
     figure.add_heatmap(
-        z=data.cells.round(4), x=_when(np.arange(1.0, data.cells.shape[1] + 1), steps), y=list(data.households),
+        z=data.cells.round(4), x=_time_axis(np.arange(1.0, data.cells.shape[1] + 1), steps), y=list(data.households),
         colorscale=HEAT, zmin=0, zmax=top, ygap=4, meta={"colours": PALETTE[0]}, hoverongaps=False,
         colorbar={"title": {"text": "kW"}, "thickness": 14, "outlinewidth": 0},
         hovertemplate="%{y}, %{x}: %{z:.3~g} kW<extra></extra>",
@@ -268,7 +258,7 @@ def _layout(y_title: str, steps: Steps | None) -> dict[str, Any]:
     return layout(y_title, type="linear", title=step, hoverformat=",d", zeroline=False)
 
 
-def _when(numbers: Floats, steps: Steps | None) -> Any:
+def _time_axis(numbers: Floats, steps: Steps | None) -> Any:
     """When steps begin, in UTC; their numbers if that is not known."""
     if steps is None:
         return numbers
@@ -304,10 +294,10 @@ def write_overview_page(s: Specifications, path: Path, facts: Overview, steps: S
         drawn.append(f"<section><h2>{head}</h2>{figure_html(name, figure, f'{head} over time', caption)}</section>")
     hidden = figure_html("hiding", plot_hiding(s, steps), "When some households hide something", _HIDING)
     body = f"""<header><h1>What households want hidden</h1></header>
-{_open(OPEN)}
+{_list_html(OPEN)}
 <section><h2>The numbers</h2><dl class="facts">{_facts(overview_rows(facts))}</dl></section>
 {"".join(drawn)}<section><h2>Who hides when</h2>{hidden}</section>"""
-    _write(path, "halflife: what households want hidden", body)
+    write_page(path, "halflife: what households want hidden", body)
 
 
 def noise_data(found: Comparison) -> list[Curve]:
@@ -325,40 +315,22 @@ def write_noise_page(found: Comparison, path: Path, steps: Steps | None = None) 
     figure = figure_html("noise", drawn, "Noise of each plan by step", _STD)
     said = "".join(f"<li>{escape(text)}</li>" for text in noise_words(found))
     table = (
-        f"<h2>Laplace or Gaussian</h2>{_html_table(_QUIETER, QUIETER_HEAD, quieter_rows(found))}" if found.table else ""
+        f"<h2>Laplace or Gaussian</h2>{table_html(_QUIETER, QUIETER_HEAD, quieter_rows(found))}" if found.table else ""
     )
     body = f"""<style>.named td {{ white-space: nowrap; }}</style>
 <header><h1>What hiding costs</h1><p class="lede">{found.facts.secrets:,} secrets of
 {found.facts.households:,} households over {found.facts.steps:,} steps, read as {escape(found.neighbours)}.</p></header>
-{_open((*found.warnings, *found.not_protected))}
-<section><h2>The plans</h2>{_html_table(_VERDICTS, NOISE_HEAD, noise_rows(found), "named")}<ul>{said}</ul></section>
+{_list_html((*found.warnings, *found.not_protected))}
+<section><h2>The plans</h2>{table_html(_VERDICTS, NOISE_HEAD, noise_rows(found), named=True)}<ul>{said}</ul></section>
 <section><h2>Noise over time</h2>{figure}</section>
 <section>{table}</section>"""
-    _write(path, "halflife: what hiding costs", body)
+    write_page(path, "halflife: what hiding costs", body)
 
 
-def _open(points: Sequence[str]) -> str:
+def _list_html(points: Sequence[str]) -> str:
     listed = "".join(f"<li>{escape(text)}</li>" for text in points)
     return f'<section><h2>What is not protected</h2><ul class="open">{listed}</ul></section>'
 
 
 def _facts(rows: Sequence[tuple[str, str]]) -> str:
     return "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in rows)
-
-
-def _html_table(caption: str, head: Sequence[str], rows: Sequence[Sequence[str]], kind: str = "") -> str:
-    top = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
-    lines = "".join(
-        f'<tr><th scope="row">{escape(row[0])}</th>' + "".join(f"<td>{escape(cell)}</td>" for cell in row[1:]) + "</tr>"
-        for row in rows
-    )
-    return f"""<div class="scroll"><table class="{kind}"><caption>{escape(caption)}</caption>
-<thead><tr>{top}</tr></thead><tbody>{lines}</tbody></table></div>"""
-
-
-def _write(path: Path, title: str, body: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_page(path, title, body, f"Made by halflife {version('halflife')}.")
-    except OSError as error:
-        raise InvalidInput(f"cannot write {path}: {error.strerror or error}: choose another file") from error

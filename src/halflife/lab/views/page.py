@@ -6,11 +6,13 @@ Plotly is an optional part (`pip install 'halflife[report]'`).
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from html import escape
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from halflife.errors import missing_extra
+from halflife.errors import InvalidInput, missing_extra
 
 PALETTE = (
     ("#0072b2", "#56b4e9"),
@@ -72,12 +74,17 @@ def default_view(views: list[View]) -> View:
     return next((v for v in views if v.label == "Last week"), views[0])
 
 
-def write_page(path: Path, title: str, body: str, footer: str) -> None:
-    """Write one HTML file that needs nothing else; `body` is HTML, title and footer are plain text."""
+def write_page(path: Path, title: str, body: str, footer: str = "") -> None:
+    """Write one HTML file that needs nothing else; `body` is HTML, title and footer (after who made it) are plain text."""
     load_plotly()
     from plotly.offline import get_plotlyjs
 
-    path.write_text(_page(title, body, footer, get_plotlyjs()), encoding="utf-8")
+    made_by = f"Made by halflife {version('halflife')}{footer or '.'}"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(_page(title, body, made_by, get_plotlyjs()), encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(f"cannot write {path}: {error.strerror or error}: choose another file") from error
 
 
 def _page(title: str, body: str, footer: str, plotly: str) -> str:
@@ -105,7 +112,7 @@ def _page(title: str, body: str, footer: str, plotly: str) -> str:
 
 
 def figure_html(name: str, figure: Any, label: str, caption: str, views: list[View] | None = None) -> str:
-    """A plot with its caption, a text for those who do not see it, and buttons for its views."""
+    """Return a plot as HTML, with its caption, a text for those who do not see it, and buttons for its views."""
     spec = figure.to_json()  # Plotly writes < as \u003c, so nothing can end the script early
     buttons = "".join(_button(view, view == default_view(views)) for view in views) if views else ""
     group = f'<div class="views" role="group" aria-label="Time span of the plot">{buttons}</div>' if buttons else ""
@@ -113,6 +120,35 @@ def figure_html(name: str, figure: Any, label: str, caption: str, views: list[Vi
 <div class="plot" id="{escape(name)}" style="--lines: {len(figure.data)}" role="group" aria-label="{escape(label)}"></div>
 <script type="application/json" data-plot="{escape(name)}">{spec}</script>
 <figcaption>{escape(caption)}</figcaption></figure>"""
+
+
+def table_html(
+    caption: str,
+    heads: Sequence[str],
+    lines: Sequence[Sequence[str]],
+    styles: Sequence[str] | None = None,
+    *,
+    named: bool = False,
+    html_names: bool = False,
+) -> str:
+    """Return a table in HTML that scrolls where it is too wide; the first cell of each line names it.
+
+    styles      a CSS style for each column
+    named       the second column holds names
+    html_names  the first cells are HTML, not text
+    """
+    style = [f' style="{s}"' for s in styles] if styles else [""] * len(heads)
+    unbroken = '<span style="white-space: nowrap">|ρ|</span>'
+    head = "".join(
+        f'<th scope="col"{s}>{escape(h).replace("|ρ|", unbroken)}</th>' for h, s in zip(heads, style, strict=True)
+    )
+    body = ""
+    for line in lines:
+        cells = "".join(f"<td{s}>{escape(c)}</td>" for c, s in zip(line[1:], style[1:], strict=True))
+        body += f'<tr><th scope="row"{style[0]}>{line[0] if html_names else escape(line[0])}</th>{cells}</tr>\n'
+    look = ' class="named"' if named else ""
+    return f"""<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}"><table{look}>
+<caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"""
 
 
 def _button(view: View, pressed: bool) -> str:

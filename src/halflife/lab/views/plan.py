@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, dataclass, fields
 from html import escape
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,8 +18,8 @@ import numpy as np
 from halflife import registry
 from halflife.accountant import Accountant
 from halflife.errors import InvalidInput
-from halflife.lab.demo import parameters, three_figures
 from halflife.lab.views.page import PALETTE, figure_html, layout, load_plotly, write_page
+from halflife.lab.views.text import describe_parameters, text_table, three_figures
 from halflife.notions import Notion
 from halflife.numerics.arrays import Floats
 from halflife.numerics.parameters import real
@@ -131,6 +130,10 @@ def make_notion(name: str, given: dict[str, Any]) -> Notion[Any]:
     halflife.errors.InvalidInput: hyperbolic has no alpha: it has epsilon, beta
     """
     cls = registry.find_notion(name)
+    if cls.attached is not None:
+        raise InvalidInput(
+            f"{name} plans for {cls.attached} in files, not for one epsilon: use `halflife secrets noise FILES...`"
+        )
     known = [f for f in fields(cls) if f.init]
     names = ", ".join(f.name for f in known)
     for key in given:
@@ -350,7 +353,9 @@ def print_view(view: PlanView, console: Console) -> None:
     console.print("What is not protected", style="bold")
     for text in plan.not_protected():
         console.print(f"- {text}")
-    console.print(f"\n{plan.notion.name} ({parameters(plan.notion)}), plan: {plan.request.method}", style="bold")
+    console.print(
+        f"\n{plan.notion.name} ({describe_parameters(plan.notion)}), plan: {plan.request.method}", style="bold"
+    )
     for text in (plan.notion.summary, *other_words(view), plan.tail):
         console.print(f"- {text}")
     console.print()
@@ -363,18 +368,15 @@ def print_view(view: PlanView, console: Console) -> None:
 
 
 def _table(view: PlanView) -> Table:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for name in ("step", "begins (UTC)", "noise\nscale", "expected\n|error|", "risk\n(nats)", "of the\npromise"):
-        table.add_column(name, justify="left" if name.startswith("begins") else "right", no_wrap=True)
-    for row in row_data(view):
-        table.add_row(
+    heads = ("step", "begins (UTC)", "noise\nscale", "expected\n|error|", "risk\n(nats)", "of the\npromise")
+    rows = [
+        (
             f"{row.step:,}", row.time.removesuffix(" UTC"), three_figures(row.scale), three_figures(row.error),
             three_figures(row.risk), f"{100 * row.share:.1f} %",
-        )  # fmt: skip
-    return table
+        )
+        for row in row_data(view)
+    ]  # fmt: skip
+    return text_table(heads, rows, left=(1,), no_wrap=True)
 
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -429,7 +431,7 @@ def plot_view(view: PlanView, what: str, y_title: str, colour: int) -> Any:
 def write_plan_page(view: PlanView, path: Path) -> None:
     """Write the plan as one interactive HTML file."""
     plan = view.plan
-    title = f"{plan.notion.name}, {parameters(plan.notion)}"
+    title = f"{plan.notion.name}, {describe_parameters(plan.notion)}"
     open_points = "".join(f"<li>{escape(text)}</li>" for text in plan.not_protected())
     said = "".join(f"<li>{escape(text)}</li>" for text in other_words(view))
     answers = "".join(f"<p>{escape(answer.text)}</p>" for answer in view.answers)
@@ -443,8 +445,4 @@ horizon {f"{plan.horizon:,} steps" if plan.horizon else "none: for ever"}.</p></
 <section><h2>What is not protected</h2><ul class="open">{open_points}</ul>
 <h2>In other words</h2><p>{escape(plan.notion.summary)}</p><ul>{said}</ul><p>{escape(plan.tail)}</p>{answers}</section>
 {"".join(figures)}"""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_page(path, f"halflife plan: {title}", body, f"Made by halflife {version('halflife')}.")
-    except OSError as error:
-        raise InvalidInput(f"cannot write {path}: {error.strerror or error}: choose another file") from error
+    write_page(path, f"halflife plan: {title}", body)

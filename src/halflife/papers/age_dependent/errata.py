@@ -11,23 +11,14 @@ from halflife.lab.age_dependent.staleness import AutoRegressiveMSE, TwoStateMSE
 from halflife.notions import AgeDependent
 from halflife.papers.age_dependent.london import Distance, Reversible, eq_55
 from halflife.papers.age_dependent.model import CHAIN, INITIAL, PEOPLE, RHO, P, Q, Reduction, two_towns_data
-from halflife.papers.age_dependent.sequences import EVERY, GENEROUS, LOSS, attained, corollary_3_data, theorem_3
+from halflife.papers.age_dependent.sequences import EVERY, GENEROUS, LOSS, attained_risk, corollary_3_data, theorem_3
+from halflife.papers.figures import Erratum
 from halflife.processes import MarkovChain
 from halflife.release import Release
 
 RELEASES = 8
 DE_BRUIJN = MarkovChain([[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.5, 0.5], [0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.5, 0.5]])
 """The last two tosses of a coin: the state of now tells one of the two tosses before, and two steps back nothing."""
-
-
-class Erratum(NamedTuple):
-    """One erratum: what it is about, what the paper gives, what is true, and how the truth was found."""
-
-    name: str
-    about: str
-    printed: str
-    computed: str
-    how: str
 
 
 class Composed(NamedTuple):
@@ -47,7 +38,7 @@ def a1_data(ages: Sequence[int] = (3, 5)) -> list[Composed]:
         account = Accountant(AgeDependent(GENEROUS, CHAIN))
         account.admit(*releases)
         printed = float(theorem_3(CHAIN, releases, RELEASES)[-1])
-        found.append(Composed(age, printed, account.risk(RELEASES), attained(CHAIN, releases, RELEASES)))
+        found.append(Composed(age, printed, account.risk(RELEASES), attained_risk(CHAIN, releases, RELEASES)))
     return found
 
 

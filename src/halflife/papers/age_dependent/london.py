@@ -19,23 +19,13 @@ import numpy as np
 from halflife.lab.households.readings import MAX_KWH, SLOTS_PER_DAY, simulate
 from halflife.numerics.arrays import Floats
 from halflife.numerics.progress import Progress
-from halflife.papers.figures import (
-    DASH,
-    DASHDOT,
-    DOT,
-    SOLID,
-    Curve,
-    Panel,
-    crude,
-    errors_of,
-    trade_off,
-)  # fmt: skip
+from halflife.papers.age_dependent.trade_off import crude, errors_of, trade_off
+from halflife.papers.figures import DASH, DASHDOT, DOT, SOLID, Curve, Panel, read_london
 from halflife.processes import EmpiricalProcess, MarkovChain, ProcessFamily
 from halflife.processes.check import Check
 from halflife.processes.contraction import Frontier, contract, merge, theorem_1
 
-LONDON = "lcl_2013_325_households.parquet"
-HOMES, LEAST_READINGS, SLOTS = 40, 17_000, 17_520
+HOMES, LEAST_READINGS = 40, 17_000
 STATES, FEW_STATES = 12, 6
 CONFIDENCE, SHUFFLE = 0.99, 1
 """How sure direct bounds are, all together; and the seed of what is shuffled to see what chance does."""
@@ -75,18 +65,7 @@ class Source:
 
 def real_source(folder: Path) -> Source:
     """Return the first 40 homes, by id, with at least 17,000 readings in 2013 (the rule of A7)."""
-    import duckdb
-
-    with duckdb.connect() as database:
-        rows = database.execute(
-            "WITH chosen AS (SELECT lclid FROM read_parquet(?) GROUP BY lclid HAVING count(*) >= ? ORDER BY lclid LIMIT ?) "
-            "SELECT dense_rank() OVER (ORDER BY lclid) - 1 AS home, "
-            "(epoch(ts) - epoch(TIMESTAMP '2013-01-01')) / 1800 AS slot, kwh "
-            "FROM read_parquet(?) WHERE lclid IN (SELECT lclid FROM chosen)",
-            [str(folder / LONDON), LEAST_READINGS, HOMES, str(folder / LONDON)],
-        ).fetchnumpy()  # fmt: skip
-    homes = np.full((int(rows["home"].max()) + 1, SLOTS), np.nan)
-    homes[rows["home"].astype(np.int64), np.rint(rows["slot"]).astype(np.int64)] = rows["kwh"]
+    homes = read_london(folder, LEAST_READINGS, HOMES)
     notes = (
         "The homes are the first 40, by id, with at least 17,000 readings in 2013; the paper does not say which 40 it took, "
         "nor how "
@@ -325,7 +304,7 @@ def distance_data(fitted: Fitted, seed: int = SHUFFLE) -> list[Distance]:
     counted = [one.direct_variations(A_DAY).worst for one in fitted.plain]
     above = [above_median(home) for home in homes]
     rng = np.random.default_rng(seed)
-    shuffled = [_shuffled(one, rng) for one in above]
+    shuffled = [_shuffle(one, rng) for one in above]
     rows: tuple[tuple[str, int, Sequence[float]], ...] = (
         (f"fitted chains, {FEW_STATES} states", A_DAY, model),
         (f"counted directly, {FEW_STATES} states", A_DAY, counted),
@@ -350,7 +329,7 @@ def same_time(above: Floats, lag: int) -> float:
     return abs(float(high.mean()) - float(low.mean())) if len(high) and len(low) else 0.0
 
 
-def _shuffled(above: Floats, rng: np.random.Generator) -> Floats:
+def _shuffle(above: Floats, rng: np.random.Generator) -> Floats:
     result: Floats = rng.permutation(above.reshape(-1, A_DAY)).ravel()
     return result
 

@@ -6,25 +6,15 @@ Where the paper's text prints no parameters they are ours, and named here. Examp
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from halflife.lab.age_dependent.staleness import AutoRegressiveMSE, TwoStateFailureRate, TwoStateMSE
 from halflife.numerics.arrays import Floats
-from halflife.papers.figures import (
-    DASH,
-    DASHDOT,
-    DOT,
-    SOLID,
-    Curve,
-    Panel,
-    crude,
-    errors_of,
-    frontiers,
-    trade_off,
-)  # fmt: skip
+from halflife.papers.age_dependent.trade_off import crude, errors_of, frontiers, trade_off
+from halflife.papers.figures import DASH, DASHDOT, DOT, SOLID, Curve, Panel
 from halflife.processes import AutoRegressive, MarkovChain
 from halflife.processes.contraction import Frontier, theorem_1
 
@@ -113,15 +103,27 @@ def _risk_by_age(x: Floats) -> Panel:
     return Panel("4b", "Risk by age", said, "age (steps)", "risk (nats)", x, tuple(curves), y_most=4.2)
 
 
+def _trade_off_curves(
+    names: tuple[str, str, str],
+    printed: Callable[[int, float], float],
+    ours: Callable[[int, float], float],
+    crude_ones: dict[int, Frontier],
+    tight: dict[int, Frontier],
+) -> tuple[Curve, ...]:
+    """The least error at each risk: with noise alone and with aging, by the paper's error and bound, and by ours."""
+    return (
+        Curve(names[0], np.array([printed(0, r) for r in RISKS]), 0, DOT),
+        Curve(names[1], errors_of(trade_off(RISKS, crude_ones, printed)), 0, DASH),
+        Curve(names[2], np.array([ours(0, r) for r in RISKS]), 1, DOT),
+        Curve("corrected: aging and noise, tight", errors_of(trade_off(RISKS, tight, ours)), 1),
+    )
+
+
 def _mse_trade_off(printed: TwoStateMSE, ours: TwoStateMSE) -> Panel:
     """Figure 4c."""
     crude_ones, tight = frontiers(CHAIN, AGES, "theorem1"), frontiers(CHAIN, AGES)
-    curves = (
-        Curve("paper: noise only, 2/(ε²I²)", np.array([printed(0, r) for r in RISKS]), 0, DOT),
-        Curve("paper: aging and noise, Theorem 1", errors_of(trade_off(RISKS, crude_ones, printed)), 0, DASH),
-        Curve("corrected (A2): noise only", np.array([ours(0, r) for r in RISKS]), 1, DOT),
-        Curve("corrected: aging and noise, tight", errors_of(trade_off(RISKS, tight, ours)), 1),
-    )
+    names = ("paper: noise only, 2/(ε²I²)", "paper: aging and noise, Theorem 1", "corrected (A2): noise only")
+    curves = _trade_off_curves(names, printed, ours, crude_ones, tight)
     said = (
         "The least error of one release at each risk, over ages 0 to 40. Noise alone grows without bound as the risk goes to "
         "0; with aging the error stays below 0.1, twice the variance of the mean. One eq. 48 release at ε_C in truth costs "
@@ -300,12 +302,8 @@ def _ar_trade_off(process: AutoRegressive, printed: AutoRegressiveMSE, ours: Aut
     pinsker = {t: process.total_variation(t, "pinsker") for t in AGES}
     crude_ones = {t: crude(process.frontier(t))._replace(d=np.array([pinsker[t]])) for t in AGES}
     tight = frontiers(process, AGES)
-    curves = (
-        Curve("paper: noise only, eq. 92", np.array([printed(0, r) for r in RISKS]), 0, DOT),
-        Curve("paper: aging and noise, Pinsker", errors_of(trade_off(RISKS, crude_ones, printed)), 0, DASH),
-        Curve("corrected (A3): noise only", np.array([ours(0, r) for r in RISKS]), 1, DOT),
-        Curve("corrected: aging and noise, tight", errors_of(trade_off(RISKS, tight, ours)), 1),
-    )
+    names = ("paper: noise only, eq. 92", "paper: aging and noise, Pinsker", "corrected (A3): noise only")
+    curves = _trade_off_curves(names, printed, ours, crude_ones, tight)
     said = (
         "The least error of one release at each risk, over ages 0 to 40: bounded with aging, and not with noise alone."
     )

@@ -1,7 +1,7 @@
 """Zhang, Wei, Berry and Huang, *Age-dependent differential privacy*, recomputed, with ours beside each of the paper's curves.
 
-One release is in `age_dependent_model`, many are in `age_dependent_sequences`, homes in `age_dependent_london`, and the errata in
-`age_dependent_errata`. No figure is drawn at random; homes are generated where the real ones are not at hand.
+One release is in `model`, many are in `sequences`, homes in `london`, and the errata in `errata`. No figure is drawn at random;
+homes are generated where the real ones are not at hand.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from halflife.lab.age_dependent.check_view import check_data
 from halflife.numerics.progress import Progress
 from halflife.papers.age_dependent import model, sequences
-from halflife.papers.age_dependent.errata import Erratum, errata_data
+from halflife.papers.age_dependent.errata import errata_data
 from halflife.papers.age_dependent.london import (
     Chance,
     Distance,
@@ -34,8 +34,7 @@ from halflife.papers.age_dependent.london import (
 )
 from halflife.papers.age_dependent.model import INITIAL, Reduction, Town
 from halflife.papers.age_dependent.sequences import FixedPoints, NoTradeOff
-from halflife.papers.discounted.reproduction import markdown
-from halflife.papers.figures import Panel
+from halflife.papers.figures import ERRATA_HEADS, Erratum, Panel, markdown
 from halflife.processes.check import Check
 
 FIGURES = 7
@@ -115,11 +114,10 @@ RISK_HEADS = (
 )
 TOWN_HEADS = ("days", "printed", "eq. 8", "printed fits day", "by T3", "by Theorem 1")
 DISTANCE_HEADS = ("Δ of x(t − lag) given x(t)", "hours back", "middle home", "worst home")
-ERRATA_HEADS = ("erratum", "about", "paper", "computed", "how")
 REDUCTION_HEADS = ("people in state 1 at time 0", "eq. 48, Theorem 1", "enough noise, Theorem 1", "enough noise, tight")
 
 
-def shown(rows: Sequence[Row]) -> list[Row]:
+def printed_rows(rows: Sequence[Row]) -> list[Row]:
     """Return the rows of the printed table: ε_C of 1 and 4, some ages from 1 to 48 hours."""
     return [row for row in rows if row.epsilon in TABLE_EPSILONS and row.hours in TABLE_HOURS]
 
@@ -179,7 +177,7 @@ Data: {found.source.name}.
 
 ## What is left of ε_C by age
 
-{markdown(RISK_HEADS, [risk_cells(row) for row in shown(found.rows)])}
+{markdown(RISK_HEADS, [risk_cells(row) for row in printed_rows(found.rows)])}
 
 {chance_words(found)}
 

@@ -56,11 +56,11 @@ def risks_over_time(notion: AgeDependent, releases: Sequence[Release], last_step
     return np.array(found)
 
 
-def attained(chain: MarkovChain, releases: Sequence[Release], step: int) -> float:
+def attained_risk(chain: MarkovChain, releases: Sequence[Release], step: int) -> float:
     """Return the exact risk about X_step of randomised response on two states, over every sequence of outputs published by then.
 
     >>> releases = [Release(step, 0.5, age=2) for step in range(4, 36, 4)]
-    >>> round(attained(CHAIN, releases, 32), 6)
+    >>> round(attained_risk(CHAIN, releases, 32), 6)
     0.508608
     """
     seen = sorted((one.data_time, one.loss) for one in releases if one.step <= step)
@@ -118,7 +118,7 @@ def figure_3_fixed_points() -> FixedPoints:
     return FixedPoints(
         periodic_peak(CHAIN, LOSS, AGE, EVERY, "paper"), periodic_peak(CHAIN, LOSS, AGE, EVERY),
         tuple(float(printed[s - 1]) for s in steps), tuple(float(tight[s - 1]) for s in steps),
-        tuple(attained(CHAIN, releases, s) for s in steps),
+        tuple(attained_risk(CHAIN, releases, s) for s in steps),
     )  # fmt: skip
 
 

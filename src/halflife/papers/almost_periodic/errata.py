@@ -10,10 +10,9 @@ import numpy as np
 
 from halflife.lab.almost_periodic.verdict import PeriodCheck
 from halflife.numerics.arrays import Floats
-from halflife.papers.age_dependent.errata import Erratum
 from halflife.papers.almost_periodic.error import ABSTRACT, Gain
-from halflife.papers.almost_periodic.homes import Source, Told
-from halflife.papers.figures import DASH, Curve, Panel
+from halflife.papers.almost_periodic.homes import PatternSize, Source
+from halflife.papers.figures import DASH, Curve, Erratum, Panel
 from halflife.plans.almost_periodic import corollary_8_loss
 
 PERIODS = (1, 2, 3, 5, 10, 30, 100, 349, 365)
@@ -153,7 +152,7 @@ def errata_data(
     gains: Sequence[Gain],
     losses: Sequence[Loss],
     attacks: Sequence[Attack],
-    told: Told,
+    told: PatternSize,
 ) -> list[Erratum]:
     """Return every erratum with its witness, computed."""
     by = {row.periods: row for row in losses}

@@ -20,7 +20,7 @@ from halflife.mechanisms.reused import ReusedNoise
 from halflife.notions.almost_periodic.notion import AlmostPeriodic
 from halflife.notions.classical import Classical
 from halflife.numerics.arrays import Floats
-from halflife.papers.almost_periodic.homes import DAY, WEEK, Stream, monday
+from halflife.papers.almost_periodic.homes import DAY, WEEK, Stream, first_monday
 from halflife.papers.figures import DASH, DASHDOT, DOT, SOLID, Curve, Panel
 
 EPSILON = 5.0
@@ -116,12 +116,12 @@ def simulated_error(
     f = stream.mean[: stream.horizon // period * period].reshape(-1, period)
     squares = 0.0
     for begun in range(0, runs, LOT):
-        y = published(f, scales, rng, min(LOT, runs - begun))
+        y = publish_runs(f, scales, rng, min(LOT, runs - begun))
         squares += float(((y - f) ** 2).sum())
     return math.sqrt(squares / (runs * f.size)) / float(np.abs(stream.mean).max())
 
 
-def published(f: Floats, scales: Scales, rng: np.random.Generator, runs: int) -> Floats:
+def publish_runs(f: Floats, scales: Scales, rng: np.random.Generator, runs: int) -> Floats:
     """Return y of Theorem 5, or with fresh noise of Corollary 8 (or C1), runs × periods × phases; f is periods × phases.
 
     y(t) = f(x(t)) + v(t) in the first period, then y(t) = y(t mod T) − f(w(t mod T)) + f(w(t)). Fresh noise is added last.
@@ -204,7 +204,7 @@ def error_panels(figure: str, stream: Stream, rows: Sequence[ErrorRow]) -> tuple
 def outcome_panel(figure: str, stream: Stream, seed: int = 1) -> Panel:
     """Return a week of what Theorem 5 publishes at ε = 5: with the public bound, with the range of z read off the data, exact."""
     days = stream.horizon // DAY
-    day = min(monday(stream.start, days // 2), max(0, days - 7))
+    day = min(first_monday(stream.start, days // 2), max(0, days - 7))
     week = range(day * DAY, min(day * DAY + WEEK, stream.horizon))
     exact = stream.mean[week.start : week.stop]
     y = outcome(stream, stream.sensitivity, week, seed)

@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 from halflife.errors import InvalidInput
 from halflife.lab.households.readings import MAX_KWH, SLOTS_PER_DAY, simulate
 from halflife.numerics.arrays import Floats
-from halflife.papers.discounted.reproduction import AUSGRID, HOMES, LONDON
-from halflife.papers.figures import DASH, DOT, Curve, Panel
+from halflife.papers.figures import AUSGRID, AUSGRID_HOMES, DASH, DOT, Curve, Panel, read_london
 
 BOUND_KWH, BOUND_WHY = 10.0, "20 kW for a whole half hour; a supply of 80 A at 230 V carries 18.4 kW"
-LEAST_READINGS, SLOTS = 17_500, 17_520
+LEAST_READINGS = 17_500
 DAY, WEEK = SLOTS_PER_DAY, 7 * SLOTS_PER_DAY
 MONTH_DAYS = 30
 BARELY_USED = 0.01
@@ -97,7 +96,7 @@ class Source:
 
 def real_source(folder: Path) -> Source:
     """Return London's homes with at least 17,500 readings in 2013, their mean, and Ausgrid's mean of July 2012 to June 2013."""
-    homes = _london(folder)
+    homes = read_london(folder, LEAST_READINGS)
     name = f"London, {len(homes)} homes, 2013"
     london = _stream(name, homes, datetime.date(2013, 1, 1), BOUND_KWH, BOUND_WHY)
     ausgrid = _ausgrid(folder)
@@ -120,22 +119,6 @@ def generated_source(seed: int, homes: int = 120, days: int = 365) -> Source:
     return Source(name, town.kwh, stream.start, stream, stream, (WHERE_TO_GET, NOT_AT_HAND.format(name=name)), False)
 
 
-def _london(folder: Path) -> Floats:
-    import duckdb
-
-    with duckdb.connect() as database:
-        rows = database.execute(
-            "WITH chosen AS (SELECT lclid FROM read_parquet(?) GROUP BY lclid HAVING count(*) >= ?) "
-            "SELECT dense_rank() OVER (ORDER BY lclid) - 1 AS home, "
-            "(epoch(ts) - epoch(TIMESTAMP '2013-01-01')) / 1800 AS slot, kwh "
-            "FROM read_parquet(?) WHERE lclid IN (SELECT lclid FROM chosen)",
-            [str(folder / LONDON), LEAST_READINGS, str(folder / LONDON)],
-        ).fetchnumpy()  # fmt: skip
-    homes = np.full((int(rows["home"].max()) + 1, SLOTS), np.nan)
-    homes[rows["home"].astype(np.int64), np.rint(rows["slot"]).astype(np.int64)] = rows["kwh"]
-    return homes
-
-
 def _ausgrid(folder: Path) -> Stream:
     import duckdb
 
@@ -145,15 +128,15 @@ def _ausgrid(folder: Path) -> Stream:
             "AND interval_start < TIMESTAMP '2013-07-01' ORDER BY interval_start",
             [str(folder / AUSGRID)],
         ).fetchnumpy()  # fmt: skip
-    mean = np.asarray(rows["kwh"], dtype=np.float64) / HOMES
+    mean = np.asarray(rows["kwh"], dtype=np.float64) / AUSGRID_HOMES
     name, start = "Ausgrid, mean of 300 homes, July 2012 to June 2013", datetime.date(2012, 7, 1)
-    return Stream(name, mean, HOMES, start, BOUND_KWH, BOUND_WHY, int((mean == 0).sum()))
+    return Stream(name, mean, AUSGRID_HOMES, start, BOUND_KWH, BOUND_WHY, int((mean == 0).sum()))
 
 
 def _stream(name: str, homes: Floats, start: datetime.date, bound: float, why: str) -> Stream:
     if np.isnan(homes).all(axis=0).any():
         raise InvalidInput("at some half hour no home has a reading: leave that half hour out")
-    z, w = parts(homes, DAY)
+    z, w = split_pattern(homes, DAY)
     seen = ReadOff(
         float(z.max() - z.min()), float(np.nanmax(w) - np.nanmin(w)), float(np.nanmax(homes) - np.nanmin(homes))
     )
@@ -161,10 +144,10 @@ def _stream(name: str, homes: Floats, start: datetime.date, bound: float, why: s
     return Stream(name, np.nanmean(homes, axis=0), len(homes), start, bound, why, absent, seen)
 
 
-def parts(homes: Floats, period: int) -> tuple[Floats, Floats]:
+def split_pattern(homes: Floats, period: int) -> tuple[Floats, Floats]:
     """Return what each home repeats, z (its mean period, as in Section 4.2), and the variations w = x − z, NaN where x is.
 
-    >>> z, w = parts(np.array([[1.0, 2.0, 3.0, np.nan]]), 2)
+    >>> z, w = split_pattern(np.array([[1.0, 2.0, 3.0, np.nan]]), 2)
     >>> z, w
     (array([[2., 2.]]), array([[[-1.,  0.],
             [ 1., nan]]]))
@@ -195,9 +178,9 @@ def figure_1_data(source: Source, seed: int = 1) -> tuple[Panel, ...]:
 
 
 def _week_of_a_home(source: Source) -> Panel:
-    z, w = parts(source.homes, DAY)
-    home = middling(z)
-    day = min(w.shape[1] - 1, monday(source.start, w.shape[1] // 2))
+    z, w = split_pattern(source.homes, DAY)
+    home = median_home(z)
+    day = min(w.shape[1] - 1, first_monday(source.start, w.shape[1] // 2))
     days = min(7, w.shape[1] - day)
     shown = w[home, day : day + days].reshape(-1)
     pattern = np.tile(z[home], days)
@@ -214,16 +197,16 @@ def _week_of_a_home(source: Source) -> Panel:
     )  # fmt: skip
 
 
-def middling(z: Floats) -> int:
+def median_home(z: Floats) -> int:
     """Return the home whose mean use is the median (the lower one of two)."""
     order = np.argsort(z.mean(axis=1), kind="stable")
     return int(order[(len(order) - 1) // 2])
 
 
-def monday(start: datetime.date, after: int) -> int:
+def first_monday(start: datetime.date, after: int) -> int:
     """Return the first Monday that lies at least so many days after the start, as days after it.
 
-    >>> monday(datetime.date(2013, 1, 1), 0)
+    >>> first_monday(datetime.date(2013, 1, 1), 0)
     6
     """
     return after + -(start + datetime.timedelta(days=after)).weekday() % 7
@@ -233,7 +216,7 @@ def monday(start: datetime.date, after: int) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
+class PatternSize:
     """P5: the correlation of log sd w and log mean z over homes that use anything, and over those that are not all but empty."""
 
     every_home: float
@@ -243,9 +226,9 @@ class Told:
     panel: Panel
 
 
-def told_data(source: Source) -> Told:
+def pattern_size_data(source: Source) -> PatternSize:
     """Return how much the size of a home's variations tells about the size of its pattern."""
-    z, w = parts(source.homes, DAY)
+    z, w = split_pattern(source.homes, DAY)
     size, spread = z.mean(axis=1), np.sqrt(np.nanmean(w**2, axis=(1, 2)))
     used, lived_in = (size > 0) & (spread > 0), (size >= BARELY_USED) & (spread > 0)
     every, most = _log_correlation(spread, size, used), _log_correlation(spread, size, lived_in)
@@ -255,7 +238,7 @@ def told_data(source: Source) -> Told:
         "without homes that are all but empty.", "mean of z (kWh per half hour)", "standard deviation of w", size[used],
         (Curve("a home", spread[used], marks=True),), log_x=True, log_y=True,
     )  # fmt: skip
-    return Told(every, most, int(used.sum()), int(lived_in.sum()), panel)
+    return PatternSize(every, most, int(used.sum()), int(lived_in.sum()), panel)
 
 
 def _log_correlation(a: Floats, b: Floats, of: NDArray[np.bool_]) -> float:
@@ -278,20 +261,20 @@ class Drift:
 
 def drift_data(source: Source, days: int = MONTH_DAYS, seed: int = 1) -> Drift:
     """Return ‖z_m − z_{m+k}‖/‖z‖, averaged over m for each home, with months of 30 days; and the same with days shuffled."""
-    z, w = parts(source.homes, DAY)
+    z, w = split_pattern(source.homes, DAY)
     folded, blocks = w + z[:, None, :], w.shape[1] // days
     if blocks < 2:
         raise InvalidInput(f"drift needs two months of {days} days at least, not {w.shape[1]} days")
     kept = np.linalg.norm(z, axis=1) > 0
     order = np.random.default_rng(seed).permutation(folded.shape[1])
-    real = _apart(folded[kept], z[kept], blocks, days)
-    chance = _apart(folded[kept][:, order], z[kept], blocks, days)
+    real = _distances(folded[kept], z[kept], blocks, days)
+    chance = _distances(folded[kept][:, order], z[kept], blocks, days)
     return Drift(
         np.arange(1, blocks), np.median(real, axis=1), np.quantile(real, 0.9, axis=1), np.median(chance, axis=1)
     )
 
 
-def _apart(folded: Floats, z: Floats, blocks: int, days: int) -> Floats:
+def _distances(folded: Floats, z: Floats, blocks: int, days: int) -> Floats:
     """Distances by months apart and home."""
     months = np.nanmean(folded[:, : blocks * days].reshape(len(folded), blocks, days, -1), axis=2)
     size = np.linalg.norm(z, axis=1)

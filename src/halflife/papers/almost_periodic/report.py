@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from html import escape
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from halflife.errors import InvalidInput
 from halflife.lab.almost_periodic.renewal import plot_renewal
 from halflife.lab.almost_periodic.verdict import MEANING, PeriodCheck
 from halflife.lab.almost_periodic.view import plot_heatmap, plot_histogram, plot_lags
-from halflife.lab.views.page import figure_html, load_plotly, write_page
-from halflife.papers.age_dependent.report import plot
+from halflife.lab.views.page import figure_html, table_html
+from halflife.lab.views.text import text_table
+from halflife.papers.almost_periodic.homes import WHERE_TO_GET, generated_source, real_source
 from halflife.papers.almost_periodic.reproduction import (
     ATTACK_HEADS,
     COEFFICIENT_HEADS,
-    ERRATA_HEADS,
     ERROR_HEADS,
     FRESH_HEADS,
     GAIN_HEADS,
@@ -33,38 +31,29 @@ from halflife.papers.almost_periodic.reproduction import (
     gain_words,
     loss_cells,
     numbers_json,
+    reproduce,
     tables_markdown,
 )
-from halflife.papers.figures import Panel
+from halflife.papers.figures import AUSGRID, ERRATA_HEADS, LONDON, Paper, panels_html, write_files
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 TITLE = "Almost-periodic differential privacy, reproduced"
 
 
 def write_all(found: Reproduction, folder: Path) -> list[Path]:
     """Write report.html, tables.md, numbers.json and the coefficients as Parquet files; return what was written."""
-    import pyarrow.parquet as pq
-
-    load_plotly()
     texts = {"tables.md": tables_markdown(found), "numbers.json": numbers_json(found)}
-    tables = {"rho_daily.parquet": found.daily, "rho_weekly.parquet": found.weekly}
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_page(folder / "report.html", TITLE, _body(found), _made_by())
-        for name, text in texts.items():
-            (folder / name).write_text(text, encoding="utf-8")
-        for name, check in tables.items():
-            pq.write_table(coefficient_table(check), folder / name)
-    except OSError as error:
-        raise InvalidInput(f"cannot write to {folder}: {error.strerror or error}: choose another folder") from error
-    return [folder / name for name in ("report.html", *texts, *tables)]
-
-
-def _made_by() -> str:
-    return f"Made by halflife {version('halflife')} (reproduce almost-periodic). The numbers are in the files beside this page."
+    tables = {
+        "rho_daily.parquet": coefficient_table(found.daily),
+        "rho_weekly.parquet": coefficient_table(found.weekly),
+    }
+    return write_files(folder, "almost-periodic", TITLE, _body(found), texts, tables)
 
 
 def _body(found: Reproduction) -> str:
-    parts = (_opening, _figure_1, _test, _published, _errors, _p1, _told, _renewal, _errata)
+    parts = (_opening, _figure_1, _test, _published, _errors, _p1, _p5, _renewal, _errata)
     return "\n".join(part(found) for part in parts)
 
 
@@ -82,23 +71,9 @@ on.</li>
 and halflife refuses it.</li>{notes}</ul></section>"""
 
 
-def _panels(panels: Sequence[Panel]) -> str:
-    parts = []
-    for panel in panels:
-        name = f"plot-{panel.name}"
-        heading = (
-            f"Figure {panel.name}: {panel.title}"
-            if panel.name[0].isdigit()
-            else panel.title[0].upper() + panel.title[1:]
-        )
-        drawn = figure_html(name, plot(panel), f"{heading}. {panel.said}", panel.said)
-        parts.append(f"<h3>{escape(heading)}</h3>{drawn}")
-    return "".join(parts)
-
-
 def _figure_1(found: Reproduction) -> str:
     return f"""<section aria-labelledby="f1"><h2 id="f1">Figure 1: almost periodic data</h2>
-{_panels(found.panels["1"])}</section>"""
+{panels_html(found.panels["1"])}</section>"""
 
 
 def _test(found: Reproduction) -> str:
@@ -157,7 +132,7 @@ def _published(found: Reproduction) -> str:
     return f"""<section aria-labelledby="f7"><h2 id="f7">Figures 7 and 9: what is published</h2>
 <p>The mean use per home and half hour, with a period of a day: 48 noise values, drawn on the first day and reused ever since.
 The paper reads its sensitivities off the data; a promise needs them from a public bound, and then the noise is this large.</p>
-{_panels(found.panels["7"])}{_panels(found.panels["9"])}</section>"""
+{panels_html(found.panels["7"])}{panels_html(found.panels["9"])}</section>"""
 
 
 def _errors(found: Reproduction) -> str:
@@ -165,7 +140,7 @@ def _errors(found: Reproduction) -> str:
     return f"""<section aria-labelledby="f8"><h2 id="f8">Figures 8 and 10: error against ε</h2>
 <p>The paper's relative error: the root of the mean squared noise, over the largest value of the year. Where noise differs
 between the first day and later ones, the mean is over the year, too.</p>
-{_panels(found.panels["8"])}{_panels(found.panels["10"])}
+{panels_html(found.panels["8"])}{panels_html(found.panels["10"])}
 {_table("Relative error", ERROR_HEADS, error_rows(found), words=2)}
 <h2 id="gain">The gain</h2>
 <p>How many times less noise than with ε split over the horizon, at equal sensitivities. For Theorem 5 it is horizon / T, the
@@ -180,13 +155,13 @@ def _p1(found: Reproduction) -> str:
     return f"""<section aria-labelledby="p1"><h2 id="p1">P1: Corollary 8 is unsound</h2>
 <p>It takes the first period's variations off every later period, so each of them tells about those variations again. C1 draws
 fresh noise at every step, the first period's included, and takes nothing off; it needs less noise, too.</p>
-{_panels(found.panels["P1"])}
+{panels_html(found.panels["P1"])}
 {_table("What Corollary 8 loses", LOSS_HEADS, losses)}
 {_table("The error of an attacker who averages K later periods", ATTACK_HEADS, attacks)}</section>"""
 
 
-def _told(found: Reproduction) -> str:
-    return f"""<section aria-labelledby="p5"><h2 id="p5">P5: the promise is given w</h2>{_panels(found.panels["P5"])}
+def _p5(found: Reproduction) -> str:
+    return f"""<section aria-labelledby="p5"><h2 id="p5">P5: the promise is given w</h2>{panels_html(found.panels["P5"])}
 </section>"""
 
 
@@ -201,7 +176,7 @@ def _renewal(found: Reproduction) -> str:
     )
     return f"""<section aria-labelledby="drift"><h2 id="drift">Beyond the paper: habits drift, and noise can be renewed</h2>
 <p>Noise drawn in January hides January's habits. Each renewal hides the habits of its own time, and spends ε again.</p>
-{_panels(found.panels["drift"])}<h3>Risk against the age of the noise</h3>{drawn}
+{panels_html(found.panels["drift"])}<h3>Risk against the age of the noise</h3>{drawn}
 {_table("Risk and drift by how often noise is renewed", FRESH_HEADS, rows)}</section>"""
 
 
@@ -216,16 +191,30 @@ def _table(caption: str, heads: Sequence[str], lines: Sequence[Sequence[str]], w
     for i in range(len(heads)):
         room = "9rem" if i < words and max(len(line[i]) for line in lines) > 20 else "0"
         styles.append(f"min-width: {room}; vertical-align: top; text-align: {'left' if i < max(1, words) else 'right'}")
-    unbroken = '<span style="white-space: nowrap">|ρ|</span>'
-    head = "".join(
-        f'<th scope="col" style="{s}">{escape(h).replace("|ρ|", unbroken)}</th>'
-        for h, s in zip(heads, styles, strict=True)
-    )
-    body = "".join(
-        f'<tr><th scope="row" style="{styles[0]}">{escape(line[0])}</th>'
-        + "".join(f'<td style="{s}">{escape(c)}</td>' for c, s in zip(line[1:], styles[1:], strict=True))
-        + "</tr>\n"
-        for line in lines
-    )
-    return f"""<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}"><table>
-<caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"""
+    return table_html(caption, heads, lines, styles)
+
+
+# The paper as a whole -----------------------------------------------------------------------------------------------
+
+
+def print_summary(found: Reproduction, console: Console) -> None:
+    """Print the paper's coefficients and ours, the outcome of the test, and what must be known of the data."""
+    heads = [name for name in COEFFICIENT_HEADS if name != "homes"]
+    rows = [(whose, data.split(",")[0], *cells) for whose, data, _, *cells in coefficient_rows(found)]
+    title = "Coefficients between periods: the paper's, of its data, and ours"
+    console.print(text_table(heads, rows, left=(0, 1), title=title))
+    console.print(f"Test:    {found.daily.verdict}", soft_wrap=True)
+    for note in found.source.notes:
+        if note != WHERE_TO_GET:  # that was said before
+            console.print(f"Note:    {note}", soft_wrap=True)
+
+
+PAPER = Paper(
+    files=(AUSGRID, LONDON),
+    where_to_get=WHERE_TO_GET,
+    real_source=real_source,
+    generated_source=generated_source,
+    reproduce=reproduce,
+    write_all=write_all,
+    print_summary=print_summary,
+)

@@ -1,7 +1,7 @@
 """The almost-periodic paper, recomputed, with the corrected strong mechanism (C1) beside its own.
 
-Data and homes are in `almost_periodic_homes`, errors and the gain in `almost_periodic_error`, the errata in
-`almost_periodic_errata`; the test of the assumption is `halflife.lab.almost_periodic.periodicity`. All noise is seeded.
+Data and homes are in `homes`, errors and the gain in `error`, the errata in `errata`; the test of
+the assumption is `halflife.lab.almost_periodic.periodicity`. All noise is seeded.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ import numpy as np
 from halflife.lab.almost_periodic.periodicity import check_period
 from halflife.lab.almost_periodic.renewal import RenewalRow, renewal_data
 from halflife.lab.almost_periodic.verdict import PRINTED, PeriodCheck
-from halflife.lab.demo import three_figures
+from halflife.lab.views.text import three_figures
 from halflife.notions.classical import Classical
 from halflife.notions.discounted import ExponentialDiscount
 from halflife.notions.w_event import WEvent
 from halflife.numerics.progress import Progress
-from halflife.papers.age_dependent.errata import Erratum
 from halflife.papers.almost_periodic import error
 from halflife.papers.almost_periodic.errata import Attack, Loss, attack_data, errata_data, loss_data, p1_panels
 from halflife.papers.almost_periodic.error import ErrorRow, Gain, error_data, error_panels, gain_data, outcome_panel
@@ -31,15 +30,14 @@ from halflife.papers.almost_periodic.homes import (
     MONTH_DAYS,
     WEEK,
     Drift,
+    PatternSize,
     Source,
-    Told,
     drift_data,
     drift_panel,
     figure_1_data,
-    told_data,
+    pattern_size_data,
 )
-from halflife.papers.discounted.reproduction import markdown as plain_markdown
-from halflife.papers.figures import Panel
+from halflife.papers.figures import ERRATA_HEADS, Erratum, Panel, markdown
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,7 +64,7 @@ class Reproduction:
     gains: tuple[Gain, ...]
     losses: tuple[Loss, ...]
     attacks: tuple[Attack, ...]
-    told: Told
+    told: PatternSize
     drift: Drift
     renewals: tuple[RenewalRow, ...]
     errata: tuple[Erratum, ...]
@@ -91,7 +89,7 @@ def reproduce(
         progress(work[at], at, len(work))
 
     begin()
-    panels, told = {"1": figure_1_data(source)}, told_data(source)
+    panels, told = {"1": figure_1_data(source)}, pattern_size_data(source)
     checks = []
     for period in (DAY, WEEK):
         begin()
@@ -195,7 +193,6 @@ FRESH_HEADS = (
     "habits moved by then (middle home)",
     "by chance alone",
 )
-ERRATA_HEADS = ("erratum", "about", "paper", "computed", "how")
 
 
 def coefficient_rows(found: Reproduction) -> list[tuple[str, ...]]:
@@ -268,18 +265,6 @@ def _percent(value: float) -> str:
     return "–" if math.isnan(value) else f"{three_figures(100 * value)}\u00a0%"
 
 
-def markdown(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    r"""Return a table in Markdown, in which the bars of |ρ| end no cell.
-
-    >>> print(markdown(["|ρ|"], [["0.5"]]))
-    | \|ρ\| |
-    | --- |
-    | 0.5 |
-    """
-    safe = [[cell.replace("|", r"\|") for cell in line] for line in (heads, *lines)]
-    return plain_markdown(safe[0], safe[1:])
-
-
 def tables_markdown(found: Reproduction) -> str:
     """Return `tables.md`: every table of the report."""
     notes = "\n".join(f"- {note}" for note in found.source.notes)
@@ -342,8 +327,8 @@ def numbers(found: Reproduction) -> dict[str, Any]:
         "losses": _dicts(found.losses),
         "attack": _dicts(found.attacks),
         "told": {
-            "every_home": _known(told.every_home), "homes": told.homes,
-            "lived_in": _known(told.lived_in), "lived_in_homes": told.lived_in_homes,
+            "every_home": _finite(told.every_home), "homes": told.homes,
+            "lived_in": _finite(told.lived_in), "lived_in_homes": told.lived_in_homes,
         },
         "drift": {
             "months": drift.months.tolist(), "middle": drift.middle.tolist(), "tenth": drift.tenth.tolist(),
@@ -355,10 +340,10 @@ def numbers(found: Reproduction) -> dict[str, Any]:
 
 
 def _dicts(rows: Sequence[NamedTuple]) -> list[dict[str, Any]]:
-    return [{name: _known(value) for name, value in row._asdict().items()} for row in rows]
+    return [{name: _finite(value) for name, value in row._asdict().items()} for row in rows]
 
 
-def _known(value: Any) -> Any:
+def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 

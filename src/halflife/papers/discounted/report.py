@@ -4,47 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from halflife.errors import InvalidInput
-from halflife.lab.demo import three_figures
-from halflife.lab.views.page import DASHES, PALETTE, figure_html, layout, load_plotly, write_page
+from halflife.lab.views.page import DASHES, PALETTE, figure_html, layout, load_plotly, table_html
+from halflife.lab.views.text import text_table, three_figures
 from halflife.numerics.arrays import Floats
 from halflife.papers.discounted.reproduction import (
     TABLE_HEADS,
+    WHERE_TO_GET,
     WITNESS_HEADS,
     Reproduction,
     Source,
     TableRow,
     figure_tables,
+    generated_source,
     histogram_data,
+    real_source,
+    reproduce,
     table_cells,
     tables_markdown,
     where_corollary_16_ends,
     witness_cells,
 )
+from halflife.papers.figures import AUSGRID, LONDON, Paper, write_files
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+TITLE = "Discounted differential privacy, reproduced"
 
 
 def write_all(found: Reproduction, folder: Path) -> list[Path]:
     """Write report.html, tables.md and the numbers of every figure as Parquet files; return what was written."""
-    import pyarrow.parquet as pq
-
-    load_plotly()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        written = [folder / "report.html", folder / "tables.md"]
-        write_page(written[0], "Discounted differential privacy, reproduced", _body(found), _made_by())
-        written[1].write_text(tables_markdown(found), encoding="utf-8")
-        for name, table in figure_tables(found).items():
-            pq.write_table(table, folder / f"{name}.parquet")
-            written.append(folder / f"{name}.parquet")
-    except OSError as error:
-        raise InvalidInput(f"cannot write to {folder}: {error.strerror or error}: choose another folder") from error
-    return written
+    tables = {f"{name}.parquet": table for name, table in figure_tables(found).items()}
+    return write_files(folder, "discounted", TITLE, _body(found), {"tables.md": tables_markdown(found)}, tables)
 
 
 # Plots --------------------------------------------------------------------------------------------------------------
@@ -124,19 +120,13 @@ def _line(figure: Any, x: Any, y: Floats, name: str, i: int, hover: str, legend:
 # The page -----------------------------------------------------------------------------------------------------------
 
 
-def _made_by() -> str:
-    return (
-        f"Made by halflife {version('halflife')} (reproduce discounted). The numbers are in the files beside this page."
-    )
-
-
 def _body(found: Reproduction) -> str:
     return "\n".join((_opening(found), _figure_1(found), _figure_2(found), _figure_3(found), _tables(found)))
 
 
 def _opening(found: Reproduction) -> str:
     notes = "".join(f"<li>{escape(note)}</li>" for note in found.source.notes)
-    return f"""<header><h1>Discounted differential privacy, reproduced</h1>
+    return f"""<header><h1>{TITLE}</h1>
 <p class="lede">Figures 1 to 3 of Farokhi, <i>Temporally discounted differential privacy for evolving datasets on an infinite
 horizon</i>, recomputed from its formulas, with halflife's own plans beside each curve. The paper's text prints no ε, α or β
 for Figure 2; the ones used here are on the figures. Nothing was drawn at random: expected errors follow from the noise
@@ -195,23 +185,34 @@ def _tables(found: Reproduction) -> str:
     return f"""<section aria-labelledby="scales"><h2 id="scales">Noise scales of the hyperbolic plans</h2>
 <p>Over {found.steps:,} steps, Δf = ε = 1. The root mean square is what <code>optimal</code> minimises; its duality gap bounds how
 much smaller the total squared noise of any other plan could be.</p>
-{_table("Noise scales", TABLE_HEADS, _scale_rows(found.rows))}
-{_table(early, TABLE_HEADS, _scale_rows(found.small))}
+{table_html("Noise scales", TABLE_HEADS, _scale_rows(found.rows), named=True)}
+{table_html(early, TABLE_HEADS, _scale_rows(found.small), named=True)}
 <h2>Erratum D1: Corollary 16 is false for large β</h2>
 <p>Its noise, used unchecked, would bring the risk to this multiple of what is promised. halflife refuses it there.</p>
-{_table("Witnesses of D1", WITNESS_HEADS, witnesses)}</section>"""
+{table_html("Witnesses of D1", WITNESS_HEADS, witnesses)}</section>"""
 
 
 def _scale_rows(rows: Sequence[TableRow]) -> list[tuple[str, ...]]:
     return [table_cells(row) for row in rows]
 
 
-def _table(caption: str, heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    named = ' class="named"' if heads[1] == "plan" else ""
-    head = "".join(f'<th scope="col">{escape(h)}</th>' for h in heads)
-    body = "".join(
-        f'<tr><th scope="row">{escape(line[0])}</th>{"".join(f"<td>{escape(c)}</td>" for c in line[1:])}</tr>\n'
-        for line in lines
-    )
-    return f"""<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}"><table{named}>
-<caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"""
+# The paper as a whole -----------------------------------------------------------------------------------------------
+
+
+def print_summary(found: Reproduction, console: Console) -> None:
+    """Print the table of noise scales."""
+    title = f"Noise scales over {found.steps:,} steps, hyperbolic, Δf = ε = 1"
+    heads = [name.replace(" ", "\n", 1) for name in TABLE_HEADS]
+    rows = [table_cells(row) for row in (*found.rows, *found.small)]
+    console.print(text_table(heads, rows, left=(TABLE_HEADS.index("plan"),), title=title))
+
+
+PAPER = Paper(
+    files=(AUSGRID, LONDON),
+    where_to_get=WHERE_TO_GET,
+    real_source=real_source,
+    generated_source=generated_source,
+    reproduce=lambda source, seed, progress: reproduce(source, progress=progress),
+    write_all=write_all,
+    print_summary=print_summary,
+)

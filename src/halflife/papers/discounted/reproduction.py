@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import datetime
 import math
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +17,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from halflife.errors import InvalidInput
-from halflife.lab.demo import three_figures
 from halflife.lab.households.readings import MAX_KWH, SLOTS_PER_DAY, mean_per_home, simulate
+from halflife.lab.views.text import three_figures
 from halflife.notions import Classical, ExponentialDiscount, GaussianDiscount, HyperbolicDiscount
 from halflife.numerics.arrays import Floats
 from halflife.numerics.progress import Progress
+from halflife.papers.figures import AUSGRID, AUSGRID_HOMES, LONDON, markdown
 from halflife.plans import Plan
 from halflife.plans.base import MEAN_ABSOLUTE_OF_UNIT_SCALE
 from halflife.plans.discounted.plan import paper_constant, true_constant
@@ -41,8 +40,7 @@ TABLE_BETAS, SMALL_BETAS, TABLE_STEPS = (0.01, 0.1, 1.0, 10.0), (1e-4,), 17_520
 WITNESSES = (3.6, 3.7, 10.0, 100.0)
 METHODS = ("paper", "tight", "constant", "optimal")
 
-AUSGRID, LONDON = "ausgrid_300homes_aggregate_2010_2013.parquet", "lcl_2013_325_households.parquet"
-HOMES, LARGEST_KWH = 300, 200.0
+LARGEST_KWH = 200.0
 """The paper's Δf = 200/300: 200 kWh a day, read off its histogram."""
 
 WHERE_TO_GET = (
@@ -107,20 +105,6 @@ class Reproduction:
 # The data -----------------------------------------------------------------------------------------------------------
 
 
-def find_data(folder: Path | None, needed: Sequence[str] = (AUSGRID, LONDON)) -> Path | None:
-    """Return the folder with the real data: the one given, else $HALFLIFE_DATA, else ../shared/data if it is there."""
-    named = folder or (Path(os.environ["HALFLIFE_DATA"]) if os.environ.get("HALFLIFE_DATA") else None)
-    chosen = named or Path("..") / "shared" / "data"
-    missing = [name for name in needed if not (chosen / name).is_file()]
-    if not missing:
-        return chosen
-    if named is not None:
-        raise InvalidInput(
-            f"{named} holds no {' and no '.join(missing)}: give another folder, or none for generated homes"
-        )
-    return None
-
-
 def real_source(folder: Path) -> Source:
     """Return Ausgrid's daily means, July 2012 to June 2013, and London's daily use of single homes."""
     import duckdb
@@ -130,7 +114,7 @@ def real_source(folder: Path) -> Source:
             "SELECT interval_start::DATE AS day, sum(gross_load_kwh) / ? AS kwh FROM read_parquet(?) "
             "WHERE interval_start >= TIMESTAMP '2012-07-01' AND interval_start < TIMESTAMP '2013-07-01' "
             "GROUP BY day ORDER BY day",
-            [HOMES, str(folder / AUSGRID)],
+            [AUSGRID_HOMES, str(folder / AUSGRID)],
         ).fetchnumpy()  # fmt: skip
         homes = database.execute(
             "SELECT sum(kwh) AS kwh FROM read_parquet(?) GROUP BY lclid, ts::DATE HAVING count(*) = ? ORDER BY kwh",
@@ -147,11 +131,11 @@ def real_source(folder: Path) -> Source:
     days = np.asarray(means["day"], dtype="datetime64[D]")
     return Source(
         "Ausgrid, 300 homes, July 2012 to June 2013", days, np.asarray(means["kwh"], dtype=np.float64), daily,
-        "London, 325 homes, 2013", LARGEST_KWH / HOMES, notes, True,
+        "London, 325 homes, 2013", LARGEST_KWH / AUSGRID_HOMES, notes, True,
     )  # fmt: skip
 
 
-def generated_source(seed: int, homes: int = HOMES, days: int = 365) -> Source:
+def generated_source(seed: int, homes: int = AUSGRID_HOMES, days: int = 365) -> Source:
     """Return the same from generated homes, with a true public bound: 48 readings of at most 5 kWh a day."""
     town = simulate(homes, days, datetime.datetime(2012, 7, 1), seed)
     mean = mean_per_home(town.kwh).reshape(days, SLOTS_PER_DAY).sum(axis=1)
@@ -376,17 +360,6 @@ WITNESS_HEADS = ("β", "constant of Corollary 16", "constant needed", "largest r
 def witness_cells(w: Witness) -> tuple[str, ...]:
     """Return one witness as text."""
     return (f"{w.beta:g}", f"{w.stated:.4f}", f"{w.needed:.4f}", f"{four_figures(w.risk)} ε", str(w.step))
-
-
-def markdown(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """Return a table in Markdown.
-
-    >>> print(markdown(("a", "b"), [("1", "2")]))
-    | a | b |
-    | --- | --- |
-    | 1 | 2 |
-    """
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in (heads, ["---"] * len(heads), *lines))
 
 
 def scale_table(rows: Sequence[TableRow]) -> str:

@@ -13,9 +13,10 @@ from halflife import (
     ProcessFamily,
     Release,
 )
-from halflife.audit import attained_loss, audit_history, worst_loss
-from halflife.audit.notions.age_dependent.faults import aged_faults, aged_findings
-from halflife.audit.notions.age_dependent.histories import gaussian_left, reversed_kernel
+from halflife.audit import audit_history, worst_loss
+from halflife.audit.notions.age_dependent.attained import attained_loss
+from halflife.audit.notions.age_dependent.faults import plant_faults, plant_rules
+from halflife.audit.notions.age_dependent.kernels import faded_loss_on_span, reversed_kernel
 from halflife.errors import InvalidInput
 from halflife.processes import EmpiricalProcess
 from work import work
@@ -128,7 +129,7 @@ def test_its_own_kernels_are_those_of_the_process():
         assert np.allclose(reversed_kernel(LEVELS, t), LEVELS.kernel(t), rtol=1e-9)
     process = AutoRegressive(0.8, 1.0, 2.0)
     for t, loss in ((1, 0.5), (3, 2.0), (9, 6.0)):
-        assert gaussian_left(process, t, loss) == pytest.approx(process.contract(loss, t), rel=1e-6)
+        assert faded_loss_on_span(process, t, loss) == pytest.approx(process.contract(loss, t), rel=1e-6)
 
 
 # Planted rules ------------------------------------------------------------------------------------------------------
@@ -136,13 +137,13 @@ def test_its_own_kernels_are_those_of_the_process():
 
 def test_planted_rules_claim_less_than_is_attained():
     """The figures of the errata: what each rule claims, and what outputs really tell."""
-    found = {name: (round(f.claimed, 4), round(f.found, 4)) for name, f in aged_faults().items()}
+    found = {name: (round(f.claimed, 4), round(f.found, 4)) for name, f in plant_rules().items()}
     assert found["Theorem 3 as printed, ages above the period"] == (0.6148, 0.7573)
     assert found["amplified risks added up"] == (0.0, pytest.approx(0.4338, abs=2e-4))
     claimed, attained = found["AR(1) recursed on a span"]
     assert claimed == pytest.approx(0.525, abs=1e-3)
     assert attained == pytest.approx(0.7886, abs=1e-3)
-    assert all(f.accused for f in aged_findings())
+    assert all(f.accused for f in plant_faults().rules)
 
 
 def test_the_right_rules_are_not_accused():

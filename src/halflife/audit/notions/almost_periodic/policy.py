@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from halflife.audit.attacks import averaging_success
 from halflife.audit.black_box import Pair
+from halflife.audit.policy.generic import common_findings, count_steps, totals_of_variants
 from halflife.audit.policy.neighbours import people_of, reach_of_person, split_units
 from halflife.audit.policy.path import (
     Row,
@@ -34,6 +35,7 @@ from halflife.audit.policy.path import (
     run_once,
     totals_of,
 )
+from halflife.audit.registry import Trial
 from halflife.audit.verdict import Finding
 from halflife.numerics.arrays import Floats
 from halflife.plans.almost_periodic import PeriodicPlan
@@ -97,6 +99,15 @@ def to_changes(values: Floats, shapes: Sequence[tuple[int, int]]) -> Floats:
     return result
 
 
+def try_policy(policy: Policy) -> Trial:
+    """Return what is tried on an almost-periodic policy."""
+    made = channels(policy)
+    findings = common_findings(policy, totals_of_variants(policy, count_steps(policy)))
+    strong = _plan(made[0]).strong
+    reuse = [] if strong else [check_reuse(policy)]
+    return Trial([*findings, *reuse], list(habit_cases(policy, strong)), list(_observers(made)))
+
+
 def habit_cases(policy: Policy, strong: bool) -> Iterator[tuple[Pair, HabitPath]]:
     """Yield the worst neighbours of the weak or the strong notion, and the publisher on them; also one phase at a large ε."""
     for neighbours in (HABITS, VARIATIONS) if strong else (HABITS, VARIED):
@@ -131,7 +142,7 @@ def _case(policy: Policy, neighbours: Neighbours, width: int) -> tuple[Pair, Hab
     )
     shapes = tuple((len(firsts), width * c.cells) for c in made)
     scales, looked_at = (np.concatenate(x) for x in zip(*(_noise(c, firsts, width) for c in made), strict=True))
-    claimed = math.fsum(_claimed(c, firsts, width, (first, second), neighbours.habit) for c in made)
+    claimed = math.fsum(_claimed_loss(c, firsts, width, (first, second), neighbours.habit) for c in made)
     loud = f", with epsilon {promised_epsilon(policy):.4g}" if width == 1 else ""
     pair = Pair(
         f"{neighbours.name}: {width} step{'s' if width > 1 else ''} of {len(firsts)} periods{loud}",
@@ -168,11 +179,11 @@ def _totals(c: Channel, first: int, width: int, halves: int, neighbours: Neighbo
     """Exact totals of some steps of a small population whose audited person uses so many halves of their range."""
     if c.part.source is None:
         totals = np.zeros((width, c.cells), dtype=np.int64)
-        totals[:, 0] = _used(int(c.sensitivity.l1), halves, neighbours)
+        totals[:, 0] = _count_units(int(c.sensitivity.l1), halves, neighbours)
         return totals
     group, rows, (low, high) = (c.groups or ("",))[0], list[Row](), reach_of_person(c)
     audited, *others = people_of(c)
-    theirs, mine = split_units(c, (low + high) // 2), split_units(c, low + _used(high - low, halves, neighbours))
+    theirs, mine = split_units(c, (low + high) // 2), split_units(c, low + _count_units(high - low, halves, neighbours))
     for k in range(first, first + width):
         middle = (c.steps.start(k) + c.steps.end(k)) // 2
         rows += [(p, middle + i, x, group) for p in others for i, x in enumerate(theirs)]
@@ -181,7 +192,7 @@ def _totals(c: Channel, first: int, width: int, halves: int, neighbours: Neighbo
     return totals_of(c, rows, first, first + width - 1)
 
 
-def _used(span: int, halves: int, neighbours: Neighbours) -> int:
+def _count_units(span: int, halves: int, neighbours: Neighbours) -> int:
     """So many halves of a range in whole units: of an even one where a half is added to a half."""
     return halves * (span // 2) if 1 in (*neighbours.first, *neighbours.second) else halves * span // 2
 
@@ -213,7 +224,7 @@ def _noise(c: Channel, firsts: Sequence[Mapping[str, int]], width: int) -> tuple
     return in_output_units(by_cell, c.factor_of_cells).ravel(), np.repeat(np.array(alone), c.cells)
 
 
-def _claimed(
+def _claimed_loss(
     c: Channel,
     firsts: Sequence[Mapping[str, int]],
     width: int,
@@ -249,7 +260,7 @@ def check_reuse(policy: Policy) -> Finding:
     return Finding("reused noise", "exact", 0.0, found, found > ROUNDING, detail, spent)
 
 
-def habit_observers(made: Sequence[Channel]) -> Iterator[Finding]:
+def _observers(made: Sequence[Channel]) -> Iterator[Finding]:
     """What an observer can do that the promise does not forbid: add up all phases, for ever. Reused noise stays."""
     for c in made:
         plan = _plan(c)

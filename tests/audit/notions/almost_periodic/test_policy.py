@@ -10,7 +10,14 @@ import halflife as hl
 from halflife import noise as grade
 from halflife.audit import audit_paths
 from halflife.audit.black_box import Pair, attack_scale, size_exceeded
-from halflife.audit.policy.almost_periodic import HABITS, VARIATIONS, VARIED, check_reuse, habit_cases, to_changes
+from halflife.audit.notions.almost_periodic.policy import (
+    HABITS,
+    VARIATIONS,
+    VARIED,
+    check_reuse,
+    habit_cases,
+    to_changes,
+)
 from halflife.audit.policy.audit import audit_policy
 from halflife.audit.policy.path import run_once
 from halflife.mechanisms.draw import ReleaseDraw, _Drawing
@@ -129,7 +136,7 @@ def test_a_run_is_a_stretch_of_each_of_three_periods(tmp_path):
         return run_once(policy, stretches, place)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("halflife.audit.policy.almost_periodic.run_once", remember)
+        patch.setattr("halflife.audit.notions.almost_periodic.policy.run_once", remember)
         outputs = path(1, 2)
     assert seen == [[1, 4, 7]] * 2
     assert outputs.shape == (2, 9)

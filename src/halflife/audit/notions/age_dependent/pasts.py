@@ -9,7 +9,7 @@ import numpy as np
 from halflife.numerics.arrays import Floats
 from halflife.processes import AutoRegressive, MarkovChain, PeriodicMarkovChain, Process, ProcessFamily
 
-DRAWN = 2_000
+PASTS = 2_000
 """How many pasts are averaged for what is expected of them."""
 
 
@@ -44,7 +44,7 @@ def worst_states(process: Process, gap: int, now: int) -> tuple[float, float]:
     return float(x), float(y)
 
 
-def pasts(process: Process, state: float, now: int, first: int, runs: int, rng: np.random.Generator) -> Floats:
+def draw_pasts(process: Process, state: float, now: int, first: int, runs: int, rng: np.random.Generator) -> Floats:
     """Return `runs` pasts of a person who is in this state now: states at steps first … now, drawn step by step backwards."""
     whole = not isinstance(process, AutoRegressive)
     states = np.full(runs, state).astype(np.int64) if whole else np.full(runs, state)
@@ -58,10 +58,10 @@ def pasts(process: Process, state: float, now: int, first: int, runs: int, rng: 
     return np.array(rows[::-1], dtype=np.float64).T
 
 
-def parts(process: Process, states: Floats, low: float, high: float) -> Floats:
+def part_of_range(process: Process, states: Floats, low: float, high: float) -> Floats:
     """Return how far each state lies from the least to the largest that counts: states in order, AR(1) by its value, clipped.
 
-    >>> parts(MarkovChain([[0.9, 0.1], [0.1, 0.9]]), np.array([0.0, 1.0]), 0.0, 5.0).tolist()
+    >>> part_of_range(MarkovChain([[0.9, 0.1], [0.1, 0.9]]), np.array([0.0, 1.0]), 0.0, 5.0).tolist()
     [0.0, 1.0]
     """
     if isinstance(process, AutoRegressive):

@@ -10,16 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from halflife import Accountant, Release, Secret, Specification, Specifications, Swellfish
-from halflife.audit import attack, audit_history, audit_paths, pair_loss, worst_loss, worst_secret
-from halflife.audit.notions.swellfish import (
-    SimulatedPath,
-    all_at_once,
-    honest_path,
-    s1_witness,
-    swellfish_histories,
-    swellfish_paths,
-    witness_pair,
-)
+from halflife.audit import attack, audit_history, audit_paths, pair_loss, worst_loss
+from halflife.audit.notions.swellfish.faults import SimulatedPath, all_at_once, plant_faults, s1_witness, witness_pair
+from halflife.audit.notions.swellfish.histories import worst_secret
 from halflife.specifications import neighbouring
 
 READINGS = ("one-event", "one-window", "all-events")
@@ -115,7 +108,7 @@ def test_exact_values_cost_nothing_outside_hiding_intervals_and_everything_withi
 
 def test_of_very_many_secrets_the_worst_is_found(monkeypatch):
     """One of a thousand asks for more than it gets: the certificate's own ranking leads to it."""
-    monkeypatch.setattr("halflife.audit.notions.swellfish.MOST_SECRETS", 50)
+    monkeypatch.setattr("halflife.audit.notions.swellfish.histories.MOST_SECRETS", 50)
     many = [
         Specification([Secret(1.0, 2, 5 * i + 1, 5 * i + 4, 0.3 if i == 617 else 1.0)], f"h{i}") for i in range(1000)
     ]
@@ -148,7 +141,7 @@ def test_the_witness_is_a_pair_of_neighbouring_streams():
 
 def test_theorem_8_loses_what_erratum_s1_says():
     """9.684, by the definition and by the likelihood ratio of the two streams."""
-    notion, releases, claimed = swellfish_histories()["Theorem 8 of Swellfish under all-events"]
+    notion, releases, claimed = plant_faults().histories["Theorem 8 of Swellfish under all-events"]
     assert claimed == 1.0
     assert worst_loss(notion, releases) == pytest.approx(3002 / 310, rel=1e-8)
     assert pair_loss(releases, all_at_once(s1_witness(), 100)) == pytest.approx(3002 / 310, rel=1e-8)
@@ -156,7 +149,7 @@ def test_theorem_8_loses_what_erratum_s1_says():
 
 
 def test_a_black_box_accuses_theorem_8_every_time():
-    ((pair, path),) = swellfish_paths().values()
+    ((pair, path),) = plant_faults().paths.values()
     found = [attack((path(0, 16_000), path(1, 16_000)), pair, 1e-8).epsilon for _ in range(3)]
     assert min(found) > 1.1 * pair.claimed
     assert max(found) < 3 * 3002 / 310
@@ -170,7 +163,7 @@ def test_a_black_box_accuses_the_witness_itself():
 
 
 def test_the_same_streams_with_enough_noise_are_not_accused():
-    pair, path = honest_path()
+    ((pair, path),) = plant_faults().honest.values()
     assert np.sum((pair.second - pair.first) / pair.scales) == pytest.approx(pair.claimed, rel=1e-8)
     assert not any(f.accused for f in audit_paths([(pair, path)], runs=10_000, chunk=5_000))
     weak = SimulatedPath(replace(pair, scales=pair.scales * 0.9))
@@ -182,7 +175,7 @@ def test_the_same_streams_with_enough_noise_are_not_accused():
     [("Swellfish with durations a step short", 4 / 3), ("Theorem 9 of Swellfish without one household", 1.5)],
 )
 def test_other_faults_are_off_by_what_they_say(name, found):
-    finding = audit_history(name, *swellfish_histories()[name])
+    finding = audit_history(name, *plant_faults().histories[name])
     assert finding.accused
     assert finding.found == pytest.approx(found, rel=1e-8)
 

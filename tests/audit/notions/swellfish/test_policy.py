@@ -8,9 +8,9 @@ import pytest
 
 import halflife as hl
 from halflife import noise as grade
-from halflife.audit.policy import swellfish as policy_audit_swellfish
+from halflife.audit.notions.swellfish import policy as secrets_audit
+from halflife.audit.notions.swellfish.events import TIMINGS, read_written_secrets
 from halflife.audit.policy.audit import audit_policy
-from halflife.audit.policy.swellfish import HOW, written_secrets
 from halflife.policy import channels
 from halflife.specifications import Specifications
 from publisher.town import policy_dict, write_readings
@@ -93,7 +93,7 @@ def test_no_shipped_policy_is_accused(tmp_path, shape):
 
 def test_it_reads_the_secrets_as_they_were_written(tmp_path):
     policy = town(tmp_path)
-    written, wanted = written_secrets(policy)
+    written, wanted = read_written_secrets(policy)
     assert wanted.unit == "kW"
     assert sorted(written.power.tolist()) == [0.5, 1.2345, 3.0]
     units = channels(policy)[0].plan.notion.specifications
@@ -107,7 +107,7 @@ def test_two_streams_lose_together(tmp_path):
     verdict = audit_policy(hl.Policy.from_dict(data, tmp_path), **NONE)
     assert verdict.good, [f for f in verdict.findings if f.accused]
     assert max(f.found / f.claimed for f in find(verdict, "attained")) > 0.99
-    assert len(find(verdict, "sensitivity")) == 2 * len(HOW)
+    assert len(find(verdict, "sensitivity")) == 2 * len(TIMINGS)
 
 
 def test_exact_values_outside_hiding_intervals_are_mentioned_and_not_accused(tmp_path):
@@ -123,7 +123,7 @@ def test_exact_values_outside_hiding_intervals_are_mentioned_and_not_accused(tmp
 
 
 def test_very_many_secrets_are_not_run_a_thousand_times(tmp_path, monkeypatch):
-    monkeypatch.setattr(policy_audit_swellfish, "MOST_SECRETS", 2)
+    monkeypatch.setattr(secrets_audit, "MOST_SECRETS", 2)
     verdict = audit_policy(town(tmp_path), **NONE)
     assert verdict.good
     assert not find(verdict, "black box")
@@ -161,7 +161,7 @@ def test_events_that_reach_into_one_more_step_are_accused_if_that_is_forgotten(t
     verdict = audit_policy(town(tmp_path, statistic=LAST_POWER), **NONE)
     assert accused(verdict) == {"attained"}
     worst = max(find(verdict, "attained"), key=lambda f: f.found / f.claimed)
-    assert HOW[1] in worst.name
+    assert TIMINGS[1] in worst.name
     assert 1.2 < worst.found / worst.claimed <= 2
 
 
@@ -172,7 +172,7 @@ def test_scales_that_are_too_small_are_accused(tmp_path, monkeypatch, factor):
 
     monkeypatch.setattr(swellfish, "SLACK", factor - 1)
     monkeypatch.setattr(swellfish.SwellfishPlan, "verdict", lambda self, reading=None: {"kept": True})
-    monkeypatch.setattr(policy_audit_swellfish, "MOST_SECRETS", 0)  # the account itself would refuse to publish
+    monkeypatch.setattr(secrets_audit, "MOST_SECRETS", 0)  # the account itself would refuse to publish
     verdict = audit_policy(town(tmp_path), **NONE)
     assert accused(verdict) == {"exact", "attained"}
     (plan,) = find(verdict, "exact")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from halflife import Accountant, AlmostPeriodic, ExponentialDiscount, Release
 from halflife.audit.black_box import attack
 from halflife.audit.exact import worst_loss
-from halflife.audit.notions.almost_periodic import CorollaryEight, corollary_8_pair
+from halflife.audit.notions.almost_periodic.faults import CorollaryEight, corollary_8_pair
 from halflife.plans.almost_periodic import corollary_8_loss
 
 

@@ -1,4 +1,4 @@
-"""The demo's tables, plots and page; what it publishes is in tests/test_demo.py."""
+"""The demo's tables, plots and page; what it publishes is in tests/cli/test_demo.py."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ import pytest
 
 from halflife import Classical, registry
 from halflife.cli.demo import run_demo
-from halflife.lab import demo
+from halflife.lab.comparison import error_data, series_data
 from halflife.lab.households.readings import SLOTS_PER_DAY
 from halflife.lab.views import page as sheet
 from halflife.lab.views import report
+from halflife.lab.views.text import describe_parameters, three_figures
 from halflife.policy.promises import RULES
 
 HOMES, DAYS = 20, 9
@@ -37,7 +38,7 @@ def result(tmp_path_factory):
 
 
 def test_errors_are_measured_on_what_was_published(result):
-    for row, outcome in zip(demo.error_data(result), result.outcomes, strict=True):
+    for row, outcome in zip(error_data(result), result.outcomes, strict=True):
         errors = [abs(y - f) for y, f in zip(outcome.published.tolist(), result.exact.tolist(), strict=True)]
         assert row.mean_absolute_error == pytest.approx(math.fsum(errors) / STEPS)
         assert row.relative_error == pytest.approx(math.fsum(errors) / math.fsum(result.exact.tolist()))
@@ -86,7 +87,7 @@ def test_parameters_in_words():
             parts = {"half_life": 48, "process": {"name": "two states"}, "secrets": [1, 2], "alpha": None}
             return {"name": "odd", "epsilon": 0.5, "delta": 1e-6, **parts}
 
-    assert demo.parameters(Odd(0.5)) == "ε = 0.5, δ = 1e-6, half life = 48, process = two states, secrets = 2 items"
+    assert describe_parameters(Odd(0.5)) == "ε = 0.5, δ = 1e-6, half life = 48, process = two states, secrets = 2 items"
 
 
 # What is written ----------------------------------------------------------------------------------------------------
@@ -157,9 +158,9 @@ def test_the_report_has_its_headings_table_and_labels(page, result):
     assert len(plots) == 2 + len(registry.NOTIONS)
     assert all(a["aria-label"] for a in plots)
     cells = page.all("td")
-    for row in demo.error_data(result):
-        assert demo.three_figures(row.mean_absolute_error) in cells
-        assert demo.three_figures(row.last_scale) in cells
+    for row in error_data(result):
+        assert three_figures(row.mean_absolute_error) in cells
+        assert three_figures(row.last_scale) in cells
 
 
 def test_each_section_says_first_what_is_not_protected(page, result):
@@ -177,7 +178,7 @@ def test_each_section_says_first_what_is_not_protected(page, result):
 
 def test_the_plots_show_the_data(result):
     for i, outcome in enumerate(result.outcomes):
-        data = demo.series_data(result, outcome)
+        data = series_data(result, outcome)
         lines = {t.name: t for t in report.plot_series(result, outcome).data}
         assert np.array_equal(lines["published"].y, outcome.published)
         assert np.array_equal(lines["exact"].y, result.exact)
@@ -195,7 +196,7 @@ def test_views_hold_all_that_they_show(result):
         assert [v.label for v in views] == ["Everything", "First week", "Last week", "Last day"]
         for view in views:
             inside = (result.times >= np.datetime64(view.first)) & (result.times < np.datetime64(view.last))
-            values = np.concatenate([y[inside] for y in demo.series_data(result, outcome).values()])
+            values = np.concatenate([y[inside] for y in series_data(result, outcome).values()])
             assert view.low < values.min() < values.max() < view.high
         spans = {v.label: np.datetime64(v.last) - np.datetime64(v.first) for v in views}
         assert spans["Last week"] == np.timedelta64(7, "D")
@@ -220,4 +221,4 @@ def test_a_single_day_has_a_single_view(notions, tmp_path):
     ],
 )
 def test_three_figures(x, text):
-    assert demo.three_figures(x) == text
+    assert three_figures(x) == text

@@ -398,6 +398,13 @@ def test_streams_that_share_the_promise_keep_it_together(process, promise):
     assert sum(c.losses(1, 1)[0] for c in made) <= alone.loss(1)
 
 
+def test_a_ledger_remembers_each_stream_s_share_of_the_losses():
+    half, more = (many(COIN, shares, (0, 0)) for shares in ((0.5, 0.5), (0.6, 0.4)))
+    known, asked = (ledger_facts(p, channels(p)) for p in (half, more))
+    assert known["promise"] == asked["promise"]
+    assert known["stream:s0"] != asked["stream:s0"]
+
+
 def test_streams_of_one_age_use_all_of_the_promise():
     made = channels(many(COIN, (0.2, 0.5, 0.3), (2, 2, 2)))
     account = Accountant(made[0].plan.notion)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import halflife as hl
-from halflife.policy import PolicyError, channels, explain
+from halflife.policy import PolicyError, channels, explain, ledger_facts
 from halflife.policy.promises.swellfish.adapter import block_edges
 from halflife.steps import Steps
 
@@ -170,6 +170,22 @@ def test_other_notions_know_nothing_of_floors():
 def test_a_key_of_secrets_that_is_blank_says_what_it_is_for():
     with pytest.raises(PolicyError, match=r"promise\.floor: is blank: Swellfish: the least noise at any step"):
         hl.Policy.parse(HERE.replace("  notion: swellfish\n", "  notion: swellfish\n  floor:\n", 1))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("  outside: exact\n", "  floor: 0.2 kWh\n"),
+        ("  outside: exact\n", "  outside: exact\n  block: 1 day\n"),
+        ("  - name: load\n", "  - name: load\n    share: 0.5\n"),
+    ],
+    ids=["floor", "block", "share"],
+)
+def test_a_ledger_remembers_each_stream_s_part_and_the_noise_outside_secrets(old, new):
+    before, after = (hl.Policy.parse(text) for text in (HERE, change(old, new)))
+    known, asked = (ledger_facts(p, channels(p)) for p in (before, after))
+    assert known["stream:load"] != asked["stream:load"]
+    assert {**known, "stream:load": ""} == {**asked, "stream:load": ""}
 
 
 def test_groups_that_may_change_are_refused(tmp_path):

@@ -128,9 +128,9 @@ def verify(path: Path, outputs: tuple[str, ...], as_json: bool) -> None:
 
     from halflife.publisher import verify as check
 
-    ledger, files, policy = _what_to_verify(path, outputs)
+    given, files = _what_to_verify(path, outputs)
     with progress_bar() as show:
-        verdict = check(ledger, files, show, policy=policy)
+        verdict = check(given, files, show)
     if as_json:
         rows = {
             k: None if isinstance(v, float) and math.isnan(v) else v for k, v in dataclasses.asdict(verdict).items()
@@ -149,19 +149,15 @@ def verify(path: Path, outputs: tuple[str, ...], as_json: bool) -> None:
         raise SystemExit(1)
 
 
-def _what_to_verify(path: Path, named: tuple[str, ...]) -> tuple[Path | str, dict[str, str], Policy | None]:
-    """The ledger, the outputs by stream, and the policy if that was given."""
+def _what_to_verify(path: Path, named: tuple[str, ...]) -> tuple[Policy | Path, dict[str, str]]:
+    """Return the policy or the ledger's path, and the outputs to compare by stream."""
     files = dict(pair.split("=", 1) for pair in named if "=" in pair)
     if len(files) != len(named):
         raise click.UsageError("write --output as STREAM=FILE, such as --output mean-use=mean-use.csv")
-    if path.suffix not in (".yaml", ".yml"):
-        return path, files, None
     from halflife.policy import Policy
+    from halflife.publisher.verification import POLICY_FILES
 
+    if path.suffix not in POLICY_FILES:
+        return path, files
     policy = Policy.load(path)
-    known = {
-        s.name: f"{policy.path(s.output)}{'/' if s.output.endswith('/') else ''}"
-        for s in policy.streams
-        if s.output != "-"
-    }
-    return policy.ledger_url, {**known, **files}, policy
+    return policy, {**policy.outputs, **files}

@@ -2,11 +2,12 @@
 
 from halflife.parsing.documents import PolicyError
 from halflife.policy.facts import find_change, ledger_facts, stream_layout
-from halflife.policy.policy import Policy, channels
+from halflife.policy.policy import GivenPolicy, Policy, channels
 from halflife.policy.streams import Channel, explain
 
 __all__ = [
     "Channel",
+    "GivenPolicy",
     "Policy",
     "PolicyError",
     "channels",

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from pydantic import PrivateAttr
 
+from halflife.errors import InvalidInput
 from halflife.notions.base import Notion
 from halflife.parsing.documents import Document, Where, parse_document, read_document
 from halflife.policy.model import PolicyKeys
@@ -47,6 +48,32 @@ class Policy(PolicyKeys):
         return cls._check(Document("policy", data, {}), Path(folder).resolve())
 
     @classmethod
+    def of(cls, given: GivenPolicy) -> Policy:
+        """Return a policy however it was given: itself, as the path of its file, or as plain data.
+
+        >>> Policy.of(3)
+        Traceback (most recent call last):
+        ...
+        halflife.errors.InvalidInput: a policy is given as a Policy, the path of its file or a dict, not as 3
+        """
+        if isinstance(given, Policy):
+            return given
+        if isinstance(given, str | Path):
+            return cls.load(given)
+        if isinstance(given, Mapping):
+            return cls.from_dict(dict(given))
+        raise InvalidInput(f"a policy is given as a Policy, the path of its file or a dict, not as {given!r}")
+
+    @property
+    def outputs(self) -> dict[str, str]:
+        """Where each stream's values are written, a folder with a slash at its end; streams to stdout are left out."""
+        return {
+            s.name: f"{self.path(s.output)}{'/' if s.output.endswith('/') else ''}"
+            for s in self.streams
+            if s.output != "-"
+        }
+
+    @classmethod
     def _check(cls, document: Document, folder: Path) -> Self:
         policy = cls.from_document(document, folder)
         channels(policy)
@@ -77,3 +104,7 @@ def channels(policy: Policy) -> tuple[Channel, ...]:
     if policy._channels is None:
         policy._channels = work_out(policy)
     return policy._channels
+
+
+GivenPolicy = Policy | str | Path | Mapping[str, Any]
+"""However a policy may be given: itself, as the path of its file, or as plain data."""

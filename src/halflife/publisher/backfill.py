@@ -25,7 +25,7 @@ from halflife.engines import Engine, open_source
 from halflife.errors import InvalidInput, unknown
 from halflife.noise import GridNoise, draw_many
 from halflife.numerics.progress import Progress
-from halflife.policy import Channel, Policy, channels, explain
+from halflife.policy import Channel, GivenPolicy, Policy, channels, explain
 from halflife.publisher import points
 from halflife.publisher.drawing import Due, Totals
 from halflife.publisher.session import Session
@@ -62,7 +62,7 @@ class Summary:
 
 
 def publish(
-    policy: Policy,
+    policy: GivenPolicy,
     sources: Mapping[str, Any] | None = None,
     *,
     wait: float = 10.0,
@@ -72,6 +72,7 @@ def publish(
 ) -> Summary:
     """Publish every step that is due, exactly once.
 
+    policy    a Policy, the path of its file, or a dict
     sources   pandas, Polars or Arrow frames by stream, instead of the policy's files
     wait      seconds to wait for another process that holds the ledger
     progress  is told what is being done, how many steps are done, and how many there are

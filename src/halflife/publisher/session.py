@@ -23,7 +23,7 @@ from halflife.mechanisms.draw import ReleaseDraw
 from halflife.noise import GridNoise
 from halflife.numerics.forms import read_form
 from halflife.outputs import Output, Published, open_output
-from halflife.policy import Channel, Policy, channels, find_change, ledger_facts
+from halflife.policy import Channel, GivenPolicy, Policy, channels, find_change, ledger_facts
 from halflife.postprocessing.chains import Record, add_chain, dump_chains, load_chains
 from halflife.publisher import points
 from halflife.publisher.drawing import Due, Totals, draw_planned, draw_stepwise, due, stepwise
@@ -41,8 +41,9 @@ LATEST = 60_000_000_000
 class Session:
     """What `publish` and `Stream` share. Use it inside `with session.held():`."""
 
-    def __init__(self, policy: Policy, clock: Callable[[], float] = time.time) -> None:
-        self.policy, self.clock = policy, clock
+    def __init__(self, given: GivenPolicy, clock: Callable[[], float] = time.time) -> None:
+        self.clock = clock
+        self.policy = policy = Policy.of(given)
         self.channels = channels(policy)
         self.notion = policy.notion
         self.ledger = open_ledger(policy.ledger_url)
@@ -177,8 +178,7 @@ class Session:
 
     def target(self, channel: Channel) -> str:
         """Return where a stream's output goes: a path, or - for stdout."""
-        output = channel.part.output
-        return output if output == "-" else f"{self.policy.path(output)}{'/' if output.endswith('/') else ''}"
+        return self.policy.outputs.get(channel.name, "-")
 
     def _open_output(self, channel: Channel) -> Output:
         def find(step: int) -> Published | None:

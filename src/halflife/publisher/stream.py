@@ -17,7 +17,7 @@ import numpy as np
 
 from halflife.errors import InvalidInput, unknown
 from halflife.outputs import Published
-from halflife.policy import Policy
+from halflife.policy import GivenPolicy
 from halflife.policy.ranges import total_range
 from halflife.publisher.backfill import write_operator
 from halflife.publisher.drawing import Totals
@@ -51,7 +51,12 @@ class Stream:
     """
 
     def __init__(
-        self, policy: Policy, name: str | None = None, *, wait: float = 10.0, clock: Callable[[], float] = time.time
+        self,
+        policy: GivenPolicy,
+        name: str | None = None,
+        *,
+        wait: float = 10.0,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._session = Session(policy, clock)
         names = [c.name for c in self._session.channels]

@@ -6,7 +6,7 @@ costs, each risk by replaying every release through a new account, which must co
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -19,10 +19,12 @@ from halflife.ledger import Batch, Entry, Ledger, Link, open_ledger
 from halflife.ledger.entry import batch_link, digest, first_link, name_entry
 from halflife.numerics.progress import Progress
 from halflife.outputs import Digests, Pinned, compare_output, find_changed_files, match_output, pin_output
-from halflife.policy import Channel, Policy, channels, find_change, stream_layout
+from halflife.policy import Channel, GivenPolicy, Policy, channels, find_change, stream_layout
 from halflife.postprocessing.chains import load_chains
 from halflife.publisher.readable import readable, readable_block
 from halflife.publisher.replay import Replay
+
+POLICY_FILES = (".yaml", ".yml", ".json")
 
 UNREADABLE = (HalflifeError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 """What reading a state that nobody wrote may raise. Such errors may quote it, and states may be secret: none is passed on."""
@@ -51,14 +53,19 @@ class Verdict:
 
 
 def verify(
-    ledger: Path | str,
-    outputs: dict[str, str] | None = None,
+    given: GivenPolicy,
+    outputs: Mapping[str, str] | None = None,
     progress: Progress = lambda what, done, total: None,
     *,
     policy: Policy | None = None,
     wait: float = 10.0,
 ) -> Verdict:
     """Check a ledger, the outputs of its streams (stream → file), and that it is this policy's.
+
+    given     a policy, the path of its file (.yaml, .yml or .json) or a dict: its own ledger and outputs are checked; else
+              the address of a ledger
+    outputs   files to compare with streams, beside or instead of the policy's own
+    policy    whose ledger it must be, where the address of a ledger is given
 
     All of it is of one moment: who is writing is waited for, up to `wait` seconds, and whoever writes later is not kept away.
 
@@ -67,7 +74,10 @@ def verify(
     ...
     halflife.errors.LedgerError: nowhere.ledger: cannot be opened: no such file: publish first, or give the path of a ledger
     """
-    with open_ledger(ledger, read_only=True) as book, ExitStack() as stack:
+    if not isinstance(given, Path | str) or Path(given).suffix in POLICY_FILES:
+        policy = Policy.of(given)
+        given, outputs = policy.ledger_url, {**policy.outputs, **(outputs or {})}
+    with open_ledger(given, read_only=True) as book, ExitStack() as stack:
         with book.snapshot(wait):
             rollback = book.find_rollback()
             pinned = [(stream, target, _pin(target, stack)) for stream, target in (outputs or {}).items()]
@@ -106,7 +116,7 @@ def _pin(target: str, stack: ExitStack) -> Pinned | InvalidInput:
     return pinned
 
 
-def _check_names(book: Ledger, outputs: dict[str, str]) -> None:
+def _check_names(book: Ledger, outputs: Mapping[str, str]) -> None:
     """Refuse to compare an output with a stream that the ledger does not have."""
     known = [key.removeprefix("stream:") for key in book.facts() if key.startswith("stream:")]
     for stream in outputs:

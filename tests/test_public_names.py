@@ -1,0 +1,47 @@
+"""What users rely on: the public names, and that a policy may be given as itself, as a path or as plain data."""
+
+from __future__ import annotations
+
+import pytest
+
+import halflife as hl
+from publisher.town import make, policy_dict, write_readings
+
+
+def test_dir_shows_every_public_name_and_nothing_else():
+    shown = {name for name in dir(hl) if not name.startswith("_")}
+    assert shown == set(hl.__all__)
+    assert {"Policy", "PolicyError", "Stream", "Summary", "Verdict", "NoSchedule", "publish", "verify"} <= shown
+    assert not {"Any", "import_module", "TYPE_CHECKING", "Population"} & shown
+    assert all(getattr(hl, name) is not None for name in shown)
+    with pytest.raises(AttributeError, match="no attribute 'Publish'"):
+        hl.Publish  # noqa: B018
+
+
+def test_a_policy_is_taken_as_itself_as_a_path_and_as_plain_data(tmp_path, monkeypatch):
+    write_readings(tmp_path)
+    policy = make(tmp_path)
+    path = tmp_path / "policy.yaml"
+    monkeypatch.chdir(tmp_path)
+    assert hl.publish(path).published == {"mean": 24}
+    again = policy_dict()
+    for given in (policy, path, str(path), again):
+        assert hl.publish(given).published == {"mean": 0}
+        verdict = hl.verify(given)
+        assert verdict.good
+        assert verdict.steps["mean"] == 24
+        with hl.Stream(given) as stream:
+            assert stream.publish(0.5, at=1).step == 1
+    for call in (hl.publish, hl.verify, hl.Stream):
+        with pytest.raises(hl.InvalidInput, match="the path of its file or a dict, not as 3"):
+            call(3)
+
+
+def test_verify_compares_the_outputs_that_a_policy_names(tmp_path):
+    write_readings(tmp_path)
+    policy = make(tmp_path)
+    hl.publish(policy)
+    output = policy.path(policy.streams[0].output)
+    output.write_text(output.read_text().replace(",", ", ", 1))
+    assert not hl.verify(policy).good
+    assert hl.verify(policy.ledger_url).good  # the ledger alone

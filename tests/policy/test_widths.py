@@ -59,6 +59,7 @@ STREAMS = {
     "weeks": [{"step": "1 week"}],
     "hours, three hours and days": [{}, {"step": "3 h"}, {"step": "1 day"}],
     "with delays": [{"delay": "2 h"}, {"step": "6 h", "delay": "1 h"}, {"step": "12 h"}],
+    "days before hours": [{"step": "1 day"}, {}],
     "days that begin later": [{}, {"step": "1 day", "start": "2026-03-20"}],
 }
 

@@ -234,6 +234,17 @@ def test_memory_is_bounded_with_spans():
     assert sizes[1] == sizes[0]
 
 
+def test_what_was_forgotten_is_no_longer_in_the_newest_window():
+    """Of releases about one step the newest ones may be forgotten, if a release about several is newer by more than a window."""
+    account = Accountant(WEvent(1.0, 1))
+    account.admit(Release(1, 1.0))
+    account.admit(Release(40, 0.5, span=2))
+    account.admit(Release(40, 0.25))
+    assert account._state.forgotten == 1
+    assert account.risk(40) == account.risk(41) == 0.75
+    assert Accountant.from_json(account.to_json()).risk(40) == 0.75
+
+
 def test_a_longer_day_is_still_within_reach():
     """A day of 25 hours after days of 24, beside an account of hours whose window is a day."""
     account, hour = Accountant(WEvent(1.0, 24)), 0

@@ -139,6 +139,9 @@ def test_the_event_is_chosen_from_one_half_and_counted_on_the_other():
     outputs = tuple(np.concatenate([np.full((half, 1), float(w)), np.zeros((half, 1))]) for w in (0, 1))
     assert choose_event((outputs[0][:half], outputs[1][:half]), one_step()).feature
     assert attack(outputs, one_step(), 1e-6).epsilon == 0.0
+    turned = tuple(o[::-1] for o in outputs)
+    assert attack(tuple(np.tile(o[half:], (2, 1)) for o in turned), one_step(), 1e-6).epsilon > 3
+    assert attack(turned, one_step(), 1e-6).epsilon == 0.0, "an event that only the counted half shows was chosen"
 
 
 def gaussian(which, runs, shrink=1.0):

@@ -1165,7 +1165,7 @@ BREAKS: tuple[Break, ...] = (
         'cell.replace("|", r"\\|")',
         "cell",
         "a bar in a cell ends it",
-        ("src/halflife/papers/figures.py",),
+        ("tests/papers/test_figures.py",),
     ),
     Break(
         "cli/terminal.py",

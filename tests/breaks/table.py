@@ -1095,7 +1095,7 @@ BREAKS: tuple[Break, ...] = (
         "worst = max(worst, notion.exposure(state, step).peak)",
         "worst = max(worst, 0.9 * notion.exposure(state, step).peak)",
         "a notion without a second derivation is held to nine tenths of its account",
-        ("tests/audit/test_new_notion.py",),
+        ("tests/contract/test_added_notion.py",),
     ),
     Break(
         "audit/notions/w_event.py",

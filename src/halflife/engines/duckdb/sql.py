@@ -179,7 +179,8 @@ def adds_sql(question: Question, kept: str) -> str:
     if q.kind != "sum":
         return f"count(*){kept}"
     times = "" if q.weights is None else " * w" if most_added(q) < 2**63 else " * w::HUGEINT"
-    total = f"coalesce(sum((v - {q.baseline}){times}){kept}, 0)"
+    v = f"(v - {q.baseline})" if q.baseline else "v"
+    total = f"coalesce(sum({v}{times}){kept}, 0)"
     return f"greatest(least({total}, {LARGEST_TOTAL}::HUGEINT), -{LARGEST_TOTAL}::HUGEINT)::BIGINT"
 
 

@@ -98,7 +98,7 @@ def test_neighbours_move_by_no_more_units_than_are_charged(value, move, scale):
     other = value + move
     if Fraction(other) - Fraction(value) > 1:
         return
-    a, b = (noise.GridNoise(c.grid, (0,))._place(v) for v in (value, other))
+    a, b = noise.GridNoise(c.grid, (0, 0))._place((value, other))
     assert abs(a - b) <= math.ceil(Fraction(1) / Fraction(c.grid))
     assert Fraction(abs(a - b), noise.SPREAD) <= Fraction(c.loss)
 

@@ -227,7 +227,11 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
     @property
     def draws(self) -> frozenset[str]:
         """The names of the shared noise that was used; where it may be reused, those that still may."""
-        remembered = self.notion.draws(self._state)
+        return self.draws_at(self._step)
+
+    def draws_at(self, step: int) -> frozenset[str]:
+        """Return the names of shared noise that may still be used at a step, if nothing was published since the newest one."""
+        remembered = self.notion.draws(self.notion.settle(self._state, step))
         return frozenset(n for n, d in self._draws.items() if d.alone) if remembered is None else remembered
 
     @property

@@ -25,11 +25,11 @@ that spends all of ε is never refused over a rounding.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -65,7 +65,7 @@ class Calibration:
     refinement: int = 0
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(repr=False, slots=True)
 class GridNoise:
     """Drawn release-grade noise. `value + noise` is the release; the noise alone is a secret and does not print.
 
@@ -77,9 +77,9 @@ class GridNoise:
     lattice: float | None = None
     refinement: int = 0
     single: bool = True
-    _used: list[bool] = field(default_factory=list, compare=False)
+    _used: bool = field(default=False, compare=False, init=False)
 
-    __array_ufunc__ = None  # numpy leaves `array + noise` to us
+    __array_ufunc__: ClassVar[None] = None  # numpy leaves `array + noise` to us
 
     def __radd__(self, value: Any) -> Any:
         """Return the value, on the grid, plus the noise: a float, or an array if the noise is of several numbers."""
@@ -97,23 +97,29 @@ class GridNoise:
             raise InvalidInput(
                 "this noise was added to a value before: two values with one noise differ exactly; draw again"
             )
-        self._used.append(True)
+        self._used = True
         if self.grid == 0:  # exact
             return [float(v) for v in values]
-        return [self.grid * (self._place(v) + u) for v, u in zip(values, self.units, strict=True)]
+        placed, grid = self._place(values), self.grid
+        return [grid * (v + u) for v, u in zip(placed, self.units, strict=True)]
 
     __add__ = __radd__
 
-    def _place(self, value: float | int) -> int:
-        """Return the value in grid units: its multiple of the lattice, or else rounded to the grid. Whole numbers are exact."""
-        if not math.isfinite(value):
-            raise InvalidInput(f"noise cannot be added to {value}: bad readings count as missing before they get here")
-        if self.lattice is None:
-            return _nearest(value, self.grid)
-        multiple = _nearest(value, self.lattice)
-        if abs(multiple * self.lattice - value) > 1e-6 * self.lattice + 1e-12 * abs(value):
-            raise InvalidInput(f"shared noise needs values on its lattice, whole multiples of {self.lattice!r}")
-        return multiple << self.refinement
+    def _place(self, values: Sequence[float | int]) -> list[int]:
+        """Return values in grid units: their multiples of the lattice, or else rounded to the grid. Whole numbers are exact."""
+        for value in values:
+            if not math.isfinite(value):
+                raise InvalidInput(
+                    f"noise cannot be added to {value}: bad readings count as missing before they get here"
+                )
+        u = self.lattice
+        if u is None:
+            return _nearest(values, self.grid)
+        multiples = _nearest(values, u)
+        for value, multiple in zip(values, multiples, strict=True):
+            if abs(multiple * u - value) > 1e-6 * u + 1e-12 * abs(value):
+                raise InvalidInput(f"shared noise needs values on its lattice, whole multiples of {u!r}")
+        return [multiple << self.refinement for multiple in multiples]
 
     def under(self, fresh: GridNoise) -> GridNoise:
         """Return this noise and `fresh` on the same lattice as one, exactly: the finer of the two grids holds both."""
@@ -130,10 +136,16 @@ class GridNoise:
         return "GridNoise(secret)"
 
 
-def _nearest(value: float | int, grid: float) -> int:
-    """Return ⌊value/grid + ½⌋, exactly."""
-    (p, q), (r, s) = value.as_integer_ratio(), grid.as_integer_ratio()
-    return (2 * p * s + q * r) // (2 * q * r)
+def _nearest(values: Sequence[float | int], grid: float) -> list[int]:
+    """Return ⌊value/grid + ½⌋ of each value, exactly.
+
+    >>> _nearest([3, 2.5, -2.5], 1.0)
+    [3, 3, -2]
+    """
+    r, s = grid.as_integer_ratio()
+    up, whole = 2 * s, 2 * r
+    ratios = (((v, 1) if type(v) is int else v.as_integer_ratio()) for v in values)
+    return [(p * up + q * r) // (q * whole) for p, q in ratios]
 
 
 def by_loss(
@@ -275,30 +287,26 @@ def draw(calibration: Calibration) -> GridNoise:
     >>> draw(by_loss(1.0, 1.0))
     GridNoise(secret)
     """
-    c = calibration
-    if c.scale == 0:
-        return GridNoise(0.0, (0,) * c.size)
-    units = tuple(int(n) for n in _sampler(c.family, c.spread)([0] * c.size))
-    return GridNoise(c.grid, units, c.lattice, c.refinement)
+    return next(draw_many([calibration]))
 
 
-def draw_many(calibrations: Sequence[Calibration]) -> list[GridNoise]:
-    """Draw noise for many releases: one call for each family and spread, whatever their scales and sizes.
+def draw_many(calibrations: Sequence[Calibration]) -> Iterator[GridNoise]:
+    """Draw noise for many releases, now, in one call for each family and spread; yield it in their order, each once.
 
-    >>> len(draw_many([by_loss(1.0, 1.0), by_loss(0.01, 1.0, size=3)]))
+    >>> len(list(draw_many([by_loss(1.0, 1.0), by_loss(0.01, 1.0, size=3)])))
     2
     """
-    groups: dict[tuple[str, float], list[int]] = {}
-    for i, c in enumerate(calibrations):
+    sizes: dict[tuple[str, float], int] = {}
+    for c in calibrations:
         if c.scale > 0:
-            groups.setdefault((c.family, c.spread), []).append(i)
-    drawn = {i: draw(c) for i, c in enumerate(calibrations) if c.scale == 0}
-    for (family, spread), members in groups.items():
-        units = iter(_sampler(family, spread)([0] * sum(calibrations[i].size for i in members)))
-        for i in members:
-            c = calibrations[i]
-            drawn[i] = GridNoise(c.grid, tuple(map(int, islice(units, c.size))), c.lattice, c.refinement)
-    return [drawn[i] for i in range(len(calibrations))]
+            sizes[c.family, c.spread] = sizes.get((c.family, c.spread), 0) + c.size
+    units = {which: iter(_sampler(*which)(np.zeros(size, dtype=np.int64))) for which, size in sizes.items()}
+    return (
+        GridNoise(c.grid, tuple(islice(units[c.family, c.spread], c.size)), c.lattice, c.refinement)
+        if c.scale > 0
+        else GridNoise(0.0, (0,) * c.size)
+        for c in calibrations
+    )
 
 
 class SimulatedNoise:

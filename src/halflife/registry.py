@@ -65,3 +65,10 @@ def find_plan(notion: str, method: object) -> Callable[..., Any]:
     if method not in methods:
         raise unknown(f"plan for {notion}", method, methods)
     return methods[str(method)]
+
+
+def find_mechanism(name: object) -> Any:
+    """Return the mechanism's class, or refuse with the nearest name."""
+    if not isinstance(name, str) or name not in MECHANISMS:
+        raise unknown("mechanism", name, MECHANISMS)
+    return MECHANISMS[str(name)]

@@ -425,8 +425,8 @@ BREAKS: tuple[Break, ...] = (
     # noise, postprocessing ------------------------------------------------------------------------------------------
     Break(
         "noise.py",
-        "drawn[i] = GridNoise(c.grid, tuple(map(int, islice(units, c.size))), c.lattice, c.refinement)",
-        "drawn[i] = GridNoise(0.9 * c.grid, tuple(map(int, islice(units, c.size))), c.lattice, c.refinement)",
+        "GridNoise(c.grid, tuple(islice(units[c.family, c.spread], c.size)), c.lattice, c.refinement)",
+        "GridNoise(0.9 * c.grid, tuple(islice(units[c.family, c.spread], c.size)), c.lattice, c.refinement)",
         "noise that is drawn by the batch is a tenth too small",
         ("tests/test_noise.py",),
     ),

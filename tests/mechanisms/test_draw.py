@@ -175,7 +175,7 @@ def test_a_series_with_a_bad_value_is_not_charged():
 
 def test_nothing_is_drawn_that_was_refused(monkeypatch):
     drawn = []
-    monkeypatch.setattr("halflife.noise.draw", drawn.append)
+    monkeypatch.setattr("halflife.noise.draw_many", drawn.append)
     with pytest.raises(BudgetExceeded), ReleaseDraw(Accountant(Classical(1.0))).step(1) as d:
         d(None, 1.0, loss=1.5)
     assert drawn == []

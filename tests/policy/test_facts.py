@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import halflife as hl
+from halflife import PlannedNoise, registry
 from halflife.errors import InvalidInput, LedgerError
 from halflife.ledger import open_ledger
 from halflife.policy import Policy, facts, find_change, ledger_facts
@@ -78,6 +79,7 @@ TWO = changed(PLAIN, streams=[{**MEAN, "share": 0.5}, {**MEAN, "name": "other", 
 HELD = {
     "population id": (PLAIN, {"population__id": "village"}, "population's id was 'town' and is now 'village'"),
     "population size": (PLAIN, {"population__size": 5}, "size was 4 and is now 5"),
+    "mechanism": (PLAIN, {f"{S}mechanism": "another"}, "mean: its mechanism was not given and is now 'another'"),
     "person": (PLAIN, {"population__person": "meter"}, "identifies a person was 'home' and is now 'meter'"),
     "person of a source": (PLAIN, {f"{S}source__person": "meter"}, "mean: .*a person was 'home' and is now 'meter'"),
     "neighbours": (PLAIN, {"population__neighbours": "add-remove"}, "neighbours differ in was 'replace-one'"),
@@ -161,10 +163,23 @@ FREE = {
         {
             "promise__plan": "tight", "promise__delta": 0, "clock__zone": "UTC", f"{S}source__zone": "UTC",
             f"{S}statistic__missing": "0", f"{S}delay": "0", f"{S}source__person": "home", f"{S}share": 1.0,
+            f"{S}mechanism": "planned",
         },
     ),
     "order of streams": (TWO, {"streams": TWO["streams"][::-1]}),
 }  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def another_mechanism():
+    """Planned noise by another name: of the mechanisms that come with halflife every promise has one."""
+
+    class Another(PlannedNoise):
+        name = "another"
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(registry.MECHANISMS, "another", Another)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -239,7 +254,7 @@ DECIDED = {
     keys.Statistic: "kind unit resolution clip clip_readings fold duplicates missing edges weights",
     keys.GroupTable: "file* person* group*",
     keys.Groups: "names table most_per_person sizes",
-    keys.StreamPart: "name share source statistic step delay start end groups post* output*",
+    keys.StreamPart: "name share source statistic step delay start end groups mechanism post* output*",
 }
 """Every key of a policy, with a star those that may change, or that follow: a weak promise declares all, a strong one none."""
 
@@ -363,7 +378,7 @@ def test_a_value_that_post_processing_does_not_give_is_found(tmp_path, what, mon
     policy = make(tmp_path, stream={"post": [] if what == "some" else [{"moving_average": 3}]})
     hl.publish(policy, clock=at(3))
     assert hl.verify(policy.ledger_url).good
-    monkeypatch.setattr(session, "draw_planned", lie(session.draw_planned))
+    monkeypatch.setattr(session, "make_entries", lie(session.make_entries))
     hl.publish(policy, clock=at(4))
     (problem,) = hl.verify(policy.ledger_url).problems
     assert "entry 4 (mean, step 4): its value is not what post-processing gives from its noisy one" in problem

@@ -7,7 +7,7 @@ import sys
 from halflife import Policy, publish
 from halflife.ledger.sqlite import SqliteLedger
 from halflife.outputs import files, text
-from halflife.publisher import backfill, points
+from halflife.publisher import backfill, checkpoints
 
 
 def main(path, wanted, number, batch):
@@ -33,7 +33,7 @@ def main(path, wanted, number, batch):
             os.truncate(path, size)
         append(path, size, block)
 
-    points.passing = at
+    checkpoints.reach = at
     SqliteLedger._insert = insert_and_die
     text.append = append_half_and_die
     publish(Policy.load(path))

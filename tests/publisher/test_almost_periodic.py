@@ -63,7 +63,7 @@ def test_a_restart_at_every_hour_draws_nothing_again(tmp_path):
     assert len(set(days[0].tolist())) == 24
 
 
-@pytest.mark.parametrize("point", ["drawn", "committed", "emitted"])
+@pytest.mark.parametrize("point", ["noise drawn", "entries committed", "outputs written"])
 def test_a_crash_keeps_the_noise(tmp_path, point):
     policy = town(tmp_path, WEAK, days=3)
     assert run_and_die(tmp_path, point, 2) == KILLED
@@ -78,7 +78,7 @@ def test_a_crash_keeps_the_noise(tmp_path, point):
     assert [e.noisy.tolist() for e in recorded(policy)[0][: len(entries)]] == [e.noisy.tolist() for e in entries]
 
 
-@pytest.mark.parametrize("point", ["drawn", "in the transaction", "committed", "emitted"])
+@pytest.mark.parametrize("point", ["noise drawn", "in the transaction", "entries committed", "outputs written"])
 def test_a_crash_keeps_the_noise_of_every_stream(tmp_path, point):
     """Two streams of one batch: either both have their noise after a crash, or neither was ever seen."""
     policy = town(tmp_path, WEAK, days=3)
@@ -195,6 +195,24 @@ def test_renewed_noise_goes_on_under_a_discount(tmp_path):
     names = {r.draw for e in recorded(policy)[0] for r in e.releases if r.draw}
     assert len(names) == 4 * 24
     assert hl.verify(policy.ledger_url).risk <= 1.0 + 1e-9
+
+
+@pytest.mark.parametrize("promise", [WEAK, STRONG], ids=["weak", "strong"])
+def test_runs_far_apart_under_a_discount_go_on_with_what_fits(tmp_path, promise):
+    """Late steps count from now: two of one phase at one step, or data that the account forgot, are passed over, and no run is
+    refused. Before, every later run was."""
+    over = {"notion": "exponential", "half_life": "10 days"}
+    policy = town(tmp_path, {**promise, "renew": 4, "over": over}, days=12)
+    start, published = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC).timestamp(), []
+    for hour in (3, 30, 31, 60, 120, 121, 200, 201, 202):
+        summary = hl.publish(policy, clock=lambda: start + 3600 * hour)  # noqa: B023
+        published.append(summary.published["mean"])
+        assert summary.used <= 1.0 + 1e-9
+    assert published[:3] in ([3, 24, 1], [3, 27, 1])
+    assert published[-1] == 1, "on time again"
+    verdict = hl.verify(policy.ledger_url, {"mean": str(policy.path("mean.csv"))}, policy=policy)
+    assert verdict.problems == ()
+    assert sum(published) == verdict.steps["mean"] or verdict.steps["mean"] == 202
 
 
 def test_reused_noise_is_never_shown(tmp_path, caplog):

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import halflife as hl
-from halflife.publisher.points import POINTS
+from halflife.publisher.checkpoints import CHECKPOINTS
 from publisher.town import KILLED, STEPS, make, read_csv, run_and_die, write_readings
 
-EVERYWHERE = (*POINTS, "in the transaction", "half written")
+EVERYWHERE = (*CHECKPOINTS, "in the transaction", "half written")
 
 
 def stored(policy):
@@ -51,7 +51,7 @@ def test_killed_at_any_point_it_goes_on(tmp_path, point, number):
     write_readings(tmp_path)
     policy = make(tmp_path)
     ended = run_and_die(tmp_path, point, number)
-    assert ended == KILLED or (number == 2 and point in ("held", "caught up", "closed"))
+    assert ended == KILLED or (number == 2 and point in ("ledger locked", "outputs complete", "outputs closed"))
     before = stored(policy)
     lines = policy.path("mean.csv").read_bytes() if policy.path("mean.csv").exists() else b""
     hl.publish(policy)
@@ -63,7 +63,7 @@ def test_killed_at_any_point_it_goes_on(tmp_path, point, number):
 
 
 @pytest.mark.parametrize("output", ["mean.jsonl", "mean.parquet", "parts/"])
-@pytest.mark.parametrize("point", ["committed", "emitted", "closed"])
+@pytest.mark.parametrize("point", ["entries committed", "outputs written", "outputs closed"])
 def test_killed_with_any_output_it_goes_on(tmp_path, point, output):
     write_readings(tmp_path)
     policy = make(tmp_path, output=output)
@@ -79,7 +79,7 @@ def test_killed_with_any_output_it_goes_on(tmp_path, point, output):
 def test_stdout_is_written_again_with_the_stored_values(tmp_path, capfd):
     write_readings(tmp_path)
     policy = make(tmp_path, output="-")
-    assert run_and_die(tmp_path, "committed", 2) == KILLED
+    assert run_and_die(tmp_path, "entries committed", 2) == KILLED
     before = stored(policy)
     hl.publish(policy)
     lines = capfd.readouterr().out.splitlines()

@@ -8,7 +8,6 @@ import pytest
 
 import halflife as hl
 from halflife.policy import channels
-from halflife.publisher.drawing import due
 from publisher.town import policy_dict, write_readings
 
 MANY = 5_000_000
@@ -37,11 +36,11 @@ def most_taken(channel, step):
     """The most memory that is held while a step's place, time and noise are worked out, as `publish` does."""
     tracemalloc.start()
     assert channel.newest(channel.published_at(step)) == step
-    found = due(channel, step, step, 0)
+    found = channel.planned(step, first=step)
     channel.question(step, step)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert len(found.releases) == 1
+    assert {r.step for r in found} == {step}
     return most
 
 
@@ -57,9 +56,9 @@ def test_a_late_step_is_worked_out_as_cheaply_as_an_early_one(tmp_path, name, zo
 @pytest.mark.parametrize("name", ["exponential", "hyperbolic", "classical"])
 def test_batches_of_any_cut_publish_the_same_losses_to_the_last_bit(tmp_path, name):
     channel = stream(tmp_path, PROMISES[name])
-    whole = [r.loss for r in due(channel, MANY, MANY + 40, 0).releases]
-    pieces = [r.loss for k in range(0, 41, 7) for r in due(channel, MANY + k, MANY + min(k + 6, 40), 0).releases]
-    fresh = [due(stream(tmp_path, PROMISES[name]), MANY + k, MANY + k, 0).releases[0].loss for k in (0, 17, 40)]
+    whole = [r.loss for r in channel.planned(MANY + 40, first=MANY)]
+    pieces = [r.loss for k in range(0, 41, 7) for r in channel.planned(MANY + min(k + 6, 40), first=MANY + k)]
+    fresh = [stream(tmp_path, PROMISES[name]).planned(MANY + k, first=MANY + k)[0].loss for k in (0, 17, 40)]
     assert pieces == whole
     assert fresh == [whole[0], whole[17], whole[40]]
 

@@ -32,6 +32,10 @@ def periodic(monkeypatch):
         def __init__(self, plan):
             self.plan, self.seen = plan, 0
 
+        @classmethod
+        def for_stream(cls, plan, **stream):
+            return cls(plan)
+
         def step(self, step, truth, draw):
             self.seen += 1
             scale = self.plan.sensitivity * PERIOD * 1.000001

@@ -353,9 +353,11 @@ def test_what_takes_long_to_read_counts_from_when_it_is_published(tmp_path, monk
     write_readings(tmp_path)
     policy = forgetting(tmp_path, "now")
     moment = [datetime.datetime(2026, 1, 1, 1, 5, tzinfo=datetime.UTC).timestamp()]
-    from halflife.publisher import points
+    from halflife.publisher import checkpoints
 
-    monkeypatch.setattr(points, "passing", lambda p: moment.__setitem__(0, moment[0] + (36_000 if p == "read" else 0)))
+    monkeypatch.setattr(
+        checkpoints, "reach", lambda p: moment.__setitem__(0, moment[0] + (36_000 if p == "totals read" else 0))
+    )
     hl.publish(policy, clock=lambda: moment[0])
     with open_ledger(policy.ledger_url, read_only=True) as book:
         assert [(e.step, e.release_step) for e in book.entries()] == [(1, 11)], "ten hours of reading later"
@@ -563,9 +565,9 @@ def test_sigterm_finishes_the_batch_in_hand(tmp_path):
     write_readings(tmp_path, readings(steps=24 * 28))
     policy = make(tmp_path, clock={"step": "1 h", "start": "2026-01-01", "end": "2026-01-29"})
     script = (
-        "import sys, time; from halflife.cli import main; from halflife.publisher import backfill, points;"
+        "import sys, time; from halflife.cli import main; from halflife.publisher import backfill, checkpoints;"
         "backfill.BATCH_STEPS = 10;"
-        "points.passing = lambda p: (time.sleep(0.05), print(p, flush=True));"
+        "checkpoints.reach = lambda p: (time.sleep(0.05), print(p, flush=True));"
         "sys.argv[1:] = ['publish', sys.argv[1]]; main()"
     )
     process = subprocess.Popen(
@@ -574,7 +576,7 @@ def test_sigterm_finishes_the_batch_in_hand(tmp_path):
         stderr=subprocess.PIPE,
         text=True,
     )
-    while process.stdout.readline().strip() != "committed":
+    while process.stdout.readline().strip() != "entries committed":
         pass
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=60)
@@ -685,13 +687,14 @@ def test_stdout_is_marked_only_once_it_is_written(tmp_path, monkeypatch, capfd):
 def test_noise_of_a_vector_allows_for_what_a_person_changes(tmp_path):
     """Two numbers change, each rounded on its own: the noise must be calibrated for two, not one."""
     from halflife import noise as grade
+    from halflife.mechanisms.draw import find_price
     from halflife.policy import channels
-    from halflife.publisher.drawing import due
 
     source = {"files": "readings.csv", "time": "time", "value": "kwh", "group": "place"}
     groups = {"names": ["a", "b", "c"], "most_per_person": 1}
     (channel,) = channels(make(tmp_path, stream={"groups": groups, "source": source}, statistic={"kind": "sum"}))
-    (one,) = due(channel, 1, 1, 0).calibrations
+    (request,) = channel.make_mechanism().requests([1])
+    one = find_price(request).calibration
     assert one == grade.by_loss(1 / 6, 10_000.0, "laplace", 3, touched=2)
     assert one != grade.by_loss(1 / 6, 10_000.0, "laplace", 3, touched=1)
 

@@ -121,7 +121,7 @@ def test_another_reading_is_another_promise(tmp_path):
         hl.publish(town(tmp_path, {"h1": [OVEN]}, {**PROMISE, "neighbours": "one-event"}))
 
 
-@pytest.mark.parametrize("point", ["drawn", "committed", "emitted"])
+@pytest.mark.parametrize("point", ["noise drawn", "entries committed", "outputs written"])
 def test_a_crash_draws_nothing_again(tmp_path, point):
     policy = town(tmp_path, {"h1": [OVEN]})
     assert run_and_die(tmp_path, point, 2) == KILLED

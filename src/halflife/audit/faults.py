@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from halflife import noise as grade
 from halflife.audit.black_box import Pair
 from halflife.audit.exact import audit_history
+from halflife.audit.planted_noise import draw_planted
 from halflife.audit.registry import Faults, all_audits
 from halflife.audit.running import audit_paths
 from halflife.audit.verdict import Finding, Verdict
@@ -37,7 +37,7 @@ class AddedNoise:
     def __call__(self, which: int, runs: int) -> Floats:
         """Return outputs of so many runs."""
         exact = np.tile(self.streams[which], 2 if self.twice else 1)
-        noise = grade.draw(grade.by_loss(self.loss / self.shrink, self.sensitivity, size=runs * len(exact), touched=1))
+        noise = draw_planted(runs * len(exact), self.sensitivity, loss=self.loss / self.shrink)
         sums: Floats = np.array(noise.add(np.tile(exact, runs).tolist())).reshape(runs, len(exact))
         return sums
 
@@ -62,7 +62,7 @@ def nan_through_the_clip(which: int, runs: int) -> Floats:
     """numpy.clip lets NaN pass: one person's NaN makes the total NaN."""
     readings = np.array([0.2, 0.4, math.nan if which else 0.3])
     total = float(np.clip(readings, 0.0, 1.0).sum())
-    noise = grade.draw(grade.by_loss(1.0, 1.0, size=runs, touched=1)).add([0.0] * runs)
+    noise = draw_planted(runs, loss=1.0).add([0.0] * runs)
     return (total + np.array(noise))[:, None]
 
 
@@ -74,7 +74,7 @@ def order_of_a_float_sum(which: int, runs: int) -> Floats:
     """
     readings = np.repeat(np.array([2.0**-8, 1.0], dtype=np.float32), 100_000)
     total = float(np.cumsum(readings[::-1] if which else readings, dtype=np.float32)[-1])
-    noise = grade.draw(grade.by_loss(1.0, 1.0, size=runs, touched=1)).add([total] * runs)
+    noise = draw_planted(runs, loss=1.0).add([total] * runs)
     return np.array(noise)[:, None]
 
 

@@ -3,61 +3,88 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Iterable, Sequence
+from typing import ClassVar, Self
 
 import numpy as np
 
-from halflife import noise as grade
 from halflife.accountant import Accountant
 from halflife.errors import InvalidInput
-from halflife.mechanisms.draw import Draw
+from halflife.mechanisms.draw import ReleaseDraw, Request, ScheduledMechanism
 from halflife.numerics.arrays import Floats
+from halflife.numerics.parameters import whole
 from halflife.plans import Plan
 from halflife.registry import register_mechanism
 from halflife.release import Release
+from halflife.steps import Steps
 
 
 @register_mechanism
-class PlannedNoise:
+class PlannedNoise(ScheduledMechanism):
     """y(t) = f(t) + noise of loss ρ_t (eq. 5 of the discounted paper), None at steps without a release.
 
-    Stateless: the plan knows every step's loss beforehand, so losses never depend on outputs.
+    It is proved for the notions that name it: where fresh noise at every step is what the plan's losses add up for.
+
+    begin  the data time of step 1, by whoever charges it: 1 − age if it is not given
+    size   how many numbers a value has, of which one person can change so many as `touched` (all if it is not given)
     """
 
     name: ClassVar[str] = "planned"
-    adaptive: ClassVar[bool] = False
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = check_begin(plan)
+    def __init__(self, plan: Plan, begin: int | None = None, size: int = 1, touched: int | None = None) -> None:
+        if plan.notion.mechanism != PlannedNoise.name:
+            raise InvalidInput(
+                f"nobody has proved that {plan.notion.name} holds with fresh noise at every step: it is kept by the mechanism "
+                f"{plan.notion.mechanism!r}"
+            )
+        check_begin(plan, 1 - plan.request.age if begin is None else begin)
+        self.plan, self._size, self._touched = plan, whole("size", size, least=1), touched
 
-    def step(self, step: int, truth: Any, draw: Draw) -> Any:
-        """Return the noisy value of this step."""
-        loss = self.plan.loss(step)
+    @classmethod
+    def for_stream(cls, plan: Plan, *, name: str, steps: Steps, begin: int, cells: int, touched: int) -> Self:
+        """Return the planned noise of a policy's stream."""
+        return cls(plan, begin, cells, touched)
+
+    def requests(self, steps: Sequence[int]) -> list[Request | None]:
+        """Return fresh noise of each step's loss; none where the loss is infinite, as the promise says that values are public."""
+        known: dict[tuple[float, float], Request | None] = {}
+        made = []
+        for planned in self._planned(steps):
+            if planned not in known:
+                known[planned] = self._request(*planned)
+            made.append(known[planned])
+        return made
+
+    def _planned(self, steps: Sequence[int]) -> Iterable[tuple[float, float]]:
+        """Loss and sensitivity of each of these steps, which ascend; a loss of 0 where nothing is published."""
+        if len(steps) == 1:
+            return [(self.plan.loss(steps[0]), self.plan.sensitivity_at(steps[0]))]
+        before, rest = np.divmod(np.asarray(steps, dtype=np.int64) - 1, self.plan.request.every)
+        losses, sensitivities, published = np.zeros(len(steps)), np.ones(len(steps)), rest == 0
+        if published.any():
+            numbers = before[published] + 1
+            first, last = int(numbers[0]), int(numbers[-1])
+            losses[published] = self.plan.losses_of_releases(first, last)[numbers - first]
+            sensitivities[published] = self.plan.sensitivities_of_releases(first, last)[numbers - first]
+        return zip(losses.tolist(), sensitivities.tolist(), strict=True)
+
+    def _request(self, loss: float, sensitivity: float) -> Request | None:
         if loss == 0:
             return None
-        sensitivity = self.plan.sensitivity_at(step)
-        if loss == math.inf:
-            return truth + draw(None, sensitivity, scale=0.0, noise=self.plan.noise, age=self.plan.request.age)
-        return truth + draw(None, sensitivity, loss=loss, noise=self.plan.noise, age=self.plan.request.age)
-
-    def state(self) -> None:
-        """Nothing to keep."""
-
-    def restore(self, state: Any) -> None:
-        """Nothing to restore."""
-        if state is not None:
-            raise InvalidInput(f"planned noise has no state, so {state!r} belongs to another mechanism")
+        finite, exact = (loss, None) if loss < math.inf else (None, 0.0)
+        noise, age = self.plan.noise, self.plan.request.age
+        span = self.plan.request.span
+        return Request(None, sensitivity, finite, exact, noise, age, self._size, touched=self._touched, span=span)
 
 
-def check_begin(plan: Plan) -> Plan:
-    """Return the plan, or refuse one whose step 1 is about another step than 1 − age: it would be charged to the wrong steps."""
-    begin = getattr(plan, "begin", 1 - plan.request.age)
-    if begin != 1 - plan.request.age:
+def check_begin(plan: Plan, begin: int) -> None:
+    """Refuse a plan whose step 1 is about another data time than it is charged for."""
+    about = getattr(plan, "begin", begin)
+    if about != begin:
         raise InvalidInput(
-            f"step 1 of this plan is about step {begin}, and a mechanism counts from 1: leave `begin` out"
+            f"step 1 of this plan is about step {about}, and it would be charged for step {begin}: a mechanism counts from 1, "
+            "so leave `begin` out"
         )
-    return plan
 
 
 def publish_series(plan: Plan, values: Sequence[float] | Floats, account: Accountant) -> tuple[Floats, list[Release]]:
@@ -71,27 +98,12 @@ def publish_series(plan: Plan, values: Sequence[float] | Floats, account: Accoun
     >>> noisy.shape, releases[0].loss <= 1 / 48
     ((2,), True)
     """
-    check_begin(plan)
+    mechanism, draw = PlannedNoise(plan), ReleaseDraw(account)
     if plan.notion != account.notion:
         raise InvalidInput(f"a plan for {plan.notion!r} cannot be charged to an account of {account.notion!r}")
     if not np.all(np.isfinite(values)):
         raise InvalidInput(
             "values must be finite: bad readings count as missing before they get here; nothing was charged"
         )
-    steps = range(1, len(values) + 1)
-    chosen = [(k, loss) for k, loss in zip(steps, plan.losses(len(values)).tolist(), strict=True) if loss > 0]
-    calibrations = [
-        grade.by_loss(loss, plan.sensitivity_at(k), plan.noise)
-        if loss < math.inf
-        else grade.exact(plan.sensitivity_at(k), plan.noise)
-        for k, loss in chosen
-    ]
-    releases = [
-        Release(k, c.loss, plan.request.age, sensitivity=c.sensitivity, scale=c.scale, noise=plan.noise)
-        for (k, _), c in zip(chosen, calibrations, strict=True)
-    ]
-    account.admit(*releases)
-    noisy = np.full(len(values), np.nan)
-    for (k, _), drawn in zip(chosen, grade.draw_many(calibrations), strict=True):
-        noisy[k - 1] = float(values[k - 1]) + drawn
-    return noisy, releases
+    outputs = draw.run_batch(mechanism, range(1, len(values) + 1), [float(value) for value in values])
+    return np.array([math.nan if y is None else y for y in outputs]), list(draw.releases)

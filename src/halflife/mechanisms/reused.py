@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, ClassVar, Self
 
 from halflife.errors import InvalidInput
-from halflife.mechanisms.draw import Draw
+from halflife.mechanisms.draw import Request, ScheduledMechanism
 from halflife.numerics.parameters import real, whole
+from halflife.plans import Plan
 from halflife.plans.almost_periodic import PeriodicPlan
 from halflife.registry import register_mechanism
+from halflife.steps import Steps
 
 Phase = Callable[[int], int]
 
 
 @register_mechanism
-class ReusedNoise:
+class ReusedNoise(ScheduledMechanism):
     """y(t) = f(x(t)) + v(phase of t) (Theorem 5; paper), and in the strong notion + u(t) with u drawn anew at every t (C1;
     corrected).
 
@@ -29,41 +32,43 @@ class ReusedNoise:
     """
 
     name: ClassVar[str] = "reused"
-    adaptive: ClassVar[bool] = False
 
     def __init__(
         self,
-        plan: PeriodicPlan,
+        plan: Plan,
         phase_of: Phase | None = None,
         lattice: float = 1.0,
         size: int = 1,
         stream: str = "",
     ) -> None:
         if not isinstance(plan, PeriodicPlan):
-            raise InvalidInput(f"reused noise needs a plan of almost-periodic privacy, not one of {plan.notion.name}")
+            raise InvalidInput(
+                f"reused noise needs a plan of almost-periodic privacy, not one of {plan.notion.name}: nobody has proved that "
+                "noise may be used again there"
+            )
         self.plan, self.phase_of = plan, phase_of or plan.phase
         self._prefix = f"{stream}: " if stream else ""
         self._lattice, self._size = real("lattice", lattice, positive=True), whole("size", size, least=1)
 
-    def step(self, step: int, truth: Any, draw: Draw) -> Any:
-        """Return the noisy value of this step."""
+    @classmethod
+    def for_stream(cls, plan: Plan, *, name: str, steps: Steps, begin: int, cells: int, touched: int) -> Self:
+        """Return the reused noise of a policy's stream; phases go by the wall clock where a period has one."""
+        made = cls(plan, size=cells, stream=name)
+        if made.plan.follows_clock(steps):
+            made.phase_of = partial(steps.phase, period=made.plan.period)
+        return made
+
+    def requests(self, steps: Sequence[int]) -> list[Request | None]:
+        """Return the noise of each step's phase, with fresh noise atop it in the strong notion."""
+        return [self._request(step) for step in steps]
+
+    def _request(self, step: int) -> Request | None:
         plan = self.plan
         if plan.loss(step) == 0:
             return None
-        name = self._name(step)
-        options: Any = {"age": plan.request.age, "size": self._size, "lattice": self._lattice}
-        if not plan.strong:
-            return truth + draw(name, plan.pattern_sensitivity, scale=plan.pattern_scale(step), **options)
+        name = self._prefix + plan.draw_name(step, self.phase_of(step))
         under = (name, plan.pattern_sensitivity, plan.pattern_scale(step))
-        return truth + draw(None, plan.sensitivity, scale=plan.scale(step), atop=under, **options)
-
-    def _name(self, step: int) -> str:
-        return self._prefix + self.plan.draw_name(step, self.phase_of(step))
-
-    def state(self) -> None:
-        """Nothing to keep: the noise is kept by the draw."""
-
-    def restore(self, state: Any) -> None:
-        """Nothing to restore."""
-        if state is not None:
-            raise InvalidInput(f"reused noise has no state of its own, so {state!r} belongs to another mechanism")
+        shape: Any = {"age": plan.request.age, "size": self._size, "lattice": self._lattice}
+        if plan.strong:
+            return Request(None, plan.sensitivity, scale=plan.scale(step), atop=under, **shape)
+        return Request(name, plan.pattern_sensitivity, scale=plan.pattern_scale(step), **shape)

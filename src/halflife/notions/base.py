@@ -250,6 +250,10 @@ class Notion(ABC, Generic[S]):
                 promise[key] = -ratio_up(-exact.numerator, exact.denominator)
         return Notion.from_dict(promise)
 
+    def settle(self, state: S, step: int) -> S:
+        """Return the state at a later step at which nothing was published yet: what is out of use by then is out of use."""
+        return state
+
     def draws(self, state: S) -> frozenset[str] | None:
         """Return the names of reused noise that may still be used; None if the account is to remember all names itself."""
         return None

@@ -22,6 +22,7 @@ from halflife.numerics.rounding import divide_down, divide_up, ratio_up
 from halflife.plans.base import Plan, always, refuse_extra, refuse_gaussian
 from halflife.registry import register_plan
 from halflife.release import Release
+from halflife.steps import Steps
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,10 @@ class PeriodicPlan(Plan):
         """Return the phase of step k, 0 … T − 1: by the notion's clock, or else counted from 0 at the first step."""
         notion: AlmostPeriodic = self.notion  # type: ignore[assignment]
         return (self._check(k) - 1) % self.period if notion.clock is None else notion.phase(k - self.request.age)
+
+    def follows_clock(self, steps: Steps) -> bool:
+        """Whether phases are times of a day by these steps' wall clock, or of several days."""
+        return self.notion.follows_clock(steps)  # type: ignore[attr-defined, no-any-return]
 
     def draw_name(self, k: int, phase: int) -> str:
         """Return the name of the reused noise of step k, whose phase this is."""

@@ -100,9 +100,10 @@ def _write_stream(c: Channel) -> Facts:
         "source": _write_source(c),
         "statistic": _write_statistic(c.part.statistic, c.weights),
         "groups": _write_groups(c),
+        "mechanism": None if c.mechanism == c.plan.notion.mechanism else c.mechanism,
         "worth": worth[0] if len(set(worth)) == 1 else worth,
     }
-    return leave_out(facts, last=None, delay=0, share=1.0, source=None, groups=None)
+    return leave_out(facts, last=None, delay=0, share=1.0, source=None, groups=None, mechanism=None)
 
 
 def _write_source(c: Channel) -> Facts | None:
@@ -264,6 +265,7 @@ STREAM = {
     "source": Key("its source", None, keys=SOURCE),
     "statistic": Key("its statistic", keys=STATISTIC),
     "groups": Key("its groups", None, keys=GROUPS),
+    "mechanism": Key("its mechanism", None),
     "worth": Key("what a unit is worth in the output"),
 }
 PARTS: Mapping[str, Mapping[str, Key]] = {"population": POPULATION, "promise": PROMISE, "clock": CLOCK}

@@ -221,6 +221,9 @@ class StreamPart(Part):
     start: Moment | None = Field(None, description="When its step 1 begins, if not with the clock's.")
     end: Moment | None = Field(None, description="When its last step is over, if not with the clock's.")
     groups: Groups | None = None
+    mechanism: Text | None = Field(
+        None, description="How a value becomes an output: planned, reused; the promise's own if not given."
+    )
     post: list[PostProcessing] = Field(default_factory=list)
     output: Text = Field(
         description="….parquet, ….csv, ….jsonl, a folder ending in / for Parquet parts, or - for stdout."

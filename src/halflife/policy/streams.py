@@ -12,22 +12,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from halflife import registry
+from halflife.accountant import Accountant
 from halflife.engines.base import Question
 from halflife.errors import InvalidInput, unknown
+from halflife.mechanisms import Mechanism, Request, ScheduledMechanism, Turn, check_adaptive, record
 from halflife.noise import SMALLEST_LOSS
 from halflife.numerics.rounding import down
 from halflife.outputs import Layout
 from halflife.parsing.documents import Where
 from halflife.parsing.quantities import parse_quantity
 from halflife.plans import Plan
-from halflife.plans.almost_periodic import PeriodicPlan
 from halflife.policy.groups import read_groups
 from halflife.policy.measure import read_measure
 from halflife.policy.model import PolicyKeys, StreamPart
 from halflife.policy.outline import Outline
 from halflife.policy.paths import check_files
 from halflife.policy.promises import Adapter, find_adapter
-from halflife.policy.promises.almost_periodic import phases
 from halflife.postprocessing import Kalman, MovingAverage, Smoother, Truncate
 from halflife.release import Release
 from halflife.steps import (
@@ -94,10 +95,6 @@ class Channel(Outline):
         """Return what the plan gives to steps first … last."""
         return self.plan.losses_of_releases(first, last).tolist()  # type: ignore[no-any-return]
 
-    def losses_and_sensitivities(self, first: int, last: int) -> tuple[list[float], list[float]]:
-        """Return what the plan gives to steps first … last, and how far one person can move each."""
-        return self.losses(first, last), self.plan.sensitivities_of_releases(first, last).tolist()
-
     def question(self, first: int, last: int) -> Question:
         """Return what to ask an engine for these steps."""
         source = self.part.source
@@ -119,23 +116,48 @@ class Channel(Outline):
             **self.units,
         )
 
-    def planned(self, last: int) -> list[Release]:
-        """Return what the plan charges for steps 1 … last, at the account's steps; reused noise under this stream's name."""
-        made: list[Release] = []
-        seen: set[str] = set()
-        phase = phases(self.steps, self.plan)
-        facts = zip(
-            self.release_steps(1, last).tolist(), self.losses(1, last), self.spans(1, last).tolist(), strict=True
+    def make_mechanism(self) -> Mechanism:
+        """Return what turns this stream's values into outputs, fresh; refuse a mechanism that is not proved for its plan."""
+        begin = int(self.release_steps(1, 1)[0]) - self.age
+        made: Mechanism = registry.find_mechanism(self.mechanism).for_stream(
+            self.plan, name=self.name, steps=self.steps, begin=begin, cells=self.cells, touched=self.sensitivity.touched
         )
-        for n, (at, loss, span) in enumerate(facts, start=1):
-            if not isinstance(self.plan, PeriodicPlan):
-                sensitivity, noise = self.plan.sensitivity, self.plan.noise
-                made.append(Release(at, loss, self.age, sensitivity=sensitivity, noise=noise, span=span))
-                continue
-            name = f"{self.name}: {self.plan.draw_name(n, phase(n))}"
-            made += (r.moved(at, self.age) for r in self.plan.layers_of(n, name, name in seen))
-            seen.add(name)
         return made
+
+    @property
+    def mechanism(self) -> str:
+        """The name of what turns its values into outputs."""
+        return self.part.mechanism or self.plan.notion.mechanism
+
+    def plan_steps(self, first: int, last: int) -> range:
+        """Return the steps of the plan at which steps first … last are published."""
+        every = self.plan.request.every
+        return range(1 + (first - 1) * every, 2 + (last - 1) * every, every)
+
+    def requests(self, mechanism: ScheduledMechanism, first: int, last: int) -> list[Request]:
+        """Return what the stream's mechanism draws at steps first … last, with how many of the account's steps each covers."""
+        wide: dict[tuple[Request, int], Request] = {}
+        asked, spans = mechanism.requests(self.plan_steps(first, last)), self.spans(first, last).tolist()
+        made = []
+        for k, (request, span) in enumerate(zip(asked, spans, strict=True), start=first):
+            if request is None:
+                raise InvalidInput(f"step {k} of {self.name} has no budget: nothing can be published")
+            made.append(
+                request if request.span == span else wide.setdefault((request, span), request._replace(span=span))
+            )
+        return made
+
+    def planned(self, last: int, first: int = 1) -> list[Release]:
+        """Return what steps first … last are recorded as if they are the first, at the account's steps.
+
+        A mechanism that chooses its draws from values or outputs has no such record, and is refused.
+        """
+        mechanism = self.make_mechanism()
+        if not isinstance(mechanism, ScheduledMechanism):
+            raise InvalidInput(
+                f"what the mechanism {mechanism.name!r} draws depends on what it sees, and is not planned"
+            )
+        return record(map(Turn, self.release_steps(first, last).tolist(), self.requests(mechanism, first, last)))
 
     def smoothers(self) -> list[Smoother]:
         """Return the post-processing, fresh."""
@@ -167,10 +189,14 @@ def work_out(policy: PolicyKeys) -> tuple[Channel, ...]:
     promise.check_streams(outlines)
     _check_ages(policy, outlines, promise)
     plans = _plans(policy, promise, outlines)
-    return tuple(
+    made = tuple(
         Channel(**vars(outline), plan=plan, why=rule.why, promise=promise)
         for outline, plan, rule in zip(outlines, plans, rules, strict=True)
     )
+    for channel in made:
+        with policy.about("streams", channel.index, "mechanism"):
+            check_adaptive(channel.make_mechanism(), Accountant(promise.notion))
+    return made
 
 
 def _check_names(policy: PolicyKeys) -> None:

@@ -6,28 +6,23 @@ is looked at. Readings are then aggregated some million numbers at a time and co
 
 from __future__ import annotations
 
-import gc
-import json
 import logging
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from halflife.accountant import Accountant
 from halflife.engines import Engine, open_source
 from halflife.errors import InvalidInput, unknown
-from halflife.noise import GridNoise, draw_many
 from halflife.numerics.progress import Progress
 from halflife.policy import Channel, GivenPolicy, Policy, channels, explain
-from halflife.publisher import points
-from halflife.publisher.drawing import Due, Totals
+from halflife.publisher import checkpoints
+from halflife.publisher.drawing import ChargedBatch, Totals
+from halflife.publisher.due import Due, cut_into_batches
+from halflife.publisher.operator_log import write_operator
 from halflife.publisher.session import Session
 from halflife.steps import from_us
 
@@ -81,21 +76,10 @@ def publish(
     """
     session = Session(policy, clock)
     try:
-        with session.held(wait, stop), _fewer_collections():
+        with session.held(wait, stop):
             return _Run(session, dict(sources or {}), progress, stop).run()
     finally:
         session.close()
-
-
-@contextmanager
-def _fewer_collections() -> Iterator[None]:
-    """Let Python look for cycles less often: a backfill makes many small objects without any, and looking took a tenth of it."""
-    before = gc.get_threshold()
-    gc.set_threshold(100_000, 50, 50)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 class _Run:
@@ -118,11 +102,11 @@ class _Run:
         if not total:
             return self._summary(stopped=False)
         self.progress("checking the promise", 0, total)
-        batches = list(_cut(dues, BATCH_STEPS, BATCH_CELLS))
-        accounts = self.session.foresee(batches)
+        batches = list(cut_into_batches(dues, BATCH_STEPS, BATCH_CELLS))
+        charged = self.session.charge(batches)
         engines = {d.channel.name: self._open(d.channel) for d in dues}
         try:
-            return self._summary(self._work(batches, accounts, engines, total))
+            return self._summary(self._work(batches, charged, engines, total))
         finally:
             for engine in engines.values():
                 engine.close()
@@ -154,23 +138,25 @@ class _Run:
         return open_source(files, source.format, source.table, scratch=scratch)
 
     def _work(
-        self, batches: list[list[Due]], accounts: list[Accountant | None], engines: Mapping[str, Engine], total: int
+        self, batches: list[list[Due]], charged: list[ChargedBatch | None], engines: Mapping[str, Engine], total: int
     ) -> bool:
         """Read and publish; True if it was asked to stop."""
+        if self.session.late_counts_now:  # reading takes time: each batch is charged when it is really published
+            charged = [None] * len(batches)
         done, read = 0, {name: (1, np.zeros((0, 0), dtype=np.int64)) for name in engines}
-        ahead: dict[int, dict[str, list[GridNoise]]] = {}
-        for i, (batch, account) in enumerate(zip(batches, accounts, strict=True)):
+        for i, batch in enumerate(batches):
             if self.stop():
                 return True
             self.progress("reading" if not i else "publishing", done, total)
             if any(int(d.steps[-1]) >= read[d.channel.name][0] + len(read[d.channel.name][1]) for d in batch):
                 with ThreadPoolExecutor(1) as pool:
                     reading = pool.submit(self._read_all, batches[i:], engines)
-                    ahead = self._draw_ahead(i, batches)
+                    _draw_ahead(batches[i:], charged[i:])
                     read |= reading.result()
-            points.passing("read")
+            checkpoints.reach("totals read")
             parts = [(self._dated_now(d), _rows(d, *read[d.channel.name])) for d in batch]
-            self.session.publish(parts, None if self.session.late_counts_now else account, ahead.pop(i, {}))
+            self.session.publish(parts, charged[i])
+            charged[i] = None  # its noise is in the ledger
             for d in batch:
                 self.published[d.channel.name] += len(d.steps)
                 done += len(d.steps)
@@ -186,17 +172,6 @@ class _Run:
             d.channel.name: (int(d.steps[0]), self._read(d.channel, batches, engines[d.channel.name]))
             for d in batches[0]
         }
-
-    def _draw_ahead(self, first: int, batches: Sequence[Sequence[Due]]) -> dict[int, dict[str, list[GridNoise]]]:
-        """Draw noise for the next batches while the engine reads: noise knows nothing of the data. Unused, it is forgotten."""
-        drawn: dict[int, dict[str, list[GridNoise]]] = {}
-        room = 0 if any(self.session.makers.values()) else AHEAD_CELLS
-        for i, batch in enumerate(batches[first:], start=first):
-            room -= sum(len(d.steps) * d.channel.cells for d in batch)
-            if room < 0:
-                break
-            drawn[i] = {d.channel.name: draw_many(d.calibrations) for d in batch}
-        return drawn
 
     def _dated_now(self, d: Due) -> Due:
         """The same steps, charged when they are really published: reading took time, and only makes room."""
@@ -232,37 +207,20 @@ class _Run:
         return Summary(self.published, session.emitted_again, last, stopped, self.passed_over, risk, limit, used)
 
 
-def _cut(dues: Sequence[Due], most_steps: int, most_cells: int) -> Iterator[list[Due]]:
-    """Cut what is due into stretches of the account's steps that hold at most so many steps, and numbers."""
-    at = np.concatenate([d.release_steps for d in dues])
-    cells = np.concatenate([np.full(len(d.steps), d.channel.cells) for d in dues])
-    order = np.argsort(at, kind="stable")
-    at, cells = at[order], np.cumsum(cells[order])
-    start = 0
-    while start < len(at):
-        before = cells[start - 1] if start else 0
-        fits = int(np.searchsorted(cells, before + most_cells, side="right"))
-        end = max(start + 1, min(start + most_steps, fits))
-        last = int(at[end - 1])
-        parts = [d.between(int(at[start]), last) for d in dues]
-        yield [d for d in parts if len(d.steps)]
-        start = int(np.searchsorted(at, last, side="right"))
+def _draw_ahead(batches: Sequence[Sequence[Due]], charged: Sequence[ChargedBatch | None]) -> None:
+    """Draw noise for the next batches while the engine reads: noise knows nothing of the data. Unused, it is forgotten."""
+    room = AHEAD_CELLS
+    for batch, made in zip(batches, charged, strict=True):
+        room -= sum(len(d.steps) * d.channel.cells for d in batch)
+        if room < 0 or made is None:
+            return
+        made.draw_noise()
 
 
 def _rows(d: Due, first: int, totals: Totals) -> Totals:
     """The totals of some of the steps that were read, from step `first` on."""
     start = int(d.steps[0]) - first
     return totals[start : start + len(d.steps)]
-
-
-def write_operator(path: Path, now_us: int, line: Mapping[str, Any]) -> None:
-    """Append a line to the ledger's operator file, which only its owner can read."""
-    try:
-        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o600)  # no pipe is waited for
-        with os.fdopen(file, "a", encoding="utf-8") as out:
-            out.write(json.dumps({"time": from_us(now_us).isoformat(timespec="seconds"), **line}) + "\n")
-    except OSError as error:
-        raise InvalidInput(f"{path}: cannot be written: {error.strerror or error}: make its folder writable") from error
 
 
 def describe(policy: Policy) -> Iterator[str]:

@@ -12,7 +12,7 @@ from halflife.ledger import Entry
 from halflife.plans.base import STD_OF_UNIT_SCALE
 from halflife.postprocessing import Facts, Smoother
 from halflife.postprocessing.chains import Record
-from halflife.publisher.drawing import spread_of
+from halflife.publisher.drawing import find_spread
 from halflife.publisher.readable import in_output_units
 
 ALIKE = 1e-9
@@ -68,4 +68,5 @@ class Replay:
         self._shared |= {r.draw: r.scale or 0.0 for r in entry.releases if r.draw is not None}
         fresh = [r.scale or 0.0 for r in entry.releases if r.draw is None]
         names = {r.draw or r.atop for r in entry.releases} - {None}
-        return spread_of((*fresh, *(self._shared[name] for name in sorted(map(str, names)))))
+        scales = (*fresh, *(self._shared[name] for name in sorted(map(str, names))))
+        return find_spread(scales, entry.releases[0].noise)

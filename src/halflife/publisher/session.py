@@ -9,24 +9,23 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from itertools import islice
-from types import MappingProxyType
 from typing import Any
 
 from halflife.accountant import Accountant
 from halflife.engines.duckdb.scratch import sweep
 from halflife.errors import BudgetExceeded, InvalidInput, LedgerError
 from halflife.ledger import Entry, open_ledger
-from halflife.mechanisms.draw import ReleaseDraw
-from halflife.noise import GridNoise
+from halflife.mechanisms import ReleaseDraw, ScheduledMechanism, Turn
 from halflife.numerics.forms import read_form
 from halflife.outputs import Output, Published, open_output
 from halflife.policy import Channel, GivenPolicy, Policy, channels, find_change, ledger_facts
 from halflife.postprocessing.chains import Record, add_chain, dump_chains, load_chains
-from halflife.publisher import points
-from halflife.publisher.drawing import Due, Totals, draw_planned, draw_stepwise, due, stepwise
+from halflife.publisher import checkpoints
+from halflife.publisher.drawing import ChargedBatch, Totals, find_turns, make_entries, run_steps
+from halflife.publisher.due import Due, find_due
 from halflife.publisher.readable import readable
 from halflife.publisher.verification import UNREADABLE, newest_data_time, stream_digests
 from halflife.steps import from_us
@@ -68,7 +67,7 @@ class Session:
     def held(self, wait: float, stop: Callable[[], bool] = lambda: False) -> Iterator[None]:
         """Hold the ledger, with everything as it has it; outputs are complete when this ends."""
         with self.ledger.hold(wait, stop):
-            points.passing("held")
+            checkpoints.reach("ledger locked")
             self._check_policy(self.ledger.begin(self._facts))
             self._load()
             self._check_clock()
@@ -79,9 +78,9 @@ class Session:
                     stack.callback(self.outputs[-1].close)
                 self.ledger.mark_shown()
                 self._emit_rest()
-                points.passing("caught up")
+                checkpoints.reach("outputs complete")
                 yield
-            points.passing("closed")
+            checkpoints.reach("outputs closed")
 
     def _check_policy(self, known: Mapping[str, str]) -> None:
         """Refuse a policy that changes what the ledger was begun with."""
@@ -113,11 +112,12 @@ class Session:
         if "account" not in states and any(self.done.values()):
             raise LedgerError(f"{self.ledger.name}: has entries and no account: put a whole copy back, the newest one")
         self._kept = states.get("attachment")
-        self.account = self._saved_account(states.get("account"))
+        self.draw = ReleaseDraw(self._saved_account(states.get("account")))
         self.smoothers = {c.name: c.smoothers() for c in self.channels}
-        self.makers = {c.name: stepwise(c) for c in self.channels}
+        self.mechanisms = {c.name: c.make_mechanism() for c in self.channels}
+        self._owners: dict[str, str] = {}
         self._chains: dict[str, Record] = {}
-        for name, maker in self.makers.items():
+        for name, mechanism in self.mechanisms.items():
             saved = json.loads(states.get(f"stream:{name}", "{}"))
             state = read_form("the state of a stream", saved, smoothers=[], mechanism=None, noise={})
             known = load_chains(states[f"post:{name}"]) if f"post:{name}" in states else ()
@@ -125,10 +125,30 @@ class Session:
             if self._chains[name] is known:  # else a new chain begins, and what the old one has seen is not its own
                 for smoother, seen in zip(self.smoothers[name], state["smoothers"], strict=bool(known)):
                     smoother.restore(seen)
-            if maker is not None and saved:
-                maker.mechanism.restore(state["mechanism"])
-                maker.noise = state["noise"]
-                _check_noise(maker.noise, self.account)
+            if saved:
+                mechanism.restore(state["mechanism"])
+                self.draw.restore(state["noise"])
+                self._own(name, state["noise"])
+
+    @property
+    def account(self) -> Accountant:
+        """The account as the ledger has it."""
+        return self.draw.account
+
+    @property
+    def _scheduled(self) -> Mapping[str, ScheduledMechanism] | None:
+        """The mechanisms if all of them name their draws beforehand, else None: then steps are charged as they are drawn."""
+        scheduled = {n: m for n, m in self.mechanisms.items() if isinstance(m, ScheduledMechanism)}
+        return scheduled if len(scheduled) == len(self.mechanisms) else None
+
+    def _own(self, stream: str, names: Iterable[str]) -> None:
+        """Note whose noise it is; refuse noise that two streams would share: their values would tell each other apart."""
+        for name in names:
+            if self._owners.setdefault(name, stream) != stream:
+                raise InvalidInput(
+                    f"the noise {name!r} of {self._owners[name]} is asked for by {stream}: a mechanism must give every stream "
+                    "noise of its own name"
+                )
 
     def _saved_account(self, saved: str | None) -> Accountant:
         """The account as the ledger has it. Its promise is the policy's, which may add to it for what is not yet published."""
@@ -149,16 +169,21 @@ class Session:
         except InvalidInput as error:
             raise LedgerError(f"{self.ledger.name}: {error}") from error
 
-    def _states(self, account: Accountant) -> dict[str, str]:
+    def _states(self, draw: ReleaseDraw) -> dict[str, str]:
         """What `_load` needs next time; what is attached to the promise is written when it has changed."""
-        states = {"account": account.to_json(short=True)}
+        states = {"account": draw.account.to_json(short=True)}
         if self._attachment is not None and self._attachment != self._kept:
             states["attachment"] = self._attachment
-        for name, maker in self.makers.items():
+        noise = draw.state()
+        for name, mechanism in self.mechanisms.items():
             state: dict[str, Any] = {"version": 1, "smoothers": [s.state() for s in self.smoothers[name]]}
-            if maker is not None:
-                state |= {"mechanism": maker.mechanism.state(), "noise": maker.noise}
-            if maker is not None or self._chains[name]:
+            kept = {
+                "mechanism": mechanism.state(),
+                "noise": {k: v for k, v in noise.items() if self._owners[k] == name},
+            }
+            if kept["mechanism"] is not None or kept["noise"]:
+                state |= kept
+            if "noise" in state or self._chains[name]:
                 states[f"stream:{name}"] = json.dumps(state)
             if self._chains[name]:
                 states[f"post:{name}"] = dump_chains(self._chains[name])
@@ -216,7 +241,7 @@ class Session:
         earliest = self.account.step
         if self.late_counts_now:
             earliest = max(earliest, channel.account.last_over(self.now_us()))
-        return due(channel, first, last, earliest)
+        return find_due(channel, first, last, earliest)
 
     @property
     def late_counts_now(self) -> bool:
@@ -230,93 +255,85 @@ class Session:
         every step takes up the room that comes back; under one that counts by data time the account may no longer
         remember the time they are about. Which ones depends on the clock and the account alone.
         """
-        if not (self.late_counts_now or self.notion.by_data_time) or any(self.makers.values()):
+        scheduled = self._scheduled
+        if not (self.late_counts_now or self.notion.by_data_time) or scheduled is None:
             return list(dues)
+        found = [find_turns(d, scheduled[d.channel.name]) for d in dues]
         if not self.late_counts_now:
-            return [d.last(self._within_memory(d)) for d in dues]
-        trial, kept, full = self.account.copy(), [0] * len(dues), set()
+            return [d.last(len(d.steps) - self._count_forgotten(turns)) for d, turns in zip(dues, found, strict=True)]
+        turns = list(map(list, found))
+        trial, kept, full = self.draw.copy(), [0] * len(dues), set()
         newest_first = sorted((len(d.steps) - k, i, k) for i, d in enumerate(dues) for k in range(len(d.steps)))
         for _, i, k in newest_first:
             if i in full:
                 continue
             try:
-                trial.admit(dues[i].releases[k])
+                trial.batch([turns[i][k]])
                 kept[i] += 1
             except BudgetExceeded:
                 full.add(i)
+            except InvalidInput:  # the account no longer remembers the time that a late step is about
+                if not turns[i][k].late:
+                    raise
+                full.add(i)
         return [d.last(count) for d, count in zip(dues, kept, strict=True)]
 
-    def _within_memory(self, late: Due) -> int:
-        """How many of the newest steps the account can still take: it forgets data times that lie too far back."""
-        trial = self.account.copy()
-        for k, (at, release) in enumerate(zip(late.release_steps.tolist(), late.releases, strict=True)):
-            if at > self.account.step:
-                return len(late.steps) - k
-            with suppress(BudgetExceeded):  # a lack of room is an error, which `foresee` raises
-                try:
-                    trial.admit(release)
-                except InvalidInput:
-                    continue
-            return len(late.steps) - k
-        return 0
+    def _count_forgotten(self, turns: Iterator[Turn]) -> int:
+        """How many of the oldest draws the account can no longer take: it forgets data times that lie too far back."""
+        forgotten = 0
+        for turn in turns:
+            if turn.step > self.account.step:
+                break
+            try:
+                self.draw.copy().batch([turn])
+            except InvalidInput:
+                forgotten += 1
+                continue
+            except BudgetExceeded:  # a lack of room is an error, which `charge` raises
+                pass
+            break
+        return forgotten
 
-    def foresee(self, batches: Sequence[Sequence[Due]]) -> list[Accountant | None]:
-        """Return the account after each batch: what the promise has no room for is refused before any data is read.
+    def charge(self, batches: Sequence[Sequence[Due]]) -> list[ChargedBatch | None]:
+        """Charge batches, one after the other: what the promise has no room for is refused before any data is read.
 
-        A mechanism that draws step by step is charged as it draws: then there is no account beforehand, None.
+        A mechanism that does not name its draws beforehand is charged as it draws: then there is None for each batch.
         """
-        account, accounts = self.account, []
+        draw, scheduled = self.draw, self._scheduled
+        charged: list[ChargedBatch | None] = []
         for batch in batches:
-            account = self._charged(account, batch)
-            accounts.append(account)
-        return [None] * len(batches) if any(self.makers.values()) else list(accounts)
+            made = None if scheduled is None else ChargedBatch(batch, draw, scheduled)
+            draw = draw if made is None else made.draw
+            charged.append(made)
+        return charged
 
-    def _charged(self, account: Accountant, batch: Sequence[Due]) -> Accountant:
-        """A copy of the account, charged with all planned releases of a batch."""
-        after = account.copy()
-        planned = (r for d in batch if self.makers[d.channel.name] is None for r in d.releases)
-        after.admit(*sorted(planned, key=lambda r: r.step))
-        return after
-
-    def publish(
-        self,
-        parts: Sequence[tuple[Due, Totals]],
-        foreseen: Accountant | None = None,
-        ahead: Mapping[str, Sequence[GridNoise]] = MappingProxyType({}),
-    ) -> list[Entry]:
+    def publish(self, parts: Sequence[tuple[Due, Totals]], charged: ChargedBatch | None = None) -> list[Entry]:
         """Publish steps of some streams with their exact totals (steps × cells, in units): draw, commit, then write.
 
-        `foreseen` is the account after them, if it was worked out before; `ahead` noise that was drawn while reading.
+        `charged` is the same batch, if it was charged before: it must be the first of those that are still to be published.
         """
-        account = foreseen or self._charged(self.account, [d for d, _ in parts])
+        charged = charged or self.charge([[d for d, _ in parts]])[0]
+        if charged is None:
+            draw = self.draw.copy()
+            drawn = run_steps(parts, draw, self.mechanisms)
+        else:
+            draw, drawn = charged.draw, charged.add_noise([totals for _, totals in parts])
         entries: list[Entry] = []
-        in_turn = []
-        for d, totals in parts:
-            maker, smoothers = self.makers[d.channel.name], self.smoothers[d.channel.name]
-            if maker is None:
-                entries += draw_planned(d, totals, smoothers, ahead.get(d.channel.name))
-            else:
-                in_turn.append((d, totals, smoothers, maker))
-        entries += draw_stepwise(in_turn, account)
+        for (d, _), made in zip(parts, drawn, strict=True):
+            self._own(d.channel.name, (r.draw for releases in made.releases for r in releases if r.draw is not None))
+            entries += make_entries(d, made, self.smoothers[d.channel.name])
         entries.sort(key=lambda e: e.release_step)
-        points.passing("drawn")
-        states = self._states(account)
+        checkpoints.reach("noise drawn")
+        states = self._states(draw)
         self.ledger.commit(entries, states, self.now_us())
         self._kept = states.get("attachment", self._kept)
-        points.passing("committed")
+        checkpoints.reach("entries committed")
         self.ledger.mark_shown()
-        self.account = account
+        self.draw = draw
         for channel, output in zip(self.channels, self.outputs, strict=True):
             mine = [e for e in entries if e.stream == channel.name]
             if mine:
                 self.done[channel.name] = mine[-1].step
                 self._write(channel, output, mine)
-        points.passing("emitted")
+        checkpoints.reach("outputs written")
         return entries
-
-
-def _check_noise(noise: Mapping[str, Any], account: Accountant) -> None:
-    """Refuse noise that cannot be used again, before anything is read or drawn; what it holds is told to nobody."""
-    ReleaseDraw(account).restore(dict(noise))
-    if not all(isinstance(unit, int) for _, units, *_ in noise.values() for unit in units):
-        raise InvalidInput("noise is a whole number of units")

@@ -19,8 +19,8 @@ from halflife.errors import InvalidInput, unknown
 from halflife.outputs import Published
 from halflife.policy import GivenPolicy
 from halflife.policy.ranges import total_range
-from halflife.publisher.backfill import write_operator
 from halflife.publisher.drawing import Totals
+from halflife.publisher.operator_log import write_operator
 from halflife.publisher.readable import readable
 from halflife.publisher.session import Session
 from halflife.steps import find_zone, from_us, parse_time, to_us

@@ -21,6 +21,7 @@ from attacks.damage.witness import LEDGER, Seen, copy_ledger, look
 from attacks.damage.worlds import PEOPLE, PROMISES, START, World, build, exact_noise, exact_totals, seeded_noise
 from halflife.accountant import Accountant
 from halflife.ledger import open_ledger
+from halflife.publisher.checkpoints import CHECKPOINTS
 
 HOURS = (6, 7, 7, 7, 8, 8, 8, 8, 9, 11, 30)
 ODD_HOURS = (5.99, 3, -10, -(10**6), 10**6, 10**8)
@@ -242,7 +243,7 @@ class Case:
 
     def meddled(self) -> None:
         """Somebody damages an output or a guard while it is published."""
-        point = self.draw.choice(("held", "caught up", "read", "drawn", "committed", "emitted"))
+        point = self.draw.choice(CHECKPOINTS[:-1])
         self.touched = {"ledger", "log", "operator"}
         self.publish(8, faults.in_the_middle(point, self._meddle), careless=True)
         self.tell(f"that was at the point {point!r}")

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from halflife.publisher import points
+from halflife.publisher import checkpoints
 
 CALLS = ("write", "pwrite", "fsync", "ftruncate", "replace", "rename", "link", "unlink", "open")
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
@@ -123,11 +123,11 @@ def in_the_middle(point: str, what: Callable[[], None]):
             done.append(name)
             what()
 
-    before, points.passing = points.passing, passing
+    before, checkpoints.reach = checkpoints.reach, passing
     try:
         yield
     finally:
-        points.passing = before
+        checkpoints.reach = before
 
 
 @contextmanager

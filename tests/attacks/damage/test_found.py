@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import halflife as hl
-from halflife.publisher import points
+from halflife.publisher import checkpoints
 from publisher.town import make, write_readings
 
 START = 1_767_225_600
@@ -90,11 +90,11 @@ def test_a_pipe_that_takes_an_outputs_place_is_not_waited_for(tmp_path, no_waiti
     policy = town(tmp_path)
 
     def swap(point):
-        if point == "drawn":
+        if point == "noise drawn":
             (tmp_path / "mean.csv").unlink()
             os.mkfifo(tmp_path / "mean.csv")
 
-    monkeypatch.setattr(points, "passing", swap)
+    monkeypatch.setattr(checkpoints, "reach", swap)
     with pytest.raises(hl.HalflifeError, match="cannot be written"):
         go_on(policy)
     monkeypatch.undo()

@@ -155,14 +155,12 @@ def test_a_sensitivity_that_is_too_small_is_noticed(monkeypatch):
 
 def test_noise_that_is_used_twice_is_noticed(monkeypatch):
     from halflife import noise
-    from halflife.publisher import backfill
 
     def alike(calibrations):
         first = noise.draw(calibrations[0]).units[:1]
         return [noise.GridNoise(c.grid, first * c.size) for c in calibrations]
 
     monkeypatch.setattr(noise, "draw_many", alike)
-    monkeypatch.setattr(backfill, "draw_many", alike)
     assert "numbers have the noise that their releases state" in broken("policy", 5)
 
 

@@ -139,7 +139,7 @@ class AlmostPeriodic(Notion[Patterns]):
     def _read_clock(self, clock: Any) -> Steps:
         """Return the clock, or refuse one by which a period has no phases."""
         steps = clock if isinstance(clock, Steps) else Steps.from_facts(clock)
-        if steps.days or DAY % steps.width or (self.period * steps.width) % DAY or self.renew is not None:
+        if not self.follows_clock(steps):
             raise InvalidInput(
                 "clock: phases by the wall clock need steps that divide a day, a period of whole days and noise that is "
                 f"never renewed, not {self.period} steps of {steps.width / 3.6e9:g} h: leave it out to count phases in steps"
@@ -156,6 +156,11 @@ class AlmostPeriodic(Notion[Patterns]):
         [0, 2, 3, 0]
         """
         return (time - 1) % self.period if self.clock is None else self.clock.phase(time, self.period)
+
+    def follows_clock(self, steps: Steps) -> bool:
+        """Whether phases are times of a day, or of several: the period is whole days, and noise is never renewed."""
+        whole_days = not steps.days and DAY % steps.width == 0 and (self.period * steps.width) % DAY == 0
+        return whole_days and self.renew is None
 
     @property
     def memory(self) -> int | None:
@@ -200,7 +205,7 @@ class AlmostPeriodic(Notion[Patterns]):
             if release.loss == math.inf:
                 raise UnboundedLoss(f"step {release.step}: the exact value was published", step=release.step)
             self._check_pending(state, release)
-            state = self._settled(state, release.step)
+            state = self.settle(state, release.step)
             state = self._pattern(state, release) if release.draw is not None else self._fresh(state, release)
         return state
 
@@ -238,7 +243,7 @@ class AlmostPeriodic(Notion[Patterns]):
             raise other_job(name, known, release)
         return state._replace(names=state.names.put(name, known.again(release, phase)))
 
-    def _settled(self, state: Patterns, step: int) -> Patterns:
+    def settle(self, state: Patterns, step: int) -> Patterns:
         """Let go of noise that is out of use: from now on it counts as the notion laid over it has it."""
         if self.over is None and self.renew is None:
             return state
@@ -279,7 +284,7 @@ class AlmostPeriodic(Notion[Patterns]):
 
     def _habits(self, state: Patterns, step: int) -> Exposure:
         """What is told about the part that repeats."""
-        settled = self._settled(state, step)
+        settled = self.settle(state, step)
         risk, peak, limit = self._patterns.exposure(settled.patterns, step)
         in_use = self._in_use(settled)
         return Exposure(risk + in_use, peak + in_use, limit)
@@ -309,7 +314,7 @@ class AlmostPeriodic(Notion[Patterns]):
 
     def headroom(self, state: Patterns, step: int, age: int) -> float:
         """The largest loss of fresh noise, or of a new pattern, that fits."""
-        settled = self._settled(state, step)
+        settled = self.settle(state, step)
         room = max(0.0, self._patterns.headroom(settled.patterns, step, age) - self._in_use(settled))
         return min(room, self._variations.headroom(state.variations, step, age)) if self.strong else room
 

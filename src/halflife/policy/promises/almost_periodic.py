@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
 from dataclasses import Field as Parameter
 from dataclasses import fields, replace
 from itertools import pairwise
@@ -15,8 +14,6 @@ from halflife import registry
 from halflife.errors import InvalidInput, unknown
 from halflife.notions import AlmostPeriodic, Notion
 from halflife.notions.base import meaning_of
-from halflife.plans import Plan
-from halflife.plans.almost_periodic import PeriodicPlan
 from halflife.policy.model import Part, Statistic
 from halflife.policy.promises.base import Adapter, read_plain, register_adapter
 from halflife.policy.promises.table import ADD, COMPLETE, FIXED, REPLACE, SUMS, accept, refuse
@@ -243,24 +240,9 @@ def by_the_clock(notion: AlmostPeriodic, account: Steps) -> AlmostPeriodic:
 
     The clock stands in the policy and among the ledger's facts, so no step can claim another phase than its time of day.
     """
-    if not _follows_clock(notion, account) or account.zone.upper() == "UTC":
+    if not notion.follows_clock(account) or account.zone.upper() == "UTC":
         return notion
     return replace(notion, clock=account)
-
-
-def phases(steps: Steps, plan: Plan) -> Callable[[int], int]:
-    """Return the phase of each of a stream's steps: by the wall clock where a period has one, else counted by the plan."""
-    if not isinstance(plan, PeriodicPlan):
-        return lambda step: 0
-    if _follows_clock(plan.notion, steps):
-        return lambda step: steps.phase(step, plan.period)
-    return plan.phase
-
-
-def _follows_clock(notion: Any, steps: Steps) -> bool:
-    """Whether phases are times of a day, or of several: the period is whole days, and noise is never renewed."""
-    whole_days = not steps.days and DAY % steps.width == 0 and (notion.period * steps.width) % DAY == 0
-    return whole_days and notion.renew is None
 
 
 def _clock_changes(zone: str) -> set[int]:

@@ -20,7 +20,7 @@ from halflife.audit.notions.almost_periodic.policy import (
 )
 from halflife.audit.policy.audit import audit_policy
 from halflife.audit.policy.path import run_once
-from halflife.mechanisms.draw import ReleaseDraw, _Drawing
+from halflife.mechanisms.draw import Layers, ReleaseDraw, Shared, _Drawing
 from publisher.town import policy_dict, write_readings
 
 FEW = {"seconds": 600.0, "runs": 4}
@@ -171,8 +171,10 @@ def test_the_size_of_two_noises_tells_their_scale():
 
 def shrink(monkeypatch, factor):
     """All noise is drawn so much smaller than it is charged."""
-    draw = grade.draw
-    monkeypatch.setattr(grade, "draw", lambda c: draw(replace(c, spread=c.spread * factor)))
+    draw_many = grade.draw_many
+    monkeypatch.setattr(
+        grade, "draw_many", lambda some: draw_many([replace(c, spread=c.spread * factor) for c in some])
+    )
 
 
 def accused(case, runs):
@@ -203,12 +205,13 @@ def test_strong_noise_without_its_fresh_part_is_accused(tmp_path, monkeypatch):
 def test_reused_noise_that_is_drawn_again_is_accused(tmp_path, monkeypatch):
     """Every period would then tell a habit anew."""
 
-    def again(self, wanted, stored):
-        loss, scale = self._compare(wanted, stored)
-        self._charge(wanted, loss, scale)
-        return self._calibrate(wanted)[2]()
+    sample = _Drawing._sample
+
+    def again(self, draws):
+        sample(self, draws)
+        return (next(sample(self, [Layers(Shared(x.shared.price), x.fresh, x.scales)])) for x in draws)
 
     policy = policy_of(tmp_path, WEAK)
     assert not check_reuse(policy).accused
-    monkeypatch.setattr(_Drawing, "_again", again)
+    monkeypatch.setattr(_Drawing, "_sample", again)
     assert check_reuse(policy).accused

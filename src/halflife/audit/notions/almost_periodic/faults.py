@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from halflife import noise as grade
 from halflife.audit.black_box import Pair
+from halflife.audit.planted_noise import draw_planted
 from halflife.audit.registry import Faults
 from halflife.numerics.arrays import Floats
 from halflife.numerics.parameters import whole
@@ -36,7 +36,7 @@ class CorollaryEight:
 
 def _noise(scale: float, runs: int, numbers: int) -> Floats:
     """Release-grade noise on a grid that doubles add up on exactly, so that its last bits tell nothing."""
-    drawn = grade.draw(grade.by_scale(scale, 1.0, size=runs * numbers, lattice=1.0))
+    drawn = draw_planted(runs * numbers, scale=scale, lattice=1.0)
     made: Floats = np.array(drawn.add([0] * (runs * numbers))).reshape(runs, numbers)
     return made
 

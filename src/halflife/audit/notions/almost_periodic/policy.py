@@ -40,7 +40,6 @@ from halflife.audit.verdict import Finding
 from halflife.numerics.arrays import Floats
 from halflife.plans.almost_periodic import PeriodicPlan
 from halflife.policy import Channel, Policy, channels
-from halflife.policy.promises.almost_periodic import phases
 from halflife.publisher.readable import in_output_units
 
 PERIODS, MOST_STEPS, MOST_NUMBERS = 3, 48, 480
@@ -199,9 +198,9 @@ def _count_units(span: int, halves: int, neighbours: Neighbours) -> int:
 
 def _names(c: Channel, firsts: Sequence[Mapping[str, int]], width: int) -> list[str]:
     """The name of the reused noise of each step that is run."""
-    phase = phases(c.steps, _plan(c))
-    steps = [first[c.name] + j for first in firsts for j in range(width)]
-    return [_plan(c).draw_name(k, phase(k)) for k in steps]
+    stretches = (c.planned(first[c.name] + width - 1, first=first[c.name]) for first in firsts)
+    strong = _plan(c).strong
+    return [name for releases in stretches for r in releases if (name := r.atop if strong else r.draw)]
 
 
 def _noise(c: Channel, firsts: Sequence[Mapping[str, int]], width: int) -> tuple[Floats, NDArray[np.bool_]]:

@@ -39,7 +39,6 @@ from halflife.notions import Swellfish
 from halflife.numerics.arrays import Floats
 from halflife.numerics.rounding import TOLERANCE
 from halflife.policy import Channel, Policy, channels
-from halflife.publisher.drawing import due
 from halflife.publisher.readable import in_output_units
 from halflife.release import Release
 
@@ -113,7 +112,7 @@ def _histories(policy: Policy, made: Sequence[Channel], notion: Swellfish) -> It
     planned: list[Release] = []
     for c in made:
         last = min(PLANNED, c.last or max(1, notion.specifications.last_step - first_data_time(c) + 1))
-        planned += due(c, 1, last, 0).releases
+        planned += c.planned(last)
     yield _judge_history("the plan's first steps", notion, planned)
     if ledger_exists(policy.ledger_url):
         with open_ledger(policy.ledger_url, read_only=True) as book:
@@ -172,7 +171,7 @@ def _case(policy: Policy, tried: Tried, name: str) -> tuple[Pair, PublishingPath
     values: list[tuple[Floats, ...]] = []
     for c in made:
         k = first[c.name]
-        scales = np.array([x.scale for x in due(c, k, k + steps - 1, 0).calibrations])
+        scales = np.array([r.scale for r in c.planned(k + steps - 1, first=k)])
         exact = (t[c.name].astype(np.float64) for t in tried.totals)
         parts = (*exact, np.repeat(scales[:, None], c.cells, axis=1))
         values.append(tuple(in_output_units(x, c.factor_of_cells).ravel() for x in parts))
@@ -199,7 +198,7 @@ def _one_step(policy: Policy, tried: Tried) -> tuple[Pair, PublishingPath]:
     cell = int(np.argmax(np.abs(tried.totals[1][c.name] - tried.totals[0][c.name])[at]))
     second = {name: t.copy() for name, t in first.items()}
     k = tried.first + at - first_data_time(c) + 1
-    second[c.name][0, cell] += math.ceil(due(c, k, k, 0).calibrations[0].scale)
+    second[c.name][0, cell] += math.ceil(c.planned(k, first=k)[0].scale or 0.0)
     totals = (first, second)
     loss = loss_of_totals(made, totals, tried.first + at, promise_of(c).delta)
     moved = tried._replace(first=tried.first + at, totals=totals, loss=loss)

@@ -18,7 +18,6 @@ from halflife.notions import Swellfish
 from halflife.parsing.quantities import parse_quantity
 from halflife.policy import Channel, Policy, channels
 from halflife.policy.promises.swellfish.secrets import Secrets
-from halflife.publisher.drawing import due
 from halflife.release import Release
 
 MOST_READINGS = 60
@@ -124,7 +123,7 @@ def loss_of_totals(made: Sequence[Channel], totals: tuple[Totals, Totals], first
     moves: list[float] = []
     for c in made:
         k, moved = first - first_data_time(c) + 1, distances(c, *totals)
-        for release, move in zip(due(c, k, k + len(moved) - 1, 0).releases, moved.tolist(), strict=True):
+        for release, move in zip(c.planned(k + len(moved) - 1, first=k), moved.tolist(), strict=True):
             if move and release.loss == math.inf:
                 return math.inf
             if move:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import typing
+
 import pytest
 
 import halflife as hl
@@ -45,3 +47,18 @@ def test_verify_compares_the_outputs_that_a_policy_names(tmp_path):
     output.write_text(output.read_text().replace(",", ", ", 1))
     assert not hl.verify(policy).good
     assert hl.verify(policy.ledger_url).good  # the ledger alone
+
+
+@pytest.mark.parametrize(
+    "notion", [hl.Classical, hl.WEvent, hl.AgeDependent, hl.GaussianDiscount, hl.Swellfish, hl.AlmostPeriodic]
+)
+def test_a_notion_s_plan_is_typed_as_one(notion):
+    returned = typing.get_type_hints(notion.plan)["return"]
+    assert issubclass(returned, hl.Plan)
+    assert isinstance(notion.examples()[0].plan(), returned)
+
+
+def test_only_plans_that_reuse_noise_have_a_pattern():
+    assert hl.AlmostPeriodic(1.0, 48).plan().pattern_scale(1) == pytest.approx(48)
+    with pytest.raises(hl.InvalidInput, match="w-event reuses no noise"):
+        hl.WEvent(1.0, 48).plan().pattern_scale(1)

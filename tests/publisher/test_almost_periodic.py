@@ -219,7 +219,9 @@ def test_reused_noise_is_never_shown(tmp_path, caplog):
     policy = town(tmp_path, STRONG, days=2)
     with caplog.at_level("DEBUG"):
         hl.publish(policy)
-    units = [str(n) for noise in json.loads(recorded(policy)[1]["stream:mean"])["noise"].values() for n in noise[1]]
+    units = [
+        str(n) for noise in json.loads(recorded(policy)[1]["stream:mean"])["noise"].values() for n in noise["units"]
+    ]
     shown = policy.path("mean.csv").read_text() + caplog.text + (tmp_path / "town.ledger.operator.jsonl").read_text()
     assert units
     assert not any(n in shown for n in units if len(n) > 6)

@@ -205,7 +205,7 @@ def forms(kept):
     yield "other numbers", numbers.encode()
     if "noise" in data:
         for k, part in enumerate((int(MARK), MARK, [MARK], [int(MARK)], [float(MARK)], {MARK: 1}, None)):
-            noise = {key: [grid, part, *rest] for key, (grid, _, *rest) in data["noise"].items()}
+            noise = {key: {**kept, "units": part} for key, kept in data["noise"].items()}
             yield f"other noise {k}", json.dumps({**data, "noise": noise})
     yield "cut off", numbers[: len(numbers) * 2 // 3]
     yield "no JSON", f"{MARK} {MARK}"

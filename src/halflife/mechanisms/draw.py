@@ -28,6 +28,7 @@ import numpy as np
 from halflife import noise as grade
 from halflife.accountant import Accountant
 from halflife.errors import InvalidInput
+from halflife.numerics.forms import read_form
 from halflife.numerics.parameters import whole
 from halflife.plans import Plan
 from halflife.release import Noise, Release
@@ -551,21 +552,22 @@ class ReleaseDraw(_Drawing):
         """Return the shared noise as JSON can hold it. It is a secret: keep it with the account, and print it nowhere."""
         self._sample([Layers(shared, None, ()) for shared in self._stored.values()])
         return {
-            key: [
-                s.noise.grid, list(s.noise.units), s.noise.lattice, s.noise.refinement, s.price.loss, s.price.scale,
-                s.price.request.noise,
-            ]
+            key: {
+                "grid": s.noise.grid, "units": list(s.noise.units), "lattice": s.noise.lattice,
+                "refinement": s.noise.refinement, "loss": s.price.loss, "scale": s.price.scale, "noise": s.price.request.noise,
+            }
             for key, s in self._stored.items()
         }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on with shared noise that `state` gave."""
-        for key, (grid, units, lattice, refinement, loss, scale, family) in state.items():
-            if not all(isinstance(unit, int) for unit in units):
+        for key, kept in state.items():
+            s = read_form("shared noise", kept, ("grid", "units", "lattice", "refinement", "loss", "scale", "noise"))
+            if not isinstance(s["units"], list) or not all(type(unit) is int for unit in s["units"]):
                 raise InvalidInput("noise is a whole number of units")
-            noise = grade.GridNoise(grid, tuple(units), lattice, refinement, single=False)
-            request = Request(key, 0.0, None, scale, family, size=len(units), lattice=lattice)
-            self._stored[key] = Shared(Price(request, loss, scale, None, ()), noise)
+            noise = grade.GridNoise(s["grid"], tuple(s["units"]), s["lattice"], s["refinement"], single=False)
+            request = Request(key, 0.0, None, s["scale"], s["noise"], size=len(s["units"]), lattice=s["lattice"])
+            self._stored[key] = Shared(Price(request, s["loss"], s["scale"], None, ()), noise)
 
     def _known_names(self) -> frozenset[str]:
         return self._trials[0].draws_at(self._now)

@@ -317,4 +317,4 @@ def read_states(folder: Path) -> dict[str, str]:
 def reused_noise(states: dict[str, str]) -> dict[str, list[int]]:
     """The units of noise that is used again, by the name of its draw."""
     kept = (json.loads(value).get("noise", {}) for name, value in states.items() if name.startswith("stream:"))
-    return {name: one[1] for noises in kept for name, one in noises.items()}
+    return {name: one["units"] for noises in kept for name, one in noises.items()}

@@ -189,6 +189,7 @@ def compare(
     for i, (method, d, noise) in enumerate(cases):
         progress(f"{method}, {family_words(d, noise)}", i, len(cases) + 1)
         plan = notions[d, noise].plan(method=method, horizon=facts.steps)
+        assert isinstance(plan, SwellfishPlan)
         first = first or plan
         outcomes.append(_outcome(plan, method))
     progress("Laplace or Gaussian", len(cases), len(cases) + 1)

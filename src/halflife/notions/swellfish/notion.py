@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from halflife.errors import InvalidInput, UnboundedLoss, unknown
-from halflife.notions.base import Exposure, Notion, means
+from halflife.notions.base import Exposure, Notion, Plan, means
 from halflife.notions.composition import check_delta
 from halflife.notions.swellfish.certified import gaussian_losses, losses_at_worst, worst_by_step
 from halflife.notions.swellfish.judge import Judge
@@ -330,8 +330,8 @@ class Swellfish(Notion[Hidden]):
         every: int = 1,
         noise: Noise | None = None,
         **extra: Any,
-    ) -> Any:
-        """Return how much noise each step needs, as a `halflife.plans.swellfish.plan.SwellfishPlan`. Sensitivities come from the
+    ) -> Plan:
+        """Return how much noise each step needs, as a `Plan`. Sensitivities come from the
         secrets.
 
         horizon, age, every, noise  as of any plan;  method  tight, paper, optimal

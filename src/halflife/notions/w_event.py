@@ -172,7 +172,7 @@ class WEvent(Notion[Window]):
             times, charges, total = self._put(times, charges, total, release.data_time, charge)
         else:
             wide = self._put_wide(wide, release, charge)
-        newest = _newest(times, wide)
+        newest = _newest(times, wide) if wide else times[-1]
         keep_after = min(release.step - reach - self.w, newest - 2 * self.w + 1)
         if wide:
             keep_after -= max(x.last - x.first for x in wide)
@@ -180,8 +180,8 @@ class WEvent(Notion[Window]):
             forgotten, wide = _latest(forgotten, *(x.last for x in wide[:old])), wide[old:]
         forget = bisect_right(times, keep_after)
         if forget:
-            for old_charge in charges[bisect_right(times, times[-1] - self.w) : forget]:  # if all that is newer is wide
-                total = total - old_charge
+            if wide:  # may be all that is newer, and then the newest window of the others is forgotten with them
+                total = total - sum(charges[bisect_right(times, times[-1] - self.w) : forget], self._composition.zero)
             forgotten, times, charges = _latest(forgotten, times[forget - 1]), times[forget:], charges[forget:]
         return Window(times, charges, total, reach, forgotten, wide)
 
@@ -234,11 +234,8 @@ class WEvent(Notion[Window]):
     def _totals(self, state: Window, ends: Sequence[int]) -> list[Any]:
         """Return what the windows with these ends hold."""
         times = state.times
-        if times and [times[-1]] == ends:
-            totals = [state.newest_total]
-        else:
-            sums = [self._composition.zero, *accumulate(state.charges)]
-            totals = [sums[bisect_right(times, e)] - sums[bisect_right(times, e - self.w)] for e in ends]
+        sums = [self._composition.zero, *accumulate(state.charges)]
+        totals = [sums[bisect_right(times, e)] - sums[bisect_right(times, e - self.w)] for e in ends]
         if not state.wide:
             return totals
         enter, leave = self._changes(state.wide)
@@ -263,7 +260,10 @@ class WEvent(Notion[Window]):
 
     def _held(self, state: Window, step: int) -> list[Any]:
         """Return what the largest windows hold that end now, or as long ago as releases reached back."""
-        return self._totals(state, self._ends(state, step - state.reach, step))
+        first_end = step - state.reach
+        if not state.wide and state.times and first_end == state.times[-1]:
+            return [state.newest_total]
+        return self._totals(state, self._ends(state, first_end, step))
 
     def exposure(self, state: Window, step: int) -> Exposure:
         """The worst window that ends now, or as long ago as releases reached back; later windows only lose charges."""

@@ -242,7 +242,9 @@ def test_what_was_forgotten_is_no_longer_in_the_newest_window():
     account.admit(Release(40, 0.25))
     assert account._state.forgotten == 1
     assert account.risk(40) == account.risk(41) == 0.75
-    assert Accountant.from_json(account.to_json()).risk(40) == 0.75
+    account.admit(Release(60, 0.125))
+    assert account._state.wide == ()
+    assert account.risk(61) == Accountant.from_json(account.to_json()).risk(61) == 0.125
 
 
 def test_a_longer_day_is_still_within_reach():

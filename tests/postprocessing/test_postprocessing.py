@@ -141,6 +141,12 @@ def test_truncating_never_increases_an_error(noisy, where, low, width):
     assert scales.tolist() == [2.0]
 
 
+def test_what_lies_beyond_a_bound_becomes_the_bound():
+    """An error never grows if one of the bounds is forgotten, so that each is looked at."""
+    found, _ = Truncate(-1.0, 2.5).smooth(np.array([[-7.0, -1.0, 0.5], [2.5, 2.6, 1e300]]), np.ones(2))
+    assert found.tolist() == [[-1.0, -1.0, 0.5], [2.5, 2.5, 2.5]]
+
+
 @pytest.mark.parametrize(("low", "high"), [(1.0, 1.0), (2.0, 1.0), (math.nan, 1.0), (0.0, math.nan)])
 def test_bounds_that_hold_nothing_are_refused(low, high):
     with pytest.raises(InvalidInput, match="low below high"):

@@ -185,6 +185,17 @@ def test_old_data_counts_with_what_was_published_after_it():
     assert account.risk() == pytest.approx(1 / 5 + 3 / 20)
 
 
+@pytest.mark.parametrize("reading", ["one-event", "one-window"])
+def test_late_data_counts_with_what_was_published_about_later_steps(reading):
+    """An event of steps 9 to 11: once the two later ones are out, what comes about the first completes its window."""
+    account = Accountant(Swellfish(Specification([Secret(1.0, 3, 1, 20, 1.0)], "a"), neighbours=reading))
+    account.admit(release(10, 4.0), release(11, 4.0))
+    with pytest.raises(BudgetExceeded):
+        account.admit(release(12, 1.9, age=3))
+    account.admit(release(12, 4.0, age=3))
+    assert account.risk(12) == pytest.approx(0.75, rel=1e-9)
+
+
 @pytest.mark.parametrize("reading", READINGS)
 def test_late_data_counts_with_all_that_was_published_before_it(reading):
     """Of two reaches nothing is forgotten: data two steps late shares windows with what came two steps before it."""

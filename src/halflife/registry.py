@@ -62,13 +62,13 @@ def find_notion(name: object) -> Any:
 def find_plan(notion: str, method: object) -> Callable[..., Any]:
     """Return the function that plans, or refuse with the methods that the notion has."""
     methods = {m: f for (n, m), f in PLANS.items() if n == notion}
-    if method not in methods:
+    if not isinstance(method, str) or method not in methods:
         raise unknown(f"plan for {notion}", method, methods)
-    return methods[str(method)]
+    return methods[method]
 
 
 def find_mechanism(name: object) -> Any:
     """Return the mechanism's class, or refuse with the nearest name."""
     if not isinstance(name, str) or name not in MECHANISMS:
         raise unknown("mechanism", name, MECHANISMS)
-    return MECHANISMS[str(name)]
+    return MECHANISMS[name]

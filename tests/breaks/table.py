@@ -346,7 +346,7 @@ BREAKS: tuple[Break, ...] = (
     ),
     # plans ----------------------------------------------------------------------------------------------------------
     Break(
-        "plans/base.py",
+        "notions/base.py",
         "return divide_up(self.sensitivity_at(k), loss) if loss > 0 else math.inf",
         "return divide_up(0.9 * self.sensitivity_at(k), loss) if loss > 0 else math.inf",
         "a plan's noise is a tenth too small",

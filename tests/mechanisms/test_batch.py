@@ -57,6 +57,7 @@ def test_a_batch_is_charged_and_recorded_as_its_steps_one_by_one(name, cuts):
             alone += stepwise.releases
             sizes.append(stepwise.scales)
     assert recorded == alone
+    assert {r.span for r in recorded} == {mechanism.plan.request.span}
     assert scales == sizes
     assert at_once.to_json() == one_by_one.to_json()
     assert set(draw.state()) == set(stepwise.state())
@@ -128,6 +129,7 @@ def test_lateness_and_span_are_recorded():
         [Turn(9, Request(None, 1.0, loss=0.1, age=2, span=4), late=3)]
     )
     ((release,),) = batch.releases
+    assert record([Turn(9, Request(None, 1.0, loss=0.1, age=2, span=4), late=3)]) == [release]
     assert (release.step, release.age, release.span, release.data_time) == (9, 5, 4, 4)
     draw = ReleaseDraw(Accountant(Classical(1.0)))
     with draw.step(9, late=3, span=4) as d:

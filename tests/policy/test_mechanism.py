@@ -174,13 +174,17 @@ def test_noise_that_two_streams_would_share_is_refused(tmp_path, mechanisms):
         def requests(self, steps):
             return [Request("v", self.plan.sensitivity, scale=self.plan.pattern_scale(k), lattice=1.0) for k in steps]
 
-    write_readings(tmp_path)
-    data = policy_dict()
+    data = policy_dict(stream={"source": None})
     first = {**data["streams"][0], "mechanism": "nameless", "share": 0.5}
     data["promise"] = {**WEAK, "period": 1}
     data["streams"] = [first, {**first, "name": "other", "output": "other.csv"}]
-    with pytest.raises(hl.HalflifeError, match="noise 'v'"):
-        hl.publish(hl.Policy.from_dict(data, tmp_path))
+    policy = hl.Policy.from_dict(data, tmp_path)
+    with hl.Stream(policy, "mean") as mean, hl.Stream(policy, "other") as other:
+        mean.publish(1.0, at=1)
+        mean.publish(1.0, at=2)
+        with pytest.raises(hl.HalflifeError, match="the noise 'v' of mean is asked for by other"):
+            other.publish(1.0, at=3)
+    assert hl.verify(policy.ledger_url, policy=policy).steps == {"mean": 2}
 
 
 def test_publishing_leaves_the_garbage_collector_alone(tmp_path):

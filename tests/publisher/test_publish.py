@@ -300,6 +300,24 @@ def test_post_processing_goes_on_after_a_restart(tmp_path):
     assert values(policy) == pytest.approx(want, rel=1e-12)
 
 
+def test_many_batches_are_charged_one_after_the_other_and_drawn_once(tmp_path, monkeypatch):
+    """Five batches are charged before anything is read, and drawn ahead; the account is that of all of them."""
+    from halflife import noise
+    from halflife.publisher import backfill
+
+    monkeypatch.setattr(backfill, "BATCH_STEPS", 5)
+    drawn, real = [], noise.draw_many
+    monkeypatch.setattr(noise, "draw_many", lambda some: drawn.append(len(some)) or real(some))
+    write_readings(tmp_path)
+    policy = make(tmp_path)
+    hl.publish(policy)
+    assert [n for n in drawn if n] == [5, 5, 5, 5, 4]
+    verdict = hl.verify(policy.ledger_url, {"mean": str(policy.path("mean.csv"))}, policy=policy)
+    assert verdict.problems == ()
+    assert verdict.steps == {"mean": STEPS}
+    assert verdict.risk == pytest.approx(1.0, rel=1e-9)
+
+
 def forgetting(folder, late):
     data = policy_dict()
     data["promise"] = {"notion": "exponential", "epsilon": 1.0, "half_life": "6 h"}

@@ -231,9 +231,10 @@ def outcome(stream: Stream, sensitivity: float, places: range, seed: int) -> Flo
         ReusedNoise(notion.plan(sensitivity)),
         SimulatedDraw([Accountant(notion)], _seed(seed, stream.homes)),
     )
-    wanted = {*range(DAY), *places}
-    y = {at: float(draw.run(mechanism, at + 1, stream.mean[at])[0]) for at in sorted(wanted)}
-    return np.array([y[at] for at in places])
+    wanted = sorted({*range(DAY), *places})
+    outputs = draw.run_batch(mechanism, [at + 1 for at in wanted], stream.mean[wanted].tolist())
+    y = dict(zip(wanted, outputs, strict=True))
+    return np.array([float(y[at][0]) for at in places])
 
 
 # The gain -----------------------------------------------------------------------------------------------------------

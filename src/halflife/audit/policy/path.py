@@ -97,10 +97,13 @@ def quiet_policy(data: Mapping[str, Any], folder: str, place: Path) -> Policy:
 
 
 def as_data(policy: Policy) -> dict[str, Any]:
-    """Return a policy as plain data; a process as it was read or fitted, so that it is not fitted again."""
+    """Return a policy as plain data; a process that was fitted as it is now, so that it is not fitted again.
+
+    One that is written in the policy stays as it is: the account has that of a number in resolutions, which is another.
+    """
     data = policy.model_dump(mode="json")
-    notion = policy.notion
-    data["promise"] |= {key: value.to_dict() for key, value in vars(notion).items() if isinstance(value, Process)}
+    promise, made = data["promise"], vars(policy.notion).items()
+    promise |= {key: value.to_dict() for key, value in made if isinstance(value, Process) and "fit" in promise[key]}
     return data
 
 

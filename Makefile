@@ -10,7 +10,7 @@ demo: .venv/ready
 	$(BIN)/halflife demo
 
 test: .venv/ready lint
-	$(BIN)/python -m pytest -n $(JOBS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 lint: .venv/ready
 	$(BIN)/ruff check .

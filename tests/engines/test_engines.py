@@ -452,6 +452,7 @@ def test_london_sums_do_not_depend_on_the_order_of_rows(data_folder: Path) -> No
     path = data_folder / "lcl_2013_325_households.parquet"
     start, width, steps = to_us(parse_time("2013-01-01")), 1_800_000_000, 17_520
     table = pq.read_table(path)
+    table = table.slice(0, len(table) // 3)
     shuffled = table.take(np.random.default_rng(1).permutation(len(table)))
     question = Question(
         "sum", "lclid", "ts", Buckets(width, ((-(2**62), -start),)), 1, steps, value="kwh", multiply=1000, high=10_000

@@ -13,7 +13,8 @@ from halflife.errors import InvalidInput
 from halflife.plans import Plan
 from halflife.testing.expectations import expect, within
 
-LONG = 100_000
+LONG, LIVE = 100_000, 2_000
+"""For how many steps a plan's risks are worked out, and its releases admitted one by one."""
 
 
 def scale_is_sensitivity_over_loss(plan: Plan) -> None:
@@ -48,7 +49,7 @@ def account_admits_the_plan(plan: Plan) -> None:
 
     Both are upper bounds; with a δ they may round losses up at different places, by a few per cent.
     """
-    n = min(plan.horizon or 2000, 2000)
+    n = min(plan.horizon or LIVE, LIVE)
     risks, account = plan.risks(n), Accountant(plan.notion)
     for k in range(1, n + 1):
         account.admit(*plan.releases_at(k))

@@ -62,3 +62,16 @@ def test_only_plans_that_reuse_noise_have_a_pattern():
     assert hl.AlmostPeriodic(1.0, 48).plan().pattern_scale(1) == pytest.approx(48)
     with pytest.raises(hl.InvalidInput, match="w-event reuses no noise"):
         hl.WEvent(1.0, 48).plan().pattern_scale(1)
+
+
+def test_verify_takes_one_policy_however_it_is_given(tmp_path, monkeypatch):
+    write_readings(tmp_path)
+    policy = make(tmp_path)
+    hl.publish(policy)
+    monkeypatch.chdir(tmp_path)
+    for given in (policy, "policy.yaml", policy_dict()):
+        assert hl.verify(policy.ledger_url, policy=given).good
+        with pytest.raises(hl.InvalidInput, match="verify takes one policy"):
+            hl.verify(policy, policy=given)
+    other = policy_dict(epsilon=2.0)
+    assert "epsilon of the promise was 1.0 and is now 2.0" in str(hl.verify(policy.ledger_url, policy=other).problems)

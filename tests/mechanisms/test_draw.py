@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 import pytest
 
 from halflife import (
     Accountant,
+    AlmostPeriodic,
     BudgetExceeded,
     Classical,
     InvalidInput,
@@ -192,3 +194,25 @@ def test_fresh_noise_atop_a_pattern_records_both_as_they_are():
         recorded = [(r.sensitivity, r.scale, r.draw, r.atop) for r in draw.releases]
         fresh = (2.0, 4.0, None, "phase")
         assert recorded == ([(3.0, 6.0, "phase", None), fresh] if step == 1 else [fresh])
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("grid", "x"), ("grid", None), ("grid", math.nan), ("grid", 2.0), ("units", 3), ("units", [1.0]), ("units", [True]),
+        ("refinement", -3), ("refinement", 0), ("refinement", 1e9), ("lattice", 0.0), ("loss", -1.0), ("scale", "a"),
+        ("noise", [123456789]),
+    ],
+)  # fmt: skip
+def test_kept_noise_that_nobody_wrote_is_refused_without_a_word_about_it(key, value):
+    draw = ReleaseDraw(Accountant(AlmostPeriodic(1.0, 4)))
+    with draw.step(1) as d:
+        d("phase 0", 1.0, scale=8.0, lattice=1.0)
+    state = draw.state()
+    ReleaseDraw(Accountant(AlmostPeriodic(1.0, 4))).restore(json.loads(json.dumps(state)))
+    state["phase 0"][key] = value
+    with pytest.raises(InvalidInput, match=r"^kept noise is not as it was written$"):
+        ReleaseDraw(Accountant(AlmostPeriodic(1.0, 4))).restore(state)
+    for other in ([], None, "x"):
+        with pytest.raises(InvalidInput, match="kept by name"):
+            ReleaseDraw(Accountant(AlmostPeriodic(1.0, 4))).restore(other)

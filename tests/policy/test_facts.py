@@ -79,7 +79,7 @@ TWO = changed(PLAIN, streams=[{**MEAN, "share": 0.5}, {**MEAN, "name": "other", 
 HELD = {
     "population id": (PLAIN, {"population__id": "village"}, "population's id was 'town' and is now 'village'"),
     "population size": (PLAIN, {"population__size": 5}, "size was 4 and is now 5"),
-    "mechanism": (PLAIN, {f"{S}mechanism": "another"}, "mean: its mechanism was not given and is now 'another'"),
+    "mechanism": (PLAIN, {f"{S}mechanism": "another"}, "mean: its mechanism was 'planned' and is now 'another'"),
     "person": (PLAIN, {"population__person": "meter"}, "identifies a person was 'home' and is now 'meter'"),
     "person of a source": (PLAIN, {f"{S}source__person": "meter"}, "mean: .*a person was 'home' and is now 'meter'"),
     "neighbours": (PLAIN, {"population__neighbours": "add-remove"}, "neighbours differ in was 'replace-one'"),
@@ -306,7 +306,7 @@ def test_facts_leave_defaults_out(plain):
     assert json.loads(known["clock"]) == {"version": 1, "start_us": 1767225600000000, "width_us": 3600000000}
     stream = json.loads(known["stream:mean"])
     assert stream["source"] == {"version": 1, "person": "home", "time": "time", "value": "kwh"}
-    assert sorted(stream) == ["last", "source", "statistic", "steps", "version", "worth"]
+    assert sorted(stream) == ["last", "mechanism", "source", "statistic", "steps", "version", "worth"]
 
 
 # Through the publisher --------------------------------------------------------------------------------------------------

@@ -155,9 +155,9 @@ def _what_to_verify(path: Path, named: tuple[str, ...]) -> tuple[Policy | Path, 
     if len(files) != len(named):
         raise click.UsageError("write --output as STREAM=FILE, such as --output mean-use=mean-use.csv")
     from halflife.policy import Policy
-    from halflife.publisher.verification import POLICY_FILES
+    from halflife.publisher.verification import is_policy
 
-    if path.suffix not in POLICY_FILES:
+    if not is_policy(path):
         return path, files
     policy = Policy.load(path)
     return policy, {**policy.outputs, **files}

@@ -17,8 +17,9 @@ no source of randomness at all, so no seed can reach a release; `SimulatedDraw` 
 from __future__ import annotations
 
 import copy
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
@@ -31,7 +32,7 @@ from halflife.errors import InvalidInput
 from halflife.numerics.forms import read_form
 from halflife.numerics.parameters import whole
 from halflife.plans import Plan
-from halflife.release import Noise, Release
+from halflife.release import NOISES, Noise, Release
 from halflife.steps import Steps
 
 
@@ -561,10 +562,11 @@ class ReleaseDraw(_Drawing):
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on with shared noise that `state` gave."""
+        if not isinstance(state, dict):
+            raise InvalidInput("shared noise is kept by name")
         for key, kept in state.items():
             s = read_form("shared noise", kept, ("grid", "units", "lattice", "refinement", "loss", "scale", "noise"))
-            if not isinstance(s["units"], list) or not all(type(unit) is int for unit in s["units"]):
-                raise InvalidInput("noise is a whole number of units")
+            _check_kept(s)
             noise = grade.GridNoise(s["grid"], tuple(s["units"]), s["lattice"], s["refinement"], single=False)
             request = Request(key, 0.0, None, s["scale"], s["noise"], size=len(s["units"]), lattice=s["lattice"])
             self._stored[key] = Shared(Price(request, s["loss"], s["scale"], None, ()), noise)
@@ -639,3 +641,19 @@ class SimulatedDraw(_Drawing):
 
     def _sum(self, pattern: Any, fresh: Any) -> Any:
         return pattern + fresh
+
+
+def _check_kept(s: Mapping[str, Any]) -> None:
+    """Refuse kept noise that `state` cannot have given. What is wrong with it is not told: it is a secret."""
+    units, refinement, numbers = s["units"], s["refinement"], [s["grid"], s["lattice"], s["loss"], s["scale"]]
+    good = (
+        isinstance(units, list) and all(type(unit) is int for unit in units)
+        and type(refinement) is int and 0 <= refinement <= 2000 and s["noise"] in NOISES
+    )  # fmt: skip
+    if good and s["scale"] == 0:  # an exact value
+        good = s["grid"] == 0 and not any(units)
+    elif good:
+        good = all(type(x) in (int, float) and 0 < x < math.inf for x in numbers)
+        good = good and s["grid"] == math.ldexp(s["lattice"], -refinement)
+    if not good:
+        raise InvalidInput("kept noise is not as it was written")

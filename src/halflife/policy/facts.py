@@ -100,10 +100,10 @@ def _write_stream(c: Channel) -> Facts:
         "source": _write_source(c),
         "statistic": _write_statistic(c.part.statistic, c.weights),
         "groups": _write_groups(c),
-        "mechanism": None if c.mechanism == c.plan.notion.mechanism else c.mechanism,
+        "mechanism": c.mechanism,
         "worth": worth[0] if len(set(worth)) == 1 else worth,
     }
-    return leave_out(facts, last=None, delay=0, share=1.0, source=None, groups=None, mechanism=None)
+    return leave_out(facts, last=None, delay=0, share=1.0, source=None, groups=None)
 
 
 def _write_source(c: Channel) -> Facts | None:
@@ -265,7 +265,7 @@ STREAM = {
     "source": Key("its source", None, keys=SOURCE),
     "statistic": Key("its statistic", keys=STATISTIC),
     "groups": Key("its groups", None, keys=GROUPS),
-    "mechanism": Key("its mechanism", None),
+    "mechanism": Key("its mechanism"),
     "worth": Key("what a unit is worth in the output"),
 }
 PARTS: Mapping[str, Mapping[str, Key]] = {"population": POPULATION, "promise": PROMISE, "clock": CLOCK}
@@ -280,12 +280,15 @@ def find_change(known: Mapping[str, str], policy: Policy) -> str | None:
     parts = {**PARTS, "promise": {**PROMISE, **{key: Key(words, None) for key, words in adapter.words.items()}}}
     if read_form("a ledger", _parse(known, "format"), ("name",))["name"] != FORMAT["name"]:
         raise InvalidInput("its facts are not those of a ledger")
-    for key in sorted(set(known) | set(now), key=list(now).index if set(known) <= set(now) else None):
+    for key in sorted(set(known) ^ set(now)):
+        return f"{key.replace(':', ' ')} {'is new' if key in now else 'is gone'}"
+    change = _compare_names(_parse(known, "promise"), _parse(now, "promise"))
+    if change:
+        return change
+    for key in now:
         part, where = parts.get(key, STREAM), "" if key in parts else f"stream {key.removeprefix('stream:')}: "
         if key == "format":
             continue
-        if key not in known or key not in now:
-            return f"{where.removesuffix(': ') or key} {'is new' if key in now else 'is gone'}"
         old, new = (_fill(key, _parse(facts, key), part) for facts in (known, now))
         if key == "promise":
             change = _compare_notions(old.pop("notion"), new.pop("notion"), adapter.notion)
@@ -327,10 +330,15 @@ def _compare(old: Facts, new: Facts, part: Mapping[str, Key]) -> str | None:
     return None
 
 
+def _compare_names(old: Any, new: Facts) -> str | None:
+    """Say that another notion is promised: the keys of two notions are not to be compared."""
+    notion = old.get("notion") if isinstance(old, dict) else None
+    name = notion.get("name") if isinstance(notion, dict) else None
+    return None if name == new["notion"]["name"] else _say_change("the promise", name, new["notion"]["name"])
+
+
 def _compare_notions(old: Facts, new: Facts, notion: Notion[Any]) -> str | None:
     """The first parameter of a promise that differs; stored facts are read as this version would write them."""
-    if old.get("name") != new["name"]:
-        return _say_change("the promise", old.get("name"), new["name"])
     old = _name_notion(notion.complete(old), notion)
     for key in sorted(set(old) | set(new)):
         if old.get(key) != new.get(key):

@@ -52,13 +52,20 @@ def read_smoother(facts: Any) -> Smoother:
 def add_chain(record: Record, smoothers: Sequence[Smoother], step: int) -> Record:
     """Return the record with this chain from `step` on; the same record if it held already.
 
+    A chain that was recorded for `step` and has not been used yet is replaced: it never gave a value. One that is taken back
+    before it was used begins fresh all the same, as what the chain before had seen is no longer kept.
+
     >>> record = add_chain((), [Truncate(0.0, 5.0)], 1)
     >>> [since.step for since in add_chain(record, [], 7)], add_chain(record, [Truncate(0, 5)], 7) is record
     ([1, 7], True)
+    >>> [since.step for since in add_chain(add_chain(record, [], 7), [Truncate(0.0, 4.0)], 7)]
+    [1, 7]
     """
     chain = tuple(smoother.to_facts() for smoother in smoothers)
     newest = tuple(smoother.to_facts() for smoother in record[-1].smoothers()) if record else ()
-    return record if chain == newest else (*record, Since(step, chain))
+    if chain == newest:
+        return record
+    return (*(since for since in record if since.step < step), Since(step, chain))
 
 
 def dump_chains(record: Record) -> str:

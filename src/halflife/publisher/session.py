@@ -91,7 +91,7 @@ class Session:
         if change is not None:
             raise LedgerError(
                 f"{self.ledger.name}: was begun under another policy: {change}. A promise is kept as it was made: undo the "
-                "change, or begin a new ledger for a new population"
+                "change, or begin a new ledger, with new outputs, for a new population"
             )
 
     def _load(self) -> None:

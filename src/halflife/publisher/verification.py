@@ -24,8 +24,6 @@ from halflife.postprocessing.chains import load_chains
 from halflife.publisher.readable import readable, readable_block
 from halflife.publisher.replay import Replay
 
-POLICY_FILES = (".yaml", ".yml", ".json")
-
 UNREADABLE = (HalflifeError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 """What reading a state that nobody wrote may raise. Such errors may quote it, and states may be secret: none is passed on."""
 
@@ -57,7 +55,7 @@ def verify(
     outputs: Mapping[str, str] | None = None,
     progress: Progress = lambda what, done, total: None,
     *,
-    policy: Policy | None = None,
+    policy: GivenPolicy | None = None,
     wait: float = 10.0,
 ) -> Verdict:
     """Check a ledger, the outputs of its streams (stream → file), and that it is this policy's.
@@ -74,9 +72,14 @@ def verify(
     ...
     halflife.errors.LedgerError: nowhere.ledger: cannot be opened: no such file: publish first, or give the path of a ledger
     """
-    if not isinstance(given, Path | str) or Path(given).suffix in POLICY_FILES:
+    named, policy = dict(outputs or {}), None if policy is None else Policy.of(policy)
+    if not isinstance(given, Path | str) or is_policy(given):
+        if policy is not None:
+            raise InvalidInput(
+                "verify takes one policy: give the address of a ledger beside policy=, or the policy alone"
+            )
         policy = Policy.of(given)
-        given, outputs = policy.ledger_url, {**policy.outputs, **(outputs or {})}
+        given, outputs = policy.ledger_url, {**policy.outputs, **named}
     with open_ledger(given, read_only=True) as book, ExitStack() as stack:
         with book.snapshot(wait):
             rollback = book.find_rollback()
@@ -89,7 +92,7 @@ def verify(
                 rollback
                 or f"{book.name}: holds nothing yet, or its facts are gone: publish first, or put a whole copy back"
             )
-        _check_names(book, outputs or {})
+        _check_names(book, named)
         try:
             walk = _Walk(book, progress, [_Compared(book, *output) for output in pinned])
             problems = [*_other_policy(walk, policy), *walk.problems()]
@@ -104,6 +107,11 @@ def verify(
         except UNREADABLE:
             return _nothing(f"{book.name}: holds what no publisher wrote: put a whole copy back, the newest one")
         return walk.verdict(tuple(problems))
+
+
+def is_policy(path: Path | str) -> bool:
+    """Return whether a path is that of a policy, by its ending; else it is the address of a ledger."""
+    return Path(path).suffix.lower() in (".yaml", ".yml", ".json")
 
 
 def _pin(target: str, stack: ExitStack) -> Pinned | InvalidInput:
@@ -130,11 +138,11 @@ def _other_policy(walk: _Walk, policy: Policy | None) -> Iterator[str]:
         return
     try:
         change = find_change(walk.facts, policy)
-    except UNREADABLE as error:
-        change = f"{error}" if isinstance(error, InvalidInput) else "its facts cannot be read"
+    except InvalidInput as error:
+        change = str(error)
     if change is not None:
-        sound = walk.book.follows(1)  # else they are somebody else's words, and not repeated
-        yield f"{walk.book.name}: was begun under another policy: {change if sound else 'its facts are others'}"
+        intact = walk.book.follows(1)  # else the facts were tampered with, and are not quoted
+        yield f"{walk.book.name}: was begun under another policy: {change if intact else 'its facts are others'}"
         return
     if walk.saved is not None and walk.states_are_sound:
         made = channels(policy)

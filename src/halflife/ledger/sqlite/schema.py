@@ -82,7 +82,8 @@ def check_tables(db: sqlite3.Connection) -> int:
     found, wanted = _objects(db), _made() if version else frozenset()
     if 0 < version < VERSION and {"fact", "entry"} <= {name for _, name, *_ in found}:
         raise LedgerError(
-            "was written by halflife 0.1.0, before the form was frozen: begin a new ledger for a new population"
+            "was written by halflife 0.1.0, before the form was frozen: begin a new ledger, with new "
+            "outputs, for a new population"
         )
     if application or version < 0 or (found and not found & wanted):
         raise LedgerError("an SQLite file, but no ledger: its tables are others; give the ledger a path of its own")

@@ -128,9 +128,9 @@ def test_a_span_that_cannot_be_is_refused(fields, message):
 
 def test_a_span_ends_at_the_data_time_and_its_defaults_are_left_out():
     wide = Release(30, 0.5, age=4, span=24, step_sensitivity=1 / 24)
-    assert (wide.first_data_time, wide.data_time, wide.moved(31, 4).first_data_time) == (3, 26, 4)
+    assert (wide.first_data_time, wide.data_time, wide.at_step(31, 4).first_data_time) == (3, 26, 4)
     assert wide.step_share == 1 / 24
-    assert wide.moved(31, 4).step_sensitivity == 1 / 24
+    assert wide.at_step(31, 4).step_sensitivity == 1 / 24
     assert {"span", "step_sensitivity"} <= set(wide.to_dict())
     assert Release.from_dict(wide.to_dict()) == wide
     plain = Release(30, 0.5, step_sensitivity=1.0)

@@ -20,10 +20,10 @@ from halflife.steps import (
     Steps,
     find_zone,
     from_us,
-    left_out,
     naive_to_utc,
     parse_time,
     parse_width,
+    skipped_days,
     to_us,
 )
 
@@ -146,7 +146,7 @@ def test_a_day_that_never_was_has_no_number(zone, around, start):
 
 
 def test_few_zones_ever_left_a_day_out():
-    assert [len(left_out(z)) for z in ("Europe/London", "America/St_Johns", "Pacific/Apia")] == [0, 0, 1]
+    assert [len(skipped_days(z)) for z in ("Europe/London", "America/St_Johns", "Pacific/Apia")] == [0, 0, 1]
 
 
 def test_a_stream_may_start_on_a_day_that_has_no_midnight_or_two():

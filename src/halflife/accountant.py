@@ -239,7 +239,7 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
         """Why the risk is infinite, None if it is not."""
         return self._unbounded
 
-    def extended(self, notion: Notion[Any], published: int) -> Accountant:
+    def with_notion(self, notion: Notion[Any], published: int) -> Accountant:
         """Return the account under a promise that adds to this one after the data time `published`, and to nothing before it."""
         notion.extends(self.notion, published)
         other = self.copy()

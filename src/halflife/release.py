@@ -129,10 +129,10 @@ state what the noise costs, or leave the scale out
             )
         return None if self.span == 1 or one == self.sensitivity else one
 
-    def moved(self, step: int, age: int) -> Release:
+    def at_step(self, step: int, age: int) -> Release:
         """Return the same facts at another step and age; nothing else needs to be looked at again.
 
-        >>> Release(1, 0.5, scale=2.0).moved(7, 2)
+        >>> Release(1, 0.5, scale=2.0).at_step(7, 2)
         Release(step=7, loss=0.5, age=2, sensitivity=1.0, scale=2.0, noise='laplace', draw=None, atop=None, span=1, \
 step_sensitivity=None)
         """

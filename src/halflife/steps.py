@@ -164,12 +164,12 @@ def offsets(zone: str, first_us: int, last_us: int) -> tuple[Piece, ...]:
 
 
 @lru_cache(maxsize=64)
-def left_out(zone: str) -> tuple[Piece, ...]:
+def skipped_days(zone: str) -> tuple[Piece, ...]:
     """Return (from, days): the moments at which whole days of a zone's calendar were left out, and how many.
 
     Who changes sides of the date line stays there, so a look at every month's offset finds it.
 
-    >>> [(str(from_us(us))[:16], days) for us, days in left_out("Pacific/Apia")]
+    >>> [(str(from_us(us))[:16], days) for us, days in skipped_days("Pacific/Apia")]
     [('2011-12-30 10:00', 1)]
     """
     place = find_zone(zone)
@@ -316,7 +316,7 @@ class Steps:
         origin, earliest = self._origin, first_us - 2 * DAY
         pieces: list[Piece] = []
         for at, offset in offsets(self.zone, earliest, last_us + 2 * DAY):
-            add = offset - origin - DAY * self._left_out_by(max(at, earliest))
+            add = offset - origin - DAY * self._days_skipped_by(max(at, earliest))
             begin, before = at, pieces[-1][1] if pieces else add
             if add < before:  # the clock goes back, from at + before; over a midnight if one lies strictly between
                 midnight = (at + before) // self.width * self.width
@@ -325,9 +325,9 @@ class Steps:
             pieces.append((begin, add))
         return Buckets(self.width, tuple(pieces))
 
-    def _left_out_by(self, us: int) -> int:
+    def _days_skipped_by(self, us: int) -> int:
         """How many days of the calendar were left out between the start and a moment; below 0 for one before the start."""
-        known = left_out(self.zone)
+        known = skipped_days(self.zone)
         return sum(days for at, days in known if at <= us) - sum(days for at, days in known if at <= self.start_us)
 
     def edges(self, first: int, last: int) -> Integers:

@@ -368,8 +368,8 @@ BREAKS: tuple[Break, ...] = (
     ),
     Break(
         "plans/w_event.py",
-        "together = -(-notion.widened(request.span).w // request.every)",
-        "together = max(1, notion.widened(request.span).w // request.every)",
+        "together = -(-notion.widen(request.span).w // request.every)",
+        "together = max(1, notion.widen(request.span).w // request.every)",
         "a window holds one release fewer than it does",
         ("tests/contract/test_registered.py::test_plan[w-event 0 tight every 5-promise_holds_for_long]",),
     ),

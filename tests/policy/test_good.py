@@ -15,7 +15,7 @@ from halflife import registry
 from halflife.notions import AgeDependent, AlmostPeriodic
 from halflife.parsing.documents import parse_document
 from halflife.policy import Policy, PolicyError, channels, ledger_facts
-from halflife.policy.promises.almost_periodic import by_the_clock
+from halflife.policy.promises.almost_periodic import follow_clock
 from halflife.processes import AutoRegressive
 from policy.towns import GOOD, HOMES, change, moving, write_tables
 from work import work
@@ -148,7 +148,7 @@ METHODS = sorted({method for _, method in registry.PLANS})
 def as_a_policy_has_it(example, channel):
     """The promise by the policy's clock, where it follows one, and in its unit: numbers are in Wh, a thousandth of a kWh."""
     if isinstance(example, AlmostPeriodic):
-        return by_the_clock(example, channel.account)
+        return follow_clock(example, channel.account)
     if isinstance(example, AgeDependent) and isinstance(example.process, AutoRegressive):
         rho, sigma, span = (example.process.parameters()[key] for key in ("rho", "sigma", "span"))
         return replace(example, process=AutoRegressive(rho, sigma * 1000, span * 1000))

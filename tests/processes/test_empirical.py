@@ -73,10 +73,10 @@ def test_the_bound_is_never_below_any_widened_set_and_not_much_above(seed, epsil
 
 def test_a_set_that_is_no_prefix_counts_where_the_curve_is_cut():
     """R(x′, ·) = (.1, .3, .6), R(x, ·) = (.4, .5, .1), width .4: {1} alone costs q = 0 and gives .5, more than the prefix {0}."""
-    from halflife.processes.empirical import _widened
+    from halflife.processes.empirical import _widen
 
     q, p = np.array([[[0.0, 0.1, 0.4, 1.0]]]), np.array([[[0.0, 0.4, 0.9, 1.0]]])
-    points = _widened(q, p, np.array([[0.3]]), np.array([[0.0]]))[0]
+    points = _widen(q, p, np.array([[0.3]]), np.array([[0.0]]))[0]
     at_zero = points[points[:, 0] == 0, 1].max()
     assert at_zero == pytest.approx(0.4 + (0.3 - 0.1) / (0.4 - 0.1) * 0.5)
     assert at_zero > 0.5

@@ -10,7 +10,7 @@ import halflife as hl
 from halflife import registry
 from halflife.ledger import open_ledger
 from halflife.plans import Plan
-from halflife.plans.base import always
+from halflife.plans.base import repeat_loss
 from halflife.policy.promises import RULES
 from publisher.town import STEPS, make, write_readings
 
@@ -48,7 +48,7 @@ def periodic(monkeypatch):
             self.seen = state["seen"]
 
     def plan(notion, request):
-        return Plan(notion, request, "laplace", always(1.0 / PERIOD), "a fake", "a fake")
+        return Plan(notion, request, "laplace", repeat_loss(1.0 / PERIOD), "a fake", "a fake")
 
     monkeypatch.setattr(FakePeriodic, "mechanism", "fake-reused")
     monkeypatch.setitem(registry.NOTIONS, FakePeriodic.name, FakePeriodic)

@@ -789,7 +789,7 @@ def _fill(policy, steps):
 
     session = Session(policy)
     try:
-        with session.held(1.0):
+        with session.hold(1.0):
             (c,) = session.channels
             due = session.due(c, 101, steps)
             session.publish([(due, np.zeros((steps - 100, 1), dtype=np.int64))])

@@ -67,17 +67,17 @@ def test_a_specification_dominates_by_its_dominant_secret_of_the_step():
 FIGURE_2 = ([0.2, 0.3, 0.2, 3.1], [0.2, 3.3, 3.2, 3.1])
 
 
-@pytest.mark.parametrize("reading", ["one-event", "one-window", "all-events"])
-def test_the_series_of_figure_2_are_neighbours(reading):
+@pytest.mark.parametrize("interpretation", ["one-event", "one-window", "all-events"])
+def test_the_series_of_figure_2_are_neighbours(interpretation):
     p = Specification([OVEN])
-    assert neighbouring(p, *FIGURE_2, reading)
-    assert neighbouring(p, *reversed(FIGURE_2), reading)
-    assert neighbouring(p, FIGURE_2[0], FIGURE_2[0], reading)
-    assert not neighbouring(p, FIGURE_2[0], [0.2, 3.31, 3.2, 3.1], reading)  # more than 3 kW
-    assert not neighbouring(p, FIGURE_2[0], [3.2, 3.3, 3.2, 3.1], reading)  # longer than two steps
-    assert not neighbouring(p, FIGURE_2[0], [3.2, 0.3, 3.2, 3.1], reading)  # two steps, not in a row
-    assert not neighbouring(p, [*FIGURE_2[0], 0.1], [*FIGURE_2[0], 3.1], reading)  # outside the hiding interval
-    assert not neighbouring(p, [0.0] * 5, [0.0, 0.0, 0.0, 3.0, 3.0], reading)  # half outside
+    assert neighbouring(p, *FIGURE_2, interpretation)
+    assert neighbouring(p, *reversed(FIGURE_2), interpretation)
+    assert neighbouring(p, FIGURE_2[0], FIGURE_2[0], interpretation)
+    assert not neighbouring(p, FIGURE_2[0], [0.2, 3.31, 3.2, 3.1], interpretation)  # more than 3 kW
+    assert not neighbouring(p, FIGURE_2[0], [3.2, 3.3, 3.2, 3.1], interpretation)  # longer than two steps
+    assert not neighbouring(p, FIGURE_2[0], [3.2, 0.3, 3.2, 3.1], interpretation)  # two steps, not in a row
+    assert not neighbouring(p, [*FIGURE_2[0], 0.1], [*FIGURE_2[0], 3.1], interpretation)  # outside the hiding interval
+    assert not neighbouring(p, [0.0] * 5, [0.0, 0.0, 0.0, 3.0, 3.0], interpretation)  # half outside
 
 
 def test_the_readings_differ_where_s1_says_so():

@@ -13,7 +13,7 @@ from halflife.cli.group import main
 from halflife.cli.terminal import progress_bar, say, screen
 
 if TYPE_CHECKING:
-    from halflife.specifications import Reading
+    from halflife.specifications import ParsedSpecifications
     from halflife.steps import Steps
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -94,7 +94,7 @@ def _steps(step: str, start: str | None, zone: str | None, end: str | None) -> t
 class _Read(NamedTuple):
     """What was read, and the steps that it is about."""
 
-    reading: Reading
+    parsed: ParsedSpecifications
     steps: Steps | None
     last: int | None
 
@@ -173,7 +173,7 @@ def show(files: tuple[str, ...], html: Path | None, as_json: bool, **clock: Any)
     from halflife.lab.swellfish.costs import overview
 
     found = _read(files, **clock)
-    held = found.reading.specifications
+    held = found.parsed.specifications
     with screen(stderr=True).status("adding up"):
         facts = overview(held, found.last)
         if html is not None:
@@ -201,7 +201,7 @@ def check(files: tuple[str, ...], as_json: bool, **clock: Any) -> None:
     Example:
       halflife secrets check secrets/*.yaml --step "15 min" --start 2026-01-01 --end 2027-01-01
     """
-    found = _read(files, **clock, skip=True).reading
+    found = _read(files, **clock, skip=True).parsed
     held = found.specifications
     if as_json:
         say(json.dumps({**held.summary(), "problems": list(found.problems)}, ensure_ascii=False))

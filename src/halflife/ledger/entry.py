@@ -90,7 +90,7 @@ def read_entry(row: Sequence[Any], releases: Sequence[Sequence[Any]]) -> Entry:
         except InvalidInput:
             _make(at, *cells)  # refuses them too, and names the step
             raise
-        made.append(release.moved(at, age))
+        made.append(release.at_step(at, age))
         texts.append(f"[{_text(draw)}, {at}, {facts}")
     entry = object.__new__(Entry)
     fields = {

@@ -418,7 +418,7 @@ class _Drawing(ABC):
         for price in charged:
             for line, release in zip(waiting, price.releases, strict=True):
                 if release is not None:
-                    line.append(release.moved(step, age))
+                    line.append(release.at_step(step, age))
         return tuple(waiting[0][before:])
 
     def _admit(self, waiting: list[list[Release]]) -> None:
@@ -516,7 +516,7 @@ def record(turns: Iterable[Turn]) -> list[Release]:
                 known[one] = find_price(one).releases[0]
             release = known[one]
             assert release is not None
-            made.append(release.moved(step, request.age + late))
+            made.append(release.at_step(step, request.age + late))
         if request.atop is not None:
             drawn.add(request.atop[0])
     return made

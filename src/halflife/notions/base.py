@@ -215,7 +215,7 @@ class Plan:
 
     def risks(self, n: int) -> Floats:
         """Return the risk after each of steps 1 … n, rounded up."""
-        return self.notion.widened(self.request.span).risks(self.losses(n), self.request.age, self.noise)
+        return self.notion.widen(self.request.span).risks(self.losses(n), self.request.age, self.noise)
 
     def limits(self, n: int) -> Floats:
         """Return what each of `risks(n)` is promised to stay under."""
@@ -400,7 +400,7 @@ class Notion(ABC, Generic[S]):
             )
         return steps
 
-    def widened(self, span: int) -> Notion[Any]:
+    def widen(self, span: int) -> Notion[Any]:
         """Return the promise that releases about one step keep exactly if those that cover `span` steps keep this one."""
         return self
 

@@ -164,7 +164,7 @@ class Losses(NamedTuple):
     def __sub__(self, other: Losses) -> Losses:
         return self._merge(other, -1)
 
-    def scaled(self, factor: float) -> Losses:
+    def scale_by(self, factor: float) -> Losses:
         """Return so many times the same losses (factor ≥ 1), counts rounded down and sums up."""
         laplace = tuple((loss, int(n * factor)) for loss, n in self.laplace)
         return Losses(laplace, math.ceil(self.gaussian * factor), math.ceil(self.pure * factor), self.gaussians)
@@ -250,7 +250,9 @@ class Exact:
         if not holds(charge):
             return False
         largest_count = max(n for _, n in charge.laplace)
-        largest(lambda f: holds(charge.scaled(f)), 1.0, 2.0, 0.4 / largest_count if len(charge.laplace) == 1 else 0.05)
+        largest(
+            lambda f: holds(charge.scale_by(f)), 1.0, 2.0, 0.4 / largest_count if len(charge.laplace) == 1 else 0.05
+        )
         return True
 
     def headroom(self, charge: Losses, epsilon: float) -> float:

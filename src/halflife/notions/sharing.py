@@ -130,13 +130,13 @@ def load_draws(data: Any) -> dict[str, Drawn]:
     """
     if not isinstance(data, list):
         raise InvalidInput(f"the draws of an account must be a list of names, not {data!r}")
-    draws = dict(map(_loaded, data))
+    draws = dict(map(_load_draw, data))
     if len(draws) != len(data):
         raise InvalidInput("a name of shared noise stands twice")
     return draws
 
 
-def _loaded(item: Any) -> tuple[str, Drawn]:
+def _load_draw(item: Any) -> tuple[str, Drawn]:
     if not isinstance(item, list) or len(item) not in (1, 4) or not isinstance(item[0], str):
         raise InvalidInput(f"shared noise must be [name] or [name, sensitivity, data time, noise], not {item!r}")
     if len(item) == 1:

@@ -38,7 +38,7 @@ class Wide(NamedTuple):
         common = min(self.last, end) - max(self.first, begin) + 1
         return min(Fraction(1), max(0, common) * Fraction(self.share))
 
-    def rising(self, w: int) -> range:
+    def rising_ends(self, w: int) -> range:
         """Return the ends of the windows of w steps in which this part is larger than in the one that ended a step before."""
         full = 1 if self.share == 1 else math.ceil(1 / Fraction(self.share))
         return range(self.first, self.first + min(full, w, self.last - self.first + 1))
@@ -52,7 +52,7 @@ class Running:
         self._times = [time for time, _ in charges]
         self._sums = [zero, *accumulate(charge for _, charge in charges)]
 
-    def until(self, time: int) -> Any:
+    def sum_until(self, time: int) -> Any:
         """Return the sum of the charges up to this time."""
         return self._sums[bisect_right(self._times, time)]
 
@@ -149,7 +149,7 @@ class WEvent(Notion[Window]):
         """By overlap."""
         return True
 
-    def widened(self, span: int) -> WEvent:
+    def widen(self, span: int) -> WEvent:
         """w + span − 1 steps: a window of w touches the releases whose newest data time lies in so many steps, and no others."""
         return self if span == 1 else replace(self, w=self.w + span - 1)
 
@@ -228,7 +228,7 @@ class WEvent(Notion[Window]):
         """
         times = state.times
         narrow = times[bisect_right(times, first_end) : bisect_right(times, last_end)]
-        rising = (e for wide in (*state.wide, *others) for e in wide.rising(self.w) if first_end < e <= last_end)
+        rising = (e for wide in (*state.wide, *others) for e in wide.rising_ends(self.w) if first_end < e <= last_end)
         return [first_end, *(sorted({*narrow, *rising}) if state.wide or others else narrow)]
 
     def _totals(self, state: Window, ends: Sequence[int]) -> list[Any]:
@@ -239,7 +239,7 @@ class WEvent(Notion[Window]):
         if not state.wide:
             return totals
         enter, leave = self._changes(state.wide)
-        return [total + enter.until(e) - leave.until(e - self.w) for e, total in zip(ends, totals, strict=True)]
+        return [total + enter.sum_until(e) - leave.sum_until(e - self.w) for e, total in zip(ends, totals, strict=True)]
 
     def _changes(self, wide: Sequence[Wide]) -> tuple[Running, Running]:
         """Return by how much charges about several steps rise as a window's end moves on, and fall as its beginning does.
@@ -250,7 +250,7 @@ class WEvent(Notion[Window]):
         enter: list[tuple[int, Any]] = []
         leave: list[tuple[int, Any]] = []
         for x in wide:
-            ends = x.rising(self.w)
+            ends = x.rising_ends(self.w)
             held = [self._composition.part(x.charge, x.part(x.first, e)) if x.share < 1 else x.charge for e in ends]
             gains = [held[0], *(b - a for a, b in pairwise(held))]
             enter += zip(ends, gains, strict=True)
@@ -258,7 +258,7 @@ class WEvent(Notion[Window]):
         zero = self._composition.zero
         return Running(enter, zero), Running(leave, zero)
 
-    def _held(self, state: Window, step: int) -> list[Any]:
+    def _largest_totals(self, state: Window, step: int) -> list[Any]:
         """Return what the largest windows hold that end now, or as long ago as releases reached back."""
         first_end = step - state.reach
         if not state.wide and state.times and first_end == state.times[-1]:
@@ -267,12 +267,14 @@ class WEvent(Notion[Window]):
 
     def exposure(self, state: Window, step: int) -> Exposure:
         """The worst window that ends now, or as long ago as releases reached back; later windows only lose charges."""
-        risk = max(self._composition.epsilon(self._composition.fold(t)) for t in self._held(state, step))
+        risk = max(self._composition.epsilon(self._composition.fold(t)) for t in self._largest_totals(state, step))
         return Exposure(risk, risk, self.epsilon)
 
     def keeps(self, state: Window, step: int) -> bool:
         """Whether every window that a release of this step can lie in is within ε."""
-        return all(self._composition.within(self._composition.fold(t), self.epsilon) for t in self._held(state, step))
+        return all(
+            self._composition.within(self._composition.fold(t), self.epsilon) for t in self._largest_totals(state, step)
+        )
 
     def headroom(self, state: Window, step: int, age: int) -> float:
         """What is left in the fullest window that holds the data time."""

@@ -19,7 +19,7 @@ from halflife.notions.w_event import WEvent
 from halflife.numerics.arrays import Floats
 from halflife.numerics.parameters import real
 from halflife.numerics.rounding import divide_down, divide_up, ratio_up
-from halflife.plans.base import Plan, always, refuse_extra, refuse_gaussian
+from halflife.plans.base import Plan, refuse_extra, refuse_gaussian, repeat_loss
 from halflife.registry import register_plan
 from halflife.release import Release
 from halflife.steps import Steps
@@ -83,9 +83,9 @@ class PeriodicPlan(Plan):
 
     def releases_at(self, k: int) -> tuple[Release, ...]:
         """Return what step k records: the reused noise, by name, and fresh noise atop it if the notion is strong."""
-        return self.layers_of(k, self.draw_name(k, self.phase(k)), drawn=self._drawn_before(k))
+        return self.layers_of(k, self.draw_name(k, self.phase(k)), drawn=self._was_drawn_before(k))
 
-    def _drawn_before(self, k: int) -> bool:
+    def _was_drawn_before(self, k: int) -> bool:
         """Whether the reused noise of step k is that of an earlier step."""
         if self.notion.clock is not None:  # type: ignore[attr-defined]
             return self._first_steps[self.phase(k)] < k
@@ -122,13 +122,13 @@ class PeriodicPlan(Plan):
             both = self.sensitivity + self.pattern_sensitivity
             total = Fraction(math.fsum(losses.tolist())) * Fraction(both) / Fraction(self.sensitivity)
             return {"steps": steps, "pure": ratio_up(total.numerator, total.denominator)}
-        again = self._used_again(losses)
+        again = self._find_reuse(losses)
         if again is None:
             return super()._classical_risk()
         why = f"noise is used again from step {again:,} on, and the differences of values that share it are exact"
         return {"steps": steps, "pure": None, "why": why}
 
-    def _used_again(self, losses: Floats) -> int | None:
+    def _find_reuse(self, losses: Floats) -> int | None:
         """The first step whose reused noise is that of an earlier one."""
         used = np.flatnonzero(losses)
         if self.notion.clock is None:  # type: ignore[attr-defined]
@@ -251,4 +251,4 @@ def _plan(notion: AlmostPeriodic, request: PlanRequest, loss: float, source: str
     z, w = _both(notion, request)
     fresh = replace(request, sensitivity=w) if notion.strong else request
     facts: Mapping[str, Any] = {"period": notion.period, "pattern_sensitivity": z, "pattern_loss": loss}
-    return PeriodicPlan(notion, fresh, "laplace", always(loss), source, tail, facts, pattern_sensitivity=z)
+    return PeriodicPlan(notion, fresh, "laplace", repeat_loss(loss), source, tail, facts, pattern_sensitivity=z)

@@ -11,17 +11,17 @@ from halflife.numerics.arrays import Floats
 __all__ = ["MEAN_ABSOLUTE_OF_UNIT_SCALE", "STD_OF_UNIT_SCALE", "Plan", "Series"]
 
 
-def always(loss: float) -> Series:
+def repeat_loss(loss: float) -> Series:
     """Return the series of a plan whose releases all have this loss."""
     return lambda first, last: np.full(last - first + 1, loss)
 
 
-def listed(losses: Floats) -> Series:
+def list_losses(losses: Floats) -> Series:
     """Return the series of a plan that ends, from all of its losses."""
     return lambda first, last: losses[first - 1 : last].copy()
 
 
-def numbers(first: int, last: int) -> Floats:
+def release_numbers(first: int, last: int) -> Floats:
     """Return the numbers of releases first … last."""
     return np.arange(first, last + 1, dtype=np.float64)
 

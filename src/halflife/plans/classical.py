@@ -10,7 +10,7 @@ from halflife.errors import InvalidInput
 from halflife.notions import Classical, PlanRequest
 from halflife.notions.gaussian_dp import gaussian_mu
 from halflife.numerics.arrays import Floats
-from halflife.plans.base import Plan, numbers, refuse_extra, refuse_gaussian
+from halflife.plans.base import Plan, refuse_extra, refuse_gaussian, release_numbers
 from halflife.plans.equal import equal_loss
 from halflife.registry import register_plan
 
@@ -33,7 +33,7 @@ def corollary_8(notion: Classical, request: PlanRequest) -> Plan:
     refuse_gaussian(request, "Corollary 8 is about Laplace noise")
 
     def series(first: int, last: int) -> Floats:
-        k = numbers(first, last)
+        k = release_numbers(first, last)
         return notion.epsilon * (6 / math.pi**2) * (1 - 1e-15) / (k * k)
 
     tail = f"Σ 6ε/(π²k²) over all k is ε = {notion.epsilon:g}. {_GROWS}"
@@ -87,6 +87,6 @@ def telescoping(first: int, last: int) -> Floats:
     >>> bool(telescoping(1, 1000).sum() < 1 - 1 / (1 + math.log(1001)) + 1e-12)
     True
     """
-    k = numbers(first, last)
+    k = release_numbers(first, last)
     result: Floats = np.log1p(1 / k) / ((1 + np.log(k)) * (1 + np.log1p(k)))
     return result

@@ -7,7 +7,7 @@ from typing import Any
 from halflife.notions.base import Notion, PlanRequest
 from halflife.notions.calibration import equal_split
 from halflife.numerics.rounding import divide_down
-from halflife.plans.base import STD_OF_UNIT_SCALE, Plan, always
+from halflife.plans.base import STD_OF_UNIT_SCALE, Plan, repeat_loss
 from halflife.release import Noise
 
 
@@ -26,7 +26,7 @@ def equal_loss(
         f"({noise}) are within ε = {epsilon:g}, δ = {delta:g} by {how}; nothing else about the future matters."
     )
     source = "equal split (paper)" if delta == 0 else "equal split, calibrated exactly (known: loss distributions)"
-    return Plan(notion, request, noise, always(loss), source, tail, {"together": together})
+    return Plan(notion, request, noise, repeat_loss(loss), source, tail, {"together": together})
 
 
 def _best(epsilon: float, delta: float, together: int, noise: Noise | None) -> tuple[Noise, float]:

@@ -8,7 +8,7 @@ from halflife.errors import InvalidInput
 from halflife.notions import PlanRequest, WEvent
 from halflife.notions.composition import Exact, laplace_losses
 from halflife.numerics.rounding import divide_down
-from halflife.plans.base import Plan, always, refuse_extra, refuse_gaussian
+from halflife.plans.base import Plan, refuse_extra, refuse_gaussian, repeat_loss
 from halflife.plans.equal import equal_loss
 from halflife.registry import register_plan
 
@@ -24,7 +24,7 @@ def uniform(notion: WEvent, request: PlanRequest) -> Plan:
     650.6
     """
     refuse_extra(request)
-    w = notion.widened(request.span).w
+    w = notion.widen(request.span).w
     refuse_gaussian(request, "Uniform is about Laplace noise")
     if notion.delta == 0:
         loss, source = divide_down(notion.epsilon, float(w)), "Swellfish, Theorem 2 (paper)"
@@ -40,7 +40,7 @@ def uniform(notion: WEvent, request: PlanRequest) -> Plan:
             )
         why = f"every window of {w} such releases has ε = {found:.6g} at δ = {notion.delta:g} by exact accounting"
     tail = f"Every window of w = {notion.w} steps holds at most {w} releases, and {why}."
-    return Plan(notion, request, "laplace", always(loss), source, tail)
+    return Plan(notion, request, "laplace", repeat_loss(loss), source, tail)
 
 
 @register_plan("w-event", "tight", "constant")
@@ -63,7 +63,7 @@ def tight(notion: WEvent, request: PlanRequest) -> Plan:
         refuse_gaussian(request, "Gaussian noise has no bounded pure loss (delta = 0)")
     if request.method == "constant" and request.horizon is None:
         raise InvalidInput("method='constant' needs a horizon: give horizon=, or use method='tight'")
-    together = -(-notion.widened(request.span).w // request.every)
+    together = -(-notion.widen(request.span).w // request.every)
     if request.releases is not None:
         together = min(together, request.releases)
     return equal_loss(notion, request, notion.epsilon, notion.delta, together, f"every window of {notion.w} steps")

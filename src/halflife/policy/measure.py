@@ -50,7 +50,7 @@ class Measure:
         edges = [float(self.resolution * e) for e in self.edges]
         return tuple(pairwise(edges))
 
-    def asked(self, statistic: Statistic, groups: GroupList) -> dict[str, Any]:
+    def to_question(self, statistic: Statistic, groups: GroupList) -> dict[str, Any]:
         """Return what an engine's question says about values."""
         if self.kind == "count":
             return {"kind": "count", "low": 1, "high": 1, "most_groups": groups.most}

@@ -247,7 +247,7 @@ def _outline(policy: PolicyKeys, i: int, account: Steps, share: float, steps: St
         index=i, name=part.name, part=part, person=policy.population.person, share=share, steps=steps, last=last,
         account=account, age=_age(policy, i, account), every=every, widest=widest, measure=measure, sensitivity=sensitivity,
         groups=groups.names, bins=measure.bins, fixed=groups.fixed, offsets=offsets, factors=factors,
-        units=measure.asked(part.statistic, groups), table=groups.table, weights=measure.weights,
+        units=measure.to_question(part.statistic, groups), table=groups.table, weights=measure.weights,
     )  # fmt: skip
 
 
@@ -270,20 +270,20 @@ def _plans(policy: PolicyKeys, promise: Adapter, outlines: list[Outline]) -> lis
 def _times(policy: PolicyKeys, i: int, account: Steps) -> tuple[Steps, int | None]:
     """The steps of a stream, and the last of them."""
     part, clock = policy.streams[i], policy.clock
-    with policy.about(*_given(policy, i, "start")):
+    with policy.about(*_find_time_key(policy, i, "start")):
         start = parse_time(part.start or clock.start, clock.zone)
         if to_us(start) < account.start_us:
             raise InvalidInput("a stream cannot start before the clock does")
-    with policy.about(*_given(policy, i, "step")):
+    with policy.about(*_find_time_key(policy, i, "step")):
         steps = Steps.of(part.step or clock.step, start, clock.zone)
         if steps.width % account.width or (account.days and not steps.days):
             raise InvalidInput(f"a stream's steps must be whole multiples of the clock's step, {clock.step}")
-    with policy.about(*_given(policy, i, "start")):
+    with policy.about(*_find_time_key(policy, i, "start")):
         _check_start(steps, account)
     end = part.end or clock.end
     if end is None:
         return steps, None
-    with policy.about(*_given(policy, i, "end")):
+    with policy.about(*_find_time_key(policy, i, "end")):
         end_us = to_us(parse_time(end, clock.zone))
         last = steps.last_over(end_us)
         if last < 1 or steps.end(last) != end_us:
@@ -295,7 +295,7 @@ def _times(policy: PolicyKeys, i: int, account: Steps) -> tuple[Steps, int | Non
     return steps, last
 
 
-def _given(policy: PolicyKeys, i: int, key: str) -> Where:
+def _find_time_key(policy: PolicyKeys, i: int, key: str) -> Where:
     """Where a stream's time is written: with the stream, or else with the clock."""
     return ("clock", key) if getattr(policy.streams[i], key) is None else ("streams", i, key)
 

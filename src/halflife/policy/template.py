@@ -83,9 +83,9 @@ def write_template(columns: Mapping[str, str], files: Sequence[str], table: str 
     stem = name.rsplit(".", 1)[0] or "policy"
     return TEMPLATE.format(
         name=" ".join(name.split()),
-        ledger=_text(_apart(f"{stem.lstrip('~') or 'policy'}.ledger", files)),
+        ledger=_text(_choose_file(f"{stem.lstrip('~') or 'policy'}.ledger", files)),
         stream=_stream_name(value),
-        output=_apart(f"{_stream_name(value)}.csv", files),
+        output=_choose_file(f"{_stream_name(value)}.csv", files),
         population=_text(stem),
         person=_text(person),
         time=_text(time),
@@ -121,10 +121,10 @@ def _text(value: str | None) -> str:
     if value is None:
         return ""
     plain = re.fullmatch(r"[\w./][\w./*-]*", value) and value.lower() not in ("null", "...")
-    return value if plain else '"' + "".join(map(_escaped, value)) + '"'
+    return value if plain else '"' + "".join(map(_escape, value)) + '"'
 
 
-def _escaped(ch: str) -> str:
+def _escape(ch: str) -> str:
     """A character within double quotes; what cannot be seen as YAML's \\U and its eight digits."""
     return f"\\{ch}" if ch in '"\\' else ch if ch.isprintable() else f"\\U{ord(ch):08x}"
 
@@ -135,7 +135,7 @@ def _stream_name(value: str | None) -> str:
     return name[:64] if name not in ("", "null") else "readings"
 
 
-def _apart(name: str, files: Sequence[str]) -> str:
+def _choose_file(name: str, files: Sequence[str]) -> str:
     """A file to write to, beside the policy if it is not among those that are read."""
     patterns = [os.path.abspath(pattern) for pattern in files]
     places = [f"{folder}{name}" for folder in ("", "published/", "../published/")]

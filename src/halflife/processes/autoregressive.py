@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from halflife.errors import InvalidInput
 from halflife.numerics.arrays import Floats
 from halflife.numerics.parameters import real, whole
-from halflife.processes.base import Direction, Process, nothing_yet, register_process
+from halflife.processes.base import Direction, Process, frontier_at_zero, register_process
 from halflife.processes.contraction import NOTHING, ROUND_UP, STEEP, Frontier, theorem_1
 
 TANGENTS = 2048
@@ -87,7 +87,7 @@ class AutoRegressive(Process):
 
     def frontier(self, t: int, direction: Direction = "back") -> Frontier:
         """Return corners of a polygon around the Gaussian curve, made of tangents, so that it never under-reports."""
-        return nothing_yet(t) or _around_the_curve(self.shift(t))
+        return frontier_at_zero(t) or _around_the_curve(self.shift(t))
 
     def contract(self, epsilon: float, t: int, direction: Direction = "back") -> float:
         """Return K_t(ε), by the best threshold.

@@ -206,12 +206,12 @@ def json_object(name: str, value: Any) -> dict[str, Any]:
     return result
 
 
-def nothing_yet(t: int) -> Frontier | None:
+def frontier_at_zero(t: int) -> Frontier | None:
     """What every process says of t = 0: nothing has faded."""
     return EVERYTHING if t == 0 else None
 
 
-def rows_of(name: str, rows: Any) -> list[Sequence[float]]:
+def read_rows(name: str, rows: Any) -> list[Sequence[float]]:
     """Read a list of lists from outside."""
     if isinstance(rows, np.ndarray):
         rows = rows.tolist()

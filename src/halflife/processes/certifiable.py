@@ -12,7 +12,7 @@ from halflife.processes.empirical import weissman
 from halflife.processes.family import ProcessFamily
 
 
-def known_to(process: Process, confidence: float = 0.99) -> float | None:
+def estimation_error(process: Process, confidence: float = 0.99) -> float | None:
     """Return the x for which Δ(1) of an estimated process is known to ±x at best, at this confidence; None if it was not
     estimated.
 
@@ -20,7 +20,7 @@ def known_to(process: Process, confidence: float = 0.99) -> float | None:
     rows of all people at once; readings count as independent draws, which is the best case (A7; ours).
 
     >>> from halflife.processes import MarkovChain
-    >>> known_to(MarkovChain([[0.9, 0.1], [0.1, 0.9]])) is None
+    >>> estimation_error(MarkovChain([[0.9, 0.1], [0.1, 0.9]])) is None
     True
     """
     people = process.processes if isinstance(process, ProcessFamily) else [process]
@@ -41,5 +41,5 @@ def least_certifiable(process: Process, loss: float, confidence: float = 0.99) -
 
     Six states, a year of half hours, 40 homes, 99 %: x = 0.099, and a loss of 4 cannot be certified below 1.84 (A7).
     """
-    off = known_to(process, confidence)
+    off = estimation_error(process, confidence)
     return None if off is None else theorem_1(min(1.0, off), loss) if math.isfinite(loss) else math.inf

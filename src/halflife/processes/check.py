@@ -92,7 +92,7 @@ def check(
     model = _Model(people, asked)
     sides = 2 * len(asked) * len(kinds)
     rows = tuple(
-        _row(kind, k, lag, _seen(kind, people, k, lag, parts, day, model), model, FAMILY_WISE / sides)
+        _row(kind, k, lag, _compare_people(kind, people, k, lag, parts, day, model), model, FAMILY_WISE / sides)
         for kind in kinds
         for k, lag in enumerate(asked)
     )
@@ -195,7 +195,7 @@ class _Seen(NamedTuple):
     lower_count: int
 
 
-def _seen(
+def _compare_people(
     kind: Kind, people: list[_Person], k: int, lag: int, parts: int, slots: int | None, model: _Model
 ) -> list[_Seen]:
     found: list[_Seen] = []

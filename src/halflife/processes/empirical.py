@@ -11,9 +11,9 @@ import numpy as np
 from halflife.errors import InvalidInput, errors_about
 from halflife.numerics.arrays import Floats
 from halflife.numerics.parameters import real, whole
-from halflife.processes.base import Direction, Process, nothing_yet, register_process
+from halflife.processes.base import Direction, Process, frontier_at_zero, register_process
 from halflife.processes.contraction import EVERYTHING, NOTHING, ROUND_UP, Frontier, hull, merge
-from halflife.processes.fitting import how_fitted
+from halflife.processes.fitting import read_fit
 from halflife.processes.sequences import InvalidSequence, Quantised, pair_counts, quantise, read_sequences
 
 A_WEEK = 336
@@ -72,7 +72,7 @@ class EmpiricalProcess(Process):
                 raise InvalidInput(
                     f"an empirical process has {len(self._bounds)} lags, but {len(values)} {name}", about=name
                 )
-        self.fitted = how_fitted(fitted)
+        self.fitted = read_fit(fitted)
         self._envelope = _worst_from_here(self._bounds)
 
     @classmethod
@@ -102,7 +102,7 @@ class EmpiricalProcess(Process):
             raise InvalidInput(f"confidence must lie between 0 and 1, not {confidence!r}")
         people = [quantise_person(i, values, states) for i, values in enumerate(readings)]
         rows = last * sum(person.state_count for person in people)
-        found = list(_counted(people, last, (1 - sure) / rows))
+        found = list(_count_lags(people, last, (1 - sure) / rows))
         facts = {
             "people": len(people),
             "states": max(person.state_count for person in people),
@@ -126,7 +126,7 @@ class EmpiricalProcess(Process):
         """The widened frontier of the worst person at the worst lag from t on; unknown beyond the last lag and ahead."""
         if direction == "ahead" or t > self.last_lag:
             return EVERYTHING
-        return nothing_yet(t) or self._envelope[t - 1]
+        return frontier_at_zero(t) or self._envelope[t - 1]
 
     def estimate(self, t: int) -> Frontier:
         """Return the frontier as counted at lag t alone, for the worst person: not widened, so for design only."""
@@ -196,7 +196,7 @@ class _Lag(NamedTuple):
     widest: float
 
 
-def _counted(people: list[Quantised], last: int, alpha: float) -> Iterator[_Lag]:
+def _count_lags(people: list[Quantised], last: int, alpha: float) -> Iterator[_Lag]:
     """What is known of each lag; a few lags at a time, so that memory stays small."""
     for first in range(1, last + 1, LAGS_AT_ONCE):
         lags = range(first, min(first + LAGS_AT_ONCE, last + 1))
@@ -236,7 +236,7 @@ def _person(i: int, person: Quantised, lags: range, alpha: float) -> _Curves:
     kernels, widths = counts / seen[:, :, None], weissman(seen, count, alpha)
     upper, lower = np.nonzero(~np.eye(count, dtype=bool))
     q, p = _prefixes(kernels[:, lower], kernels[:, upper])
-    bounds = _widened(q, p, widths[:, lower] / 2, widths[:, upper] / 2)
+    bounds = _widen(q, p, widths[:, lower] / 2, widths[:, upper] / 2)
     return _Curves(_points(q, p), bounds, (p - q).max(axis=(1, 2)), float(widths.max()))
 
 
@@ -250,7 +250,7 @@ def _prefixes(lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
     return np.concatenate([empty, q], axis=-1), np.concatenate([empty, p], axis=-1)
 
 
-def _widened(q: Floats, p: Floats, less: Floats, more: Floats) -> Floats:
+def _widen(q: Floats, p: Floats, less: Floats, more: Floats) -> Floats:
     """All points that (q − less, p + more) can be, held to [0, 1]: the shifted corners, and where the curve is cut at 0.
 
     Sets that are no prefix lie below the line between prefixes, also where that line is cut, so the cut has to be a corner.

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from halflife.errors import InvalidInput, errors_about
 from halflife.numerics.arrays import Floats
-from halflife.processes.base import Direction, Process, nothing_yet, register_process
+from halflife.processes.base import Direction, Process, frontier_at_zero, register_process
 from halflife.processes.contraction import ENTRIES_AT_ONCE, NOTHING, Frontier, frontier_of_all, merge
-from halflife.processes.fitting import NO_SMOOTHING, how_fitted
+from halflife.processes.fitting import NO_SMOOTHING, read_fit
 from halflife.processes.kernels import LARGEST_LAG, power, reverse, rounding_of, shorter
 from halflife.processes.markov import MarkovChain
 from halflife.processes.sequences import read_sequences
@@ -39,7 +39,7 @@ class ProcessFamily(Process):
             if not isinstance(processes, Sequence) or isinstance(processes, str) or not processes:
                 raise InvalidInput(f"a process family must be a list of at least one process, not {processes!r}")
             self.processes: tuple[Process, ...] = tuple(_member(i, one) for i, one in enumerate(processes))
-        self.fitted = how_fitted(fitted)
+        self.fitted = read_fit(fitted)
         """How `fit` came to the processes, as JSON can hold it; None if they were given."""
         self.composes = (  # type: ignore[misc]
             "markov" if all(one.composes == "markov" for one in self.processes) else "once"
@@ -86,7 +86,7 @@ class ProcessFamily(Process):
         """Return the frontier of all kernels together; see `shorter`, unless somebody is known up to a last lag only."""
         known = self._frontiers.get((t, direction))
         if known is None:
-            known = nothing_yet(t) or self._frontier(t, direction)
+            known = frontier_at_zero(t) or self._frontier(t, direction)
             less = shorter(t) if self.last_lag is None else 0
             if less and (left := self.frontier(less, direction)).variation <= known.variation:
                 known = left

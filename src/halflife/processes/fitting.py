@@ -18,7 +18,7 @@ NO_SMOOTHING = 0.0
 """The default: plain relative frequencies."""
 
 
-def how_fitted(fitted: Any) -> dict[str, Any] | None:
+def read_fit(fitted: Any) -> dict[str, Any] | None:
     """Read what a fit wrote about itself."""
     if fitted is None:
         return None

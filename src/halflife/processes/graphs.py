@@ -8,7 +8,7 @@ import numpy as np
 
 from halflife.errors import InvalidInput
 from halflife.numerics.arrays import Floats
-from halflife.processes.base import rows_of
+from halflife.processes.base import read_rows
 from halflife.processes.markov import MarkovChain
 
 
@@ -49,7 +49,7 @@ def graph_bound(adjacency: Any) -> float:
 
 
 def _read(adjacency: Any) -> Floats:
-    rows = rows_of("an adjacency matrix", adjacency)
+    rows = read_rows("an adjacency matrix", adjacency)
     for i, row in enumerate(rows):
         if len(row) != len(rows):
             raise InvalidInput(

@@ -10,7 +10,7 @@ import numpy as np
 from halflife.errors import InvalidInput
 from halflife.numerics.arrays import Floats
 from halflife.numerics.parameters import whole
-from halflife.processes.base import rows_of
+from halflife.processes.base import read_rows
 from halflife.processes.contraction import ROUND_UP, TINY, UNIT_ROUNDOFF
 
 MOST_STATES = 200
@@ -20,7 +20,7 @@ LARGEST_LAG = 10**6
 
 def stochastic(name: str, matrix: Any) -> Floats:
     """Read a transition matrix, naming the row or entry that is wrong."""
-    rows = rows_of(name, matrix)
+    rows = read_rows(name, matrix)
     if len(rows) > MOST_STATES:
         raise InvalidInput(f"a chain may have up to {MOST_STATES} states, not {len(rows)}: use fewer, wider ones")
     for i, row in enumerate(rows):
@@ -42,7 +42,7 @@ def stochastic(name: str, matrix: Any) -> Floats:
     return result
 
 
-def normalised(kernel: Floats) -> Floats:
+def normalise(kernel: Floats) -> Floats:
     """Return the kernel with rows that sum to one."""
     result: Floats = kernel / kernel.sum(axis=-1, keepdims=True)
     return result
@@ -61,9 +61,9 @@ def power(powers: list[Floats], t: int) -> Floats:
     result: Floats | None = None
     for i, bit in enumerate(reversed(f"{t:b}")):
         while len(powers) <= i:
-            powers.append(normalised(powers[-1] @ powers[-1]))
+            powers.append(normalise(powers[-1] @ powers[-1]))
         if bit == "1":
-            result = powers[i] if result is None else normalised(result @ powers[i])
+            result = powers[i] if result is None else normalise(result @ powers[i])
     return np.broadcast_to(np.eye(powers[0].shape[-1]), powers[0].shape) if result is None else result
 
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from halflife.errors import InvalidInput, errors_about
 from halflife.numerics.arrays import Floats
 from halflife.numerics.parameters import whole
-from halflife.processes.base import Direction, Process, nothing_yet, register_process
+from halflife.processes.base import Direction, Process, frontier_at_zero, register_process
 from halflife.processes.contraction import NOTHING, ROUND_UP, Frontier, frontier_of
-from halflife.processes.fitting import NO_SMOOTHING, fit_chain, how_fitted, wrong_sequences
+from halflife.processes.fitting import NO_SMOOTHING, fit_chain, read_fit, wrong_sequences
 from halflife.processes.kernels import (
     LARGEST_LAG,
     lag,
@@ -54,7 +54,7 @@ class MarkovChain(Process):
             self.matrix = stochastic("the transition matrix", matrix)
             self.stationary = stationary(self.matrix)
         self.matrix.flags.writeable = False
-        self.fitted = how_fitted(fitted)
+        self.fitted = read_fit(fitted)
         """How `fit` came to the matrix, as JSON can hold it; None if the matrix was given."""
         self._powers = [self.matrix]
         self._frontiers: dict[tuple[int, Direction], Frontier] = {}
@@ -111,7 +111,7 @@ class MarkovChain(Process):
         t = min(t, LARGEST_LAG)
         if self.states == 1:
             return NOTHING
-        known = self._frontiers.get((t, direction)) or nothing_yet(t)
+        known = self._frontiers.get((t, direction)) or frontier_at_zero(t)
         if known is None:
             known = frontier_of(self.kernel(t, direction), self.slack(t))
             if (less := shorter(t)) and (left := self.frontier(less, direction)).variation <= known.variation:
@@ -139,7 +139,7 @@ class MarkovChain(Process):
                 "outright): use method='exact'"
             )
         root = np.sqrt(self.stationary)
-        values = np.linalg.eigvalsh(_symmetrised(root[:, None] * self.matrix / root[None, :]))
+        values = np.linalg.eigvalsh(_symmetrise(root[:, None] * self.matrix / root[None, :]))
         return float(np.sort(np.abs(values))[-2]) if len(values) > 1 else 0.0
 
     def _spectral(self, t: int) -> float:
@@ -193,6 +193,6 @@ def draw(kernel: Floats, now: NDArray[np.int64], rng: np.random.Generator) -> ND
     return drawn
 
 
-def _symmetrised(matrix: Floats) -> Floats:
+def _symmetrise(matrix: Floats) -> Floats:
     result: Floats = (matrix + matrix.T) / 2
     return result

@@ -10,7 +10,7 @@ import numpy as np
 
 from halflife.errors import InvalidInput
 from halflife.numerics.parameters import real
-from halflife.processes.base import Direction, Process, nothing_yet, register_process
+from halflife.processes.base import Direction, Process, frontier_at_zero, register_process
 from halflife.processes.contraction import EVERYTHING, Frontier
 
 
@@ -39,7 +39,7 @@ class GeometricMixing(Process):
         """One point, at q = 0; ahead nothing is known, so nothing fades."""
         if direction == "ahead":
             return EVERYTHING
-        return nothing_yet(t) or Frontier(np.zeros(1), np.array([self._variation(t)]))
+        return frontier_at_zero(t) or Frontier(np.zeros(1), np.array([self._variation(t)]))
 
     def _variation(self, t: int) -> float:
         """c ρ^t in logarithms, rounded up: ρ^t alone may be too small for a double."""

@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 from halflife.errors import InvalidInput, errors_about
 from halflife.numerics.arrays import Floats
 from halflife.numerics.parameters import whole
-from halflife.processes.base import Direction, Process, nothing_yet, register_process
+from halflife.processes.base import Direction, Process, frontier_at_zero, register_process
 from halflife.processes.contraction import NOTHING, TINY, Frontier, frontier_of_all
-from halflife.processes.fitting import NO_SMOOTHING, fit_cycle, how_fitted
+from halflife.processes.fitting import NO_SMOOTHING, fit_cycle, read_fit
 from halflife.processes.kernels import (
     LARGEST_LAG,
     classes,
     elimination,
     lag,
-    normalised,
+    normalise,
     reverse,
     rounding_of,
     shorter,
@@ -58,7 +58,7 @@ class PeriodicMarkovChain(Process):
             self.laws = _laws(self.kernels)
             """π_s, one row a slot."""
         self.kernels.flags.writeable = False
-        self.fitted = how_fitted(fitted)
+        self.fitted = read_fit(fitted)
         """How `fit` came to the kernels, as JSON can hold it; None if they were given."""
         self._powers = [self.kernels]
         self._frontiers: dict[tuple[int, Direction], Frontier] = {}
@@ -122,9 +122,9 @@ class PeriodicMarkovChain(Process):
         for i, bit in enumerate(reversed(f"{t:b}")):
             while len(self._powers) <= i:
                 last = self._powers[-1]
-                self._powers.append(normalised(last @ np.roll(last, -(2 ** (len(self._powers) - 1)), axis=0)))
+                self._powers.append(normalise(last @ np.roll(last, -(2 ** (len(self._powers) - 1)), axis=0)))
             if bit == "1":
-                result = normalised(result @ np.roll(self._powers[i], -done, axis=0))
+                result = normalise(result @ np.roll(self._powers[i], -done, axis=0))
                 done += 2**i
         return result
 
@@ -132,7 +132,7 @@ class PeriodicMarkovChain(Process):
         """Return the frontier of the kernels from all slots together; beyond 10⁶ steps that of 10⁶ steps, as K only falls, and
         see `shorter`."""
         t = min(t, LARGEST_LAG)
-        known = self._frontiers.get((t, direction)) or (NOTHING if self.states == 1 else nothing_yet(t))
+        known = self._frontiers.get((t, direction)) or (NOTHING if self.states == 1 else frontier_at_zero(t))
         if known is None:
             kernels = self._all(t, direction)
             likeliest = np.take_along_axis(kernels, self.laws.argmax(axis=1)[:, None, None], axis=1)
@@ -207,7 +207,7 @@ def _laws(kernels: Floats) -> Floats:
     """π_s for every slot, from the chain over a whole cycle."""
     whole_cycle = kernels[0]
     for kernel in kernels[1:]:
-        whole_cycle = normalised(whole_cycle @ kernel)
+        whole_cycle = normalise(whole_cycle @ kernel)
     closed, _ = classes(whole_cycle)
     if len(closed) > 1:
         raise InvalidInput(
@@ -218,5 +218,5 @@ def _laws(kernels: Floats) -> Floats:
     laws = np.zeros(kernels.shape[:2])
     laws[0, closed[0]] = elimination(whole_cycle[np.ix_(closed[0], closed[0])])
     for s in range(1, len(kernels)):
-        laws[s] = normalised(laws[s - 1] @ kernels[s - 1])
+        laws[s] = normalise(laws[s - 1] @ kernels[s - 1])
     return laws

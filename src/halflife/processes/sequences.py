@@ -87,7 +87,7 @@ def quantise(values: Floats, states: int | Sequence[float] | Floats | None) -> Q
     if not known.any():
         raise InvalidInput("a sequence without a single reading has no states")
     if states is None:
-        return _given(values, known)
+        return _take_states(values, known)
     if isinstance(states, Sequence | np.ndarray):
         edges = np.array(states, dtype=np.float64)
         if edges.ndim != 1 or not np.all(np.isfinite(edges)) or np.any(np.diff(edges) <= 0):
@@ -108,7 +108,7 @@ def quantise(values: Floats, states: int | Sequence[float] | Floats | None) -> Q
     return Quantised(found, edges, asked - len(edges) - 1)
 
 
-def _given(values: Floats, known: NDArray[np.bool_]) -> Quantised:
+def _take_states(values: Floats, known: NDArray[np.bool_]) -> Quantised:
     held = values[known]
     if np.any(held != np.floor(held)) or held.min() < 0 or held.max() >= LARGEST_STATES:
         raise InvalidInput(

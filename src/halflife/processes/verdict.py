@@ -86,7 +86,7 @@ class Check:
         tested = [row for row in self.rows if row.outcome != "too little data"]
         worst = self.worst
         if worst is not None:
-            return self._contradicted(worst)
+            return self._say_contradiction(worst)
         if self.outcome == "too little data":
             return (
                 f"Too little data: {len(tested)} of {len(self.rows)} comparisons had enough of it, so this says nothing about "
@@ -98,7 +98,7 @@ class Check:
             f"back; an under-report of Δ by {width:.2f} or more, on average over people, would have been seen."
         )
 
-    def _contradicted(self, worst: Row) -> str:
+    def _say_contradiction(self, worst: Row) -> str:
         bad = {row.lag for row in self.rows if row.outcome == "under-reports"}
         of = {row.lag for row in self.rows}
         when = "" if worst.kind == "any time" else ", with the time of day held fixed"

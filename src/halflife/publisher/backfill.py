@@ -76,7 +76,7 @@ def publish(
     """
     session = Session(policy, clock)
     try:
-        with session.held(wait, stop):
+        with session.hold(wait, stop):
             return _Run(session, dict(sources or {}), progress, stop).run()
     finally:
         session.close()
@@ -95,7 +95,7 @@ class _Run:
 
     def run(self) -> Summary:
         wanted = self._due()
-        dues = [d for d in self.session.fitting(wanted) if len(d.steps)]
+        dues = [d for d in self.session.select_fitting(wanted) if len(d.steps)]
         self.passed_over = sum(len(d.steps) for d in wanted) - sum(len(d.steps) for d in dues)
         total = sum(len(d.steps) for d in dues)
         log.info("due", extra={"fields": {"steps": total, "streams": len(dues), "passed_over": self.passed_over}})
@@ -154,7 +154,7 @@ class _Run:
                     _draw_ahead(batches[i:], charged[i:])
                     read |= reading.result()
             checkpoints.reach("totals read")
-            parts = [(self._dated_now(d), _rows(d, *read[d.channel.name])) for d in batch]
+            parts = [(self._date_now(d), _rows(d, *read[d.channel.name])) for d in batch]
             self.session.publish(parts, charged[i])
             charged[i] = None  # its noise is in the ledger
             for d in batch:
@@ -173,7 +173,7 @@ class _Run:
             for d in batches[0]
         }
 
-    def _dated_now(self, d: Due) -> Due:
+    def _date_now(self, d: Due) -> Due:
         """The same steps, charged when they are really published: reading took time, and only makes room."""
         return self.session.due(d.channel, int(d.steps[0]), int(d.steps[-1])) if self.session.late_counts_now else d
 

@@ -36,12 +36,12 @@ def _band(releases: Sequence[Release]) -> float:
     return max(BAND_OF_UNIT_SCALE[r.noise] for r in releases)
 
 
-def readable(entries: Sequence[Entry], factors: Sequence[Fraction]) -> list[Published]:
+def make_readable(entries: Sequence[Entry], factors: Sequence[Fraction]) -> list[Published]:
     """Return entries as readers see them, with the half-width of the band that holds 95 % of the noise left in each."""
-    return readable_block(entries, factors).items() if entries else []
+    return make_readable_block(entries, factors).items() if entries else []
 
 
-def readable_block(entries: Sequence[Entry], factors: Sequence[Fraction]) -> Block:
+def make_readable_block(entries: Sequence[Entry], factors: Sequence[Fraction]) -> Block:
     """Return entries as readers see them, side by side; at least one."""
     if any(len(e.noisy) != len(factors) for e in entries):
         raise InvalidInput(f"an entry does not hold {len(factors)} numbers, one for each group and bin")

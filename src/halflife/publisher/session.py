@@ -26,7 +26,7 @@ from halflife.postprocessing.chains import Record, add_chain, dump_chains, load_
 from halflife.publisher import checkpoints
 from halflife.publisher.drawing import ChargedBatch, Totals, find_turns, make_entries, run_steps
 from halflife.publisher.due import Due, find_due
-from halflife.publisher.readable import readable
+from halflife.publisher.readable import make_readable
 from halflife.publisher.verification import UNREADABLE, newest_data_time, stream_digests
 from halflife.steps import from_us
 
@@ -38,7 +38,7 @@ LATEST = 60_000_000_000
 
 
 class Session:
-    """What `publish` and `Stream` share. Use it inside `with session.held():`."""
+    """What `publish` and `Stream` share. Use it inside `with session.hold():`."""
 
     def __init__(self, given: GivenPolicy, clock: Callable[[], float] = time.time) -> None:
         self.clock = clock
@@ -64,7 +64,7 @@ class Session:
         return int(seconds * 1_000_000)
 
     @contextmanager
-    def held(self, wait: float, stop: Callable[[], bool] = lambda: False) -> Iterator[None]:
+    def hold(self, wait: float, stop: Callable[[], bool] = lambda: False) -> Iterator[None]:
         """Hold the ledger, with everything as it has it; outputs are complete when this ends."""
         with self.ledger.hold(wait, stop):
             checkpoints.reach("ledger locked")
@@ -165,7 +165,7 @@ class Session:
                 "undo the change; begin with `plan: tight` where secrets are to come"
             )
         try:
-            return account.extended(self.notion, newest_data_time(self.channels, self.ledger))
+            return account.with_notion(self.notion, newest_data_time(self.channels, self.ledger))
         except InvalidInput as error:
             raise LedgerError(f"{self.ledger.name}: {error}") from error
 
@@ -207,7 +207,7 @@ class Session:
 
     def _open_output(self, channel: Channel) -> Output:
         def find(step: int) -> Published | None:
-            found = readable(list(self.ledger.entries(channel.name, step, step)), channel.factor_of_cells)
+            found = make_readable(list(self.ledger.entries(channel.name, step, step)), channel.factor_of_cells)
             return found[0] if found else None
 
         return open_output(
@@ -226,7 +226,7 @@ class Session:
                 self.emitted_again[channel.name] += len(block)
 
     def _write(self, channel: Channel, output: Output, entries: Sequence[Entry]) -> None:
-        output.write(readable(entries, channel.factor_of_cells))
+        output.write(make_readable(entries, channel.factor_of_cells))
         if channel.part.output == "-":
             self.ledger.mark_printed(channel.name, entries[-1].step)
 
@@ -248,7 +248,7 @@ class Session:
         """Whether what is published late is charged when it is really published."""
         return self.notion.forgets and self.policy.clock.late == "now"
 
-    def fitting(self, dues: Sequence[Due]) -> list[Due]:
+    def select_fitting(self, dues: Sequence[Due]) -> list[Due]:
         """Return the newest steps of each stream that the promise has room for now; older ones are passed over for good.
 
         Only late steps are ever passed over: under a promise that forgets they count from now on, and waiting would not help, as

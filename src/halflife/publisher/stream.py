@@ -21,7 +21,7 @@ from halflife.policy import GivenPolicy
 from halflife.policy.ranges import total_range
 from halflife.publisher.drawing import Totals
 from halflife.publisher.operator_log import write_operator
-from halflife.publisher.readable import readable
+from halflife.publisher.readable import make_readable
 from halflife.publisher.session import Session
 from halflife.steps import find_zone, from_us, parse_time, to_us
 
@@ -88,7 +88,7 @@ class Stream:
         or things that are never numbers, such as text. Steps go forward; one that is not over yet by the clock is refused.
         """
         c = self._channel
-        with self._queue, self._session.held(self._wait):
+        with self._queue, self._session.hold(self._wait):
             step = self._step(at)
             if step > self._session.done[c.name]:
                 totals = self._totals(value, step)
@@ -99,7 +99,7 @@ class Stream:
             raise InvalidInput(
                 f"step {step} of {c.name} was passed over, and steps go forward: the newest is {self._session.done[c.name]}"
             )
-        return self._pushed(readable(stored, c.factor_of_cells)[0])
+        return self._make_pushed(make_readable(stored, c.factor_of_cells)[0])
 
     def _step(self, at: str | datetime.datetime | int | None) -> int:
         """Which step is meant; it must be over, by the clock, and lie within the policy's start and end."""
@@ -141,7 +141,7 @@ class Stream:
         write_operator(self._session.ledger.operator_file, self._session.now_us(), line)
         return np.array([held], dtype=np.int64)
 
-    def _pushed(self, shown: Published) -> Pushed:
+    def _make_pushed(self, shown: Published) -> Pushed:
         c = self._channel
         bins = max(1, len(c.bins))
         start, end = (from_us(us, c.steps.zone) for us in (shown.start_us, shown.end_us))

@@ -21,7 +21,7 @@ from halflife.numerics.progress import Progress
 from halflife.outputs import Digests, Pinned, compare_output, find_changed_files, match_output, pin_output
 from halflife.policy import Channel, GivenPolicy, Policy, channels, find_change, stream_layout
 from halflife.postprocessing.chains import load_chains
-from halflife.publisher.readable import readable, readable_block
+from halflife.publisher.readable import make_readable, make_readable_block
 from halflife.publisher.replay import Replay
 
 UNREADABLE = (HalflifeError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
@@ -308,7 +308,7 @@ class _Compared:
     def feed(self, entries: Sequence[Entry]) -> None:
         """Meet the next entries of the stream."""
         if entries and self._match is not None and self._match.same:
-            self._match.feed(readable_block(entries, self._factors))
+            self._match.feed(make_readable_block(entries, self._factors))
 
     def differences(self, broken: bool) -> Iterator[str]:
         """Yield what differs, in rows or in the bytes of files that were written whole; nothing if the ledger is `broken`."""
@@ -321,5 +321,5 @@ class _Compared:
         else:
             entries = self.book.entries(self.stream)
             blocks = iter(lambda: list(islice(entries, 1_000)), [])
-            shown = (published for block in blocks for published in readable(block, self._factors))
+            shown = (published for block in blocks for published in make_readable(block, self._factors))
             yield from compare_output(self.output, self.layout, shown, stream_digests(self.book, self.stream))

@@ -10,20 +10,20 @@ from numpy.typing import NDArray
 
 from halflife.errors import InvalidInput, unknown
 from halflife.specifications.base import NUMBERS, Specifications
-from halflife.specifications.neighbours import READINGS
+from halflife.specifications.neighbours import INTERPRETATIONS
 
 MOST_TOLD = 5
 
 
-def added(old: Specifications, more: Specifications) -> Specifications:
+def add_secrets(old: Specifications, more: Specifications) -> Specifications:
     """Return the secrets of both; one that is in both is there once.
 
     >>> from halflife.specifications import Secret, Specification
     >>> a = Specifications(Specification([Secret(3.0, 2, 1, 4, 1.0)], "a"))
-    >>> len(added(a, a)), len(added(a, Specifications(Specification([Secret(3.0, 2, 5, 8, 1.0)], "a"))))
+    >>> len(add_secrets(a, a)), len(add_secrets(a, Specifications(Specification([Secret(3.0, 2, 5, 8, 1.0)], "a"))))
     (1, 2)
     """
-    names, columns, first, _ = _merged(old, more)
+    names, columns, first, _ = _merge(old, more)
     return Specifications.from_columns(names, columns["household"][first], {n: columns[n][first] for n in NUMBERS})
 
 
@@ -36,16 +36,16 @@ def check_added(old: Specifications, new: Specifications, published: int, *, nei
     secret's loss grows with every other that overlaps it, so an added one must not overlap a secret of its household that
     has begun: the budget of that one may be spent.
     """
-    if neighbours not in READINGS:
-        raise unknown("reading of neighbours", neighbours, READINGS)
+    if neighbours not in INTERPRETATIONS:
+        raise unknown("interpretation of neighbours", neighbours, INTERPRETATIONS)
     if old == new:
         return
-    names, columns, first, source = _merged(old, new)
+    names, columns, first, source = _merge(old, new)
     both = first & np.append(~first[1:], False)
     gone = np.flatnonzero(first & ~both & (source == 0))
     extra = np.flatnonzero(first & ~both & (source == 1))
     _refuse(
-        f"household {_told(names, columns, i)} was promised, and is missing or changed: secrets may only be added"
+        f"household {_describe(names, columns, i)} was promised, and is missing or changed: secrets may only be added"
         for i in gone[: MOST_TOLD + 1].tolist()
     )
     late = extra[columns["start"][extra] <= published]
@@ -54,7 +54,7 @@ def check_added(old: Specifications, new: Specifications, published: int, *, nei
         _refuse_overlaps(names, columns, np.flatnonzero(first & (source == 0)), extra, published)
 
 
-def _merged(old: Specifications, new: Specifications) -> tuple[list[str], dict[str, Any], NDArray[np.bool_], Any]:
+def _merge(old: Specifications, new: Specifications) -> tuple[list[str], dict[str, Any], NDArray[np.bool_], Any]:
     """All rows of both in order: the names, the columns, where a row differs from the one before, and whose it is."""
     names = sorted({*old.households, *new.households})
     number = {name: i for i, name in enumerate(names)}
@@ -85,7 +85,7 @@ def _refuse_overlaps(names: list[str], columns: dict[str, Any], held: Any, extra
     rows, others = extra[known], begun[at[known]]
     over = columns["start"][rows] <= columns["end"][others]
     _refuse(
-        f"household {_told(names, columns, i)} overlaps {_told(names, columns, j, short=True)}, which has begun: under "
+        f"household {_describe(names, columns, i)} overlaps {_describe(names, columns, j, short=True)}, which has begun: under "
         f"all-events it would take of a budget that may be spent: begin at {columns['end'][j] + 1} or later"
         for i, j in zip(rows[over][: MOST_TOLD + 1].tolist(), others[over][: MOST_TOLD + 1].tolist(), strict=True)
     )
@@ -95,12 +95,12 @@ def _too_late(names: list[str], columns: dict[str, Any], i: int, published: int)
     start, last = int(columns["start"][i]), min(int(columns["end"][i]), published)
     steps = f"step {start} is" if start == last else f"steps {start} to {last} are"
     return (
-        f"household {_told(names, columns, i)} reaches into the past: {steps} published already with noise that does "
+        f"household {_describe(names, columns, i)} reaches into the past: {steps} published already with noise that does "
         f"not hide it: begin at {published + 1}"
     )
 
 
-def _told(names: list[str], columns: dict[str, Any], i: int, *, short: bool = False) -> str:
+def _describe(names: list[str], columns: dict[str, Any], i: int, *, short: bool = False) -> str:
     held = {name: columns[name][i].item() for name in NUMBERS}
     secret = (
         f"the secret of steps {held['start']} to {held['end']} (power {held['power']:g}, duration {held['duration']}, "

@@ -22,7 +22,7 @@ from halflife.specifications.checks import (
     NUMBERS,
     WHOLE,
     check_name,
-    checked,
+    check_secrets,
     too_short,
 )
 
@@ -255,12 +255,12 @@ class Specifications:
         >>> Specifications.from_arrow(t).specification("a")
         Specification(secrets=(Secret(power=3.0, duration=2, start=1, end=4, epsilon=1.0),), household='a')
         """
-        from halflife.specifications.tables import columns_of
+        from halflife.specifications.tables import read_columns
 
-        return cls.from_columns(*columns_of(table))
+        return cls.from_columns(*read_columns(table))
 
     def _hold(self, names: list[str], household: Any, columns: Mapping[str, Any], row: Any = None) -> None:
-        given = checked(names, household, columns, row)
+        given = check_secrets(names, household, columns, row)
         household = given.pop("household")
         order = _order(names, household, given)
         rank = np.argsort(np.argsort(np.array(names, dtype=object))) if names else np.zeros(0, dtype=np.int64)
@@ -353,17 +353,19 @@ class Specifications:
     def times_power(self, factor: float, more: float = 0.0) -> Specifications:
         """Return the same secrets with powers p·factor + more, rounded up: in another unit."""
         power = np.nextafter(self.power * real("factor", factor, positive=True), np.inf) + real("more", more)
-        return self._with({"power": np.nextafter(power, np.inf) if more else power})._settled()
+        return self._with({"power": np.nextafter(power, np.inf) if more else power})._merge_alike()
 
     def times_epsilon(self, part: float) -> Specifications:
         """Return the same secrets with a part of each ε, rounded down."""
-        return self._with({"epsilon": np.nextafter(self.epsilon * real("part", part, positive=True), 0.0)})._settled()
+        return self._with(
+            {"epsilon": np.nextafter(self.epsilon * real("part", part, positive=True), 0.0)}
+        )._merge_alike()
 
     def one_step_longer(self) -> Specifications:
         """Return the same secrets with events of T + 1 steps, or of all of J where that is shorter."""
-        return self._with({"duration": np.minimum(self.duration + 1, self.end - self.start + 1)})._settled()
+        return self._with({"duration": np.minimum(self.duration + 1, self.end - self.start + 1)})._merge_alike()
 
-    def _settled(self) -> Specifications:
+    def _merge_alike(self) -> Specifications:
         """The same in order again; secrets that have become alike are one with their powers added, as both events may happen."""
         keys = [getattr(self, n) for n in ("power", "epsilon", "duration", "end", "start", "household")]
         order = np.lexsort(keys)

@@ -24,7 +24,7 @@ LONGEST_KEY = 1000
 
 
 @dataclass(frozen=True)
-class Reading:
+class ParsedSpecifications:
     """What was read, and what was left out and why, a line each (only with skip=True)."""
 
     specifications: Specifications
@@ -41,7 +41,7 @@ def read_specifications(
     unit: str = "kW",
     zone: str | None = None,
     skip: bool = False,
-) -> Reading:
+) -> ParsedSpecifications:
     """Read what households want hidden from files, folders (every YAML, JSON, CSV and Parquet file in it), globs, or a document
     that is parsed already.
 
@@ -69,7 +69,7 @@ def read_specifications(
     frame = Frame(steps, last, unit, zone)
     parts: list[Part] = []
     problems: list[str] = []
-    for path in [paths] if isinstance(paths, Document) else found(paths):
+    for path in [paths] if isinstance(paths, Document) else find_files(paths):
         try:
             part = document_part(path, frame) if isinstance(path, Document) else read_part(path, frame)
         except PolicyError as error:
@@ -81,7 +81,7 @@ def read_specifications(
     try:
         made = joined.specifications(joined.spoiled)
     except InvalidInput:
-        twice, whose = joined.repeated()
+        twice, whose = joined.find_repeated()
         if not twice:
             raise
         problems += twice
@@ -89,10 +89,10 @@ def read_specifications(
     about = next((name for name in ("steps", "last") if any(name in part.about for part in parts)), None)
     if problems and not skip:
         raise PolicyError(*problems, about=about)
-    return Reading(made, tuple(problems), about)
+    return ParsedSpecifications(made, tuple(problems), about)
 
 
-def found(paths: str | Path | Iterable[str | Path]) -> list[Path]:
+def find_files(paths: str | Path | Iterable[str | Path]) -> list[Path]:
     """Return the files that paths, folders and globs name, each once, in order."""
     given = [paths] if isinstance(paths, str | Path) else list(paths)
     files: dict[Path, Path] = {}
@@ -144,7 +144,7 @@ class _Joined:
         codes = number[self.codes[rows]] if names else np.zeros(0, dtype=np.int64)
         return Specifications.from_columns(names, codes, {name: self.columns[name][rows] for name in NUMBERS})
 
-    def repeated(self) -> tuple[list[str], set[str]]:
+    def find_repeated(self) -> tuple[list[str], set[str]]:
         """Say which secrets stand twice, and return their households; those with other problems are left aside."""
         sound = np.array([name not in self.spoiled for name in self.names], dtype=bool)[self.codes]
         order = np.lexsort([*self.columns.values(), self.codes])
@@ -204,7 +204,7 @@ def _write_text(specifications: Specifications, target: Path, suffix: str) -> No
     if 3 + households + (len(NUMBERS) + 1) * len(specifications) > MOST_PARTS:
         raise _too_large(specifications, target)
     for name in specifications.households:
-        if name == "<<" or len(_quoted(name)) > LONGEST_KEY:
+        if name == "<<" or len(_quote(name)) > LONGEST_KEY:
             raise InvalidInput(
                 f"{target}: YAML and JSON have no room for the household {name[:80]!r}: use .parquet or .csv"
             )
@@ -224,7 +224,7 @@ def _too_large(specifications: Specifications, target: Path) -> InvalidInput:
     )
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """A text as JSON and YAML both read it; characters that a text file may not hold or change are escaped."""
     plain = json.dumps(text, ensure_ascii=False)
     return "".join(c if c.isprintable() or ord(c) > 0xFFFF else f"\\u{ord(c):04x}" for c in plain)
@@ -232,7 +232,7 @@ def _quoted(text: str) -> str:
 
 def _json(held: dict[str, list[dict[str, Any]]]) -> str:
     lines = [
-        f"{_quoted(name)}: [\n  " + ",\n  ".join(json.dumps(s) for s in secrets) + "]" for name, secrets in held.items()
+        f"{_quote(name)}: [\n  " + ",\n  ".join(json.dumps(s) for s in secrets) + "]" for name, secrets in held.items()
     ]
     return '{"households": {\n' + ",\n".join(lines) + "}}\n"
 
@@ -240,6 +240,6 @@ def _json(held: dict[str, list[dict[str, Any]]]) -> str:
 def _yaml(held: dict[str, list[dict[str, Any]]]) -> str:
     lines = ["households:" if held else "households: {}"]
     for name, secrets in held.items():
-        lines.append(f"  {_quoted(name)}:")
+        lines.append(f"  {_quote(name)}:")
         lines += ["    - {" + ", ".join(f"{key}: {value!r}" for key, value in s.items()) + "}" for s in secrets]
     return "\n".join(lines) + "\n"

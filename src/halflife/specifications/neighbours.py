@@ -1,4 +1,4 @@
-"""Which series of one household a promise keeps apart from each other: the three readings of Definition 13."""
+"""Which series of one household a promise keeps apart from each other: the three interpretations of Definition 13."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cache
+from typing import Literal
 
 from halflife.errors import InvalidInput, unknown
 from halflife.specifications.base import Secret, Specification
 
-READINGS = ("one-event", "one-window", "all-events")
+Interpretation = Literal["one-event", "one-window", "all-events"]
+"""What one event of a household may be exchanged for: see `neighbouring`."""
+INTERPRETATIONS: tuple[Interpretation, ...] = ("one-event", "one-window", "all-events")
 MOST_SECRETS = 10
 
 
 def neighbouring(
-    specification: Specification, before: Sequence[float], after: Sequence[float], reading: str = "one-window"
+    specification: Specification, before: Sequence[float], after: Sequence[float], interpretation: str = "one-window"
 ) -> bool:
     """Whether two series of one household, at steps 1 … n, are neighbours (Definition 13; corrected, S1 and S2).
 
@@ -33,19 +36,19 @@ def neighbouring(
     >>> neighbouring(p, [0.2, 0.3, 0.2, 3.1], [3.2, 0.3, 0.2, 0.1], "all-events")       # two steps, but not in a row
     False
     """
-    if reading not in READINGS:
-        raise unknown("reading of neighbours", reading, READINGS)
+    if interpretation not in INTERPRETATIONS:
+        raise unknown("interpretation of neighbours", interpretation, INTERPRETATIONS)
     if len(before) != len(after):
         raise InvalidInput(f"two series of the same steps are compared, not {len(before)} and {len(after)} steps")
     gaps = [abs(_exact(x) - _exact(y)) for x, y in zip(before, after, strict=True)]
     if not any(gaps):
         return True
-    if reading == "all-events":
+    if interpretation == "all-events":
         return _all_events(specification.secrets, gaps)
     apart = [t for t, gap in enumerate(gaps, start=1) if gap]
     total = [sum(_exact(s.power) for s in specification.relevant(t)) for t in range(1, len(gaps) + 1)]
     for s in specification.secrets:
-        room = total if reading == "one-window" else [_exact(s.power)] * len(gaps)
+        room = total if interpretation == "one-window" else [_exact(s.power)] * len(gaps)
         fits = s.start <= apart[0] and apart[-1] <= s.end and apart[-1] - apart[0] < s.duration
         if fits and all(gaps[t - 1] <= room[t - 1] for t in apart):
             return True
@@ -68,18 +71,18 @@ def _all_events(secrets: tuple[Secret, ...], gaps: list[Fraction]) -> bool:
     powers, needs = ([int(x * unit) for x in some] for some in (exact, gaps))
 
     @cache
-    def covered(t: int, placed: tuple[int | None, ...]) -> bool:
+    def can_cover(t: int, placed: tuple[int | None, ...]) -> bool:
         """Whether steps t … n can be covered; `placed` has the last step of each placement, None where there is none yet."""
         while t <= len(needs) and (not needs[t - 1] or needs[t - 1] <= _sum(powers, placed, t)):
             t += 1
         placed = tuple(0 if last is not None and last < t else last for last in placed)  # over, whenever it was
         return t > len(needs) or any(
-            covered(t, (*placed[:i], min(t, s.end - s.duration + 1) + s.duration - 1, *placed[i + 1 :]))
+            can_cover(t, (*placed[:i], min(t, s.end - s.duration + 1) + s.duration - 1, *placed[i + 1 :]))
             for i, s in enumerate(secrets)
             if placed[i] is None and s.relevant(t)
         )
 
-    return covered(1, (None,) * len(secrets))
+    return can_cover(1, (None,) * len(secrets))
 
 
 def _sum(powers: list[int], placed: tuple[int | None, ...], t: int) -> int:

@@ -18,7 +18,14 @@ from halflife.numerics.rounding import ratio_up
 from halflife.parsing.quantities import parse_quantity
 from halflife.specifications.base import Secret
 from halflife.specifications.checks import MOST_EPSILON, MOST_POWER
-from halflife.specifications.wall_clock import TooShort, as_utc, first_moments, last_moments, read_duration, touched
+from halflife.specifications.wall_clock import (
+    TooShort,
+    as_utc,
+    first_moments,
+    last_moments,
+    read_duration,
+    touched_steps,
+)
 from halflife.steps import DAY, SECOND, YEARS, Steps, find_zone, from_us, offsets
 
 MINUTE = 60 * SECOND
@@ -69,7 +76,7 @@ class Recurring:
             raise InvalidInput(f"a window lasts at most a day: not from minute {self.begin} to {self.end}")
         if self.duration > (self.end - self.begin) * MINUTE:
             raise TooShort(
-                f"the hiding interval {_shown(self.begin)}–{_shown(self.end)} is shorter than its event "
+                f"the hiding interval {_format_time(self.begin)}–{_format_time(self.end)} is shorter than its event "
                 f"({datetime.timedelta(microseconds=self.duration)}): widen it, or shorten the event"
             )
         if self.since is not None and self.until is not None and self.until <= self.since:
@@ -155,7 +162,7 @@ def _windows(
     opens = first_moments(day * DAY + begin * MINUTE, pieces)
     closes = last_moments(day * DAY + end * MINUTE, pieces)
     kept = opens < closes
-    first, final, lasts = touched(opens[kept], closes[kept], (end - begin) * MINUTE, duration, steps)
+    first, final, lasts = touched_steps(opens[kept], closes[kept], (end - begin) * MINUTE, duration, steps)
     kept = final >= 1
     if last is not None:
         kept &= first <= last
@@ -255,7 +262,7 @@ def _minutes(name: str, text: object) -> int:
     return minutes
 
 
-def _shown(minutes: int) -> str:
+def _format_time(minutes: int) -> str:
     return f"{minutes // 60 % 24 if minutes != 1440 else 24:02}:{minutes % 60:02}"
 
 

@@ -16,7 +16,7 @@ from halflife.errors import InvalidInput, unknown
 from halflife.parsing.documents import LARGEST, Document, PolicyError, Where, dotted, parse_document
 from halflife.specifications.checks import MOST_FAULTS, NUMBERS, WHOLE, check_name
 from halflife.specifications.entries import FIELDS, Columns, EntryError, Frame, read_entry
-from halflife.specifications.tables import COLUMNS, checked_columns
+from halflife.specifications.tables import COLUMNS, check_columns
 from halflife.steps import find_zone
 
 SUFFIXES = (".yaml", ".yml", ".json", ".csv", ".parquet")
@@ -204,7 +204,7 @@ def _numbers_alone(path: Path, header: list[str]) -> Part | None:
             parse_options=pcsv.ParseOptions(newlines_in_values=True),
             convert_options=pcsv.ConvertOptions(column_types=types, null_values=[""], include_columns=list(COLUMNS)),
         )
-        names, codes, columns, bad, _ = checked_columns(table)
+        names, codes, columns, bad, _ = check_columns(table)
     except (pa.ArrowException, InvalidInput):
         return None
     return None if bad.any() else Part(names, codes, columns, lambda row: f"{path}:{_line_of(path, row)}")
@@ -272,7 +272,7 @@ def _parquet(path: Path) -> Part:
     try:
         with pq.ParquetFile(path) as source:
             table = source.read()
-        names, codes, columns, bad, faults = checked_columns(table)
+        names, codes, columns, bad, faults = check_columns(table)
     except pa.ArrowException as error:
         raise PolicyError(f"{path}: cannot be read as Parquet: {str(error).splitlines()[0][:200]}") from None
     except InvalidInput as error:

@@ -89,7 +89,7 @@ def to_float_up(whole: Integers, unit: float) -> Floats:
     return result
 
 
-def _merged(ascending: Integers, others: Integers) -> Integers:
+def _merge(ascending: Integers, others: Integers) -> Integers:
     """Return all values of both, each once, in order; a stable sort is quick with what is nearly in order."""
     others.sort(kind="stable")
     both = np.concatenate([ascending, others])
@@ -110,7 +110,7 @@ class Timeline:
         low = int(s.start.min()) if len(s) else 0
         span = (int(s.end.max()) - low + 3) if len(s) else 1
         self._base = base = s.household.astype(np.int64) * span - low
-        points = _merged(base + s.start, base + s.end + 1)
+        points = _merge(base + s.start, base + s.end + 1)
         self._points = points
         self.first = np.searchsorted(points, base + s.start)
         self.last = np.searchsorted(points, base + s.end + 1) - 1

@@ -15,15 +15,15 @@ COLUMNS = ("household", *NUMBERS)
 OPTIONAL = ("what",)
 
 
-def columns_of(table: Any) -> tuple[list[str], Any, Mapping[str, Any]]:
+def read_columns(table: Any) -> tuple[list[str], Any, Mapping[str, Any]]:
     """Return the households' names, each row's index into them, and the columns of numbers; the first fault is refused."""
-    names, codes, columns, _, faults = checked_columns(table)
+    names, codes, columns, _, faults = check_columns(table)
     for fault in faults:
         raise InvalidInput(fault.text(None if fault.field == "household" else names[codes[fault.row]]))
     return names, codes, columns
 
 
-def checked_columns(table: Any) -> tuple[list[str], Any, Mapping[str, Any], NDArray[np.bool_], list[Fault]]:
+def check_columns(table: Any) -> tuple[list[str], Any, Mapping[str, Any], NDArray[np.bool_], list[Fault]]:
     """Return names, indices and columns of numbers, which rows are no secrets, and the first of them.
 
     Only names that a row has are there.

@@ -65,7 +65,7 @@ def step_numbers(steps: Steps, moments: Integers) -> Integers:
     return result
 
 
-def touched(
+def touched_steps(
     begin: Integers, end: Integers, clock: Any, duration: int, steps: Steps
 ) -> tuple[Integers, Integers, Integers]:
     """Return the first and last step that each stretch [begin, end) touches, and T; steps before 1 are left out.
@@ -167,7 +167,7 @@ def steps_between(
             f"the hiding interval {start} to {end} is {long} long, shorter than its event ({duration}): widen it, "
             f"or shorten the event; an end is the moment at which it is over"
         )
-    first, last, T = (int(x[0]) for x in touched(np.array([begin]), np.array([over]), clock, lasts, steps))
+    first, last, T = (int(x[0]) for x in touched_steps(np.array([begin]), np.array([over]), clock, lasts, steps))
     if last < 1:
         raise InvalidInput(f"the hiding interval {start} to {end} is over before step 1: nothing of it can be hidden")
     return first, last, T

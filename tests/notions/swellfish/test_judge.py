@@ -17,12 +17,13 @@ from halflife.notions.gaussian_dp import gaussian_epsilon
 from halflife.notions.swellfish import losses
 from halflife.notions.swellfish.certified import gaussian_losses, losses_at_worst, worst_by_step
 from halflife.notions.swellfish.live import BLOCK, Live
-from halflife.notions.swellfish.losses import READINGS, Running, worst_costs
+from halflife.notions.swellfish.losses import Running, worst_costs
 from halflife.notions.swellfish.required import cover_all_events, sufficient_scales
+from halflife.specifications.neighbours import INTERPRETATIONS
 from halflife.specifications.sweep import Timeline
 
 NOISES = ("laplace", "gaussian")
-READING = st.sampled_from(READINGS)
+INTERPRETATION = st.sampled_from(INTERPRETATIONS)
 NOISE = st.sampled_from(NOISES)
 
 
@@ -60,7 +61,7 @@ def delta(specification, step):
     return sum((Fraction(s.power) for s in specification.secrets if s.start <= step <= s.end), Fraction(0))
 
 
-def brute_cost(specification, s, x, reading, noise):
+def brute_cost(specification, s, x, interpretation, noise):
     """The worst cost of s by all placements; x maps steps to noise, absent ones cost nothing."""
     p = 1 if noise == "laplace" else 2
 
@@ -71,9 +72,9 @@ def brute_cost(specification, s, x, reading, noise):
             return math.inf
         return sum((c**p * Fraction(v) for c, v in found), Fraction(0))
 
-    if reading == "one-event":
+    if interpretation == "one-event":
         return max(total(w, lambda t: Fraction(s.power)) for w in placements(s))
-    if reading == "one-window":
+    if interpretation == "one-window":
         return max(total(w, lambda t: delta(specification, t)) for w in placements(s))
     each = []
     for other in specification.secrets:
@@ -93,11 +94,11 @@ def brute_cost(specification, s, x, reading, noise):
     return min(float(sum(math.sqrt(c) for c in each)) ** 2, float(linear))
 
 
-def brute_costs(many, x, first, reading, noise):
+def brute_costs(many, x, first, interpretation, noise):
     held = dict(enumerate(list(x), start=first))
     result = []
     for i in range(len(many)):
-        result.append(brute_cost(many.specification(many.name_of(i)), many.secret(i), held, reading, noise))
+        result.append(brute_cost(many.specification(many.name_of(i)), many.secret(i), held, interpretation, noise))
     return result
 
 
@@ -140,63 +141,65 @@ def test_a_small_term_keeps_its_digits_beside_large_ones():
 # Costs ----------------------------------------------------------------------------------------------------------------
 
 
-@given(families(), NOISE_OF_STEPS, st.integers(-8, 16), READING, NOISE)
-def test_worst_costs_are_those_of_the_worst_placement(many, x, first, reading, noise):
+@given(families(), NOISE_OF_STEPS, st.integers(-8, 16), INTERPRETATION, NOISE)
+def test_worst_costs_are_those_of_the_worst_placement(many, x, first, interpretation, noise):
     """Also where noise is known for part of the steps only, before, across or after the hiding intervals."""
-    found = worst_costs(many, np.array(x, dtype=np.float64), first, reading, noise)
-    close_from_above(found, brute_costs(many, x, first, reading, noise))
+    found = worst_costs(many, np.array(x, dtype=np.float64), first, interpretation, noise)
+    close_from_above(found, brute_costs(many, x, first, interpretation, noise))
 
 
-@given(families(), st.lists(st.sampled_from([0.0, 0.5, math.inf]), min_size=22, max_size=22), READING, NOISE)
-def test_an_exact_value_in_the_hiding_interval_exposes_the_secret_and_elsewhere_it_does_not(many, x, reading, noise):
-    found = worst_costs(many, np.array(x), -6, reading, noise)
+@given(families(), st.lists(st.sampled_from([0.0, 0.5, math.inf]), min_size=22, max_size=22), INTERPRETATION, NOISE)
+def test_an_exact_value_in_the_hiding_interval_exposes_the_secret_and_elsewhere_it_does_not(
+    many, x, interpretation, noise
+):
+    found = worst_costs(many, np.array(x), -6, interpretation, noise)
     held = dict(enumerate(x, start=-6))
     for i in range(len(many)):
         s = many.secret(i)
         assert (found[i] == math.inf) == any(held.get(t) == math.inf for t in range(s.start, s.end + 1))
     finite = [v if v < math.inf else 0.0 for v in x]
-    wanted = brute_costs(many, finite, -6, reading, noise)
+    wanted = brute_costs(many, finite, -6, interpretation, noise)
     close_from_above(found[np.isfinite(found)], [w for w, f in zip(wanted, found, strict=True) if f < math.inf])
 
 
-@pytest.mark.parametrize("reading", READINGS)
+@pytest.mark.parametrize("interpretation", INTERPRETATIONS)
 @pytest.mark.parametrize("noise", NOISES)
-def test_so_little_noise_that_doubles_overflow_is_no_noise(reading, noise):
+def test_so_little_noise_that_doubles_overflow_is_no_noise(interpretation, noise):
     many = Specifications(Specification([Secret(1.0, 2, 1, 5, 1.0)], "a"))
-    assert worst_costs(many, np.array([1e308, 1e308, 1e308]), 1, reading, noise).tolist() == [math.inf]
-    assert worst_costs(many, np.array([1e308, 1.0]), 0, reading, noise) == pytest.approx([1.0])
+    assert worst_costs(many, np.array([1e308, 1e308, 1e308]), 1, interpretation, noise).tolist() == [math.inf]
+    assert worst_costs(many, np.array([1e308, 1.0]), 0, interpretation, noise) == pytest.approx([1.0])
 
 
-@pytest.mark.parametrize("reading", READINGS)
-def test_nothing_published_costs_nothing(reading):
+@pytest.mark.parametrize("interpretation", INTERPRETATIONS)
+def test_nothing_published_costs_nothing(interpretation):
     many = Specifications(Specification([Secret(1.0, 2, 1, 5, 1.0)], "a"))
-    assert worst_costs(many, np.zeros(0), 3, reading) == pytest.approx([0.0], abs=1e-300)
-    assert worst_costs(many, np.zeros(9), 1, reading) == pytest.approx([0.0], abs=1e-300)
+    assert worst_costs(many, np.zeros(0), 3, interpretation) == pytest.approx([0.0], abs=1e-300)
+    assert worst_costs(many, np.zeros(9), 1, interpretation) == pytest.approx([0.0], abs=1e-300)
 
 
 def test_a_hiding_interval_that_was_over_before_costs_nothing():
     many = Specifications(Specification([Secret(2.0, 1, 1, 4, 1.0), Secret(2.0, 1, 30, 40, 1.0)], "a"))
-    for reading in READINGS:
-        assert worst_costs(many, np.ones(5), 10, reading) == pytest.approx([0.0, 0.0], abs=1e-300)
+    for interpretation in INTERPRETATIONS:
+        assert worst_costs(many, np.ones(5), 10, interpretation) == pytest.approx([0.0, 0.0], abs=1e-300)
 
 
 def test_other_households_events_do_not_count():
     one = Specification([Secret(1.0, 2, 1, 5, 1.0)], "a")
     other = Specification([Secret(9.0, 3, 2, 8, 1.0)], "b")
     x = np.full(10, 0.25)
-    for reading in READINGS:
+    for interpretation in INTERPRETATIONS:
         for noise in NOISES:
-            alone = worst_costs(Specifications(one), x, 1, reading, noise)
-            assert worst_costs(Specifications([one, other]), x, 1, reading, noise)[0] == alone[0]
+            alone = worst_costs(Specifications(one), x, 1, interpretation, noise)
+            assert worst_costs(Specifications([one, other]), x, 1, interpretation, noise)[0] == alone[0]
 
 
-@given(families(), NOISE_OF_STEPS, READING, NOISE, st.integers(1, 7))
-def test_looking_at_few_placements_at_a_time_changes_nothing(many, x, reading, noise, most):
-    whole = worst_costs(many, np.array(x, dtype=np.float64), -4, reading, noise)
+@given(families(), NOISE_OF_STEPS, INTERPRETATION, NOISE, st.integers(1, 7))
+def test_looking_at_few_placements_at_a_time_changes_nothing(many, x, interpretation, noise, most):
+    whole = worst_costs(many, np.array(x, dtype=np.float64), -4, interpretation, noise)
     before = losses.MOST_PLACES
     losses.MOST_PLACES = most
     try:
-        assert worst_costs(many, np.array(x, dtype=np.float64), -4, reading, noise).tolist() == whole.tolist()
+        assert worst_costs(many, np.array(x, dtype=np.float64), -4, interpretation, noise).tolist() == whole.tolist()
     finally:
         losses.MOST_PLACES = before
 
@@ -257,28 +260,28 @@ def test_under_all_events_the_laplace_cost_is_the_worst_joint_placement(held, x)
 # Step by step ---------------------------------------------------------------------------------------------------------
 
 
-@given(families(), NOISE_OF_STEPS.filter(bool), st.integers(-6, 10), READING, NOISE)
-def test_live_costs_are_those_of_the_windows_that_end_at_the_step(many, x, first, reading, noise):
-    live = Live(many, reading, noise)
+@given(families(), NOISE_OF_STEPS.filter(bool), st.integers(-6, 10), INTERPRETATION, NOISE)
+def test_live_costs_are_those_of_the_windows_that_end_at_the_step(many, x, first, interpretation, noise):
+    live = Live(many, interpretation, noise)
     for step in range(first, first + len(x)):
         held = {t: v for t, v in enumerate(x, start=first) if t <= step}
         rows, found = live.costs(step, np.array([held[t] for t in sorted(held)]), first)
         assert rows.tolist() == [i for i in range(len(many)) if many.secret(i).relevant(step)]
         for i, cost in zip(rows.tolist(), found.tolist(), strict=True):
             s, spec = many.secret(i), many.specification(many.name_of(i))
-            if reading == "all-events":
-                wanted = brute_cost(spec, s, held, reading, noise)
+            if interpretation == "all-events":
+                wanted = brute_cost(spec, s, held, interpretation, noise)
             else:
                 window = range(max(s.start, step - s.duration + 1), step + 1)
                 p = 1 if noise == "laplace" else 2
-                change = {t: Fraction(s.power) if reading == "one-event" else delta(spec, t) for t in window}
+                change = {t: Fraction(s.power) if interpretation == "one-event" else delta(spec, t) for t in window}
                 wanted = sum((change[t] ** p * Fraction(held.get(t, 0.0)) for t in window), Fraction(0))
             close_from_above([cost], [wanted])
 
 
-@pytest.mark.parametrize("reading", READINGS)
+@pytest.mark.parametrize("interpretation", INTERPRETATIONS)
 @pytest.mark.parametrize("noise", NOISES)
-def test_the_largest_live_cost_is_the_worst_cost(reading, noise):
+def test_the_largest_live_cost_is_the_worst_cost(interpretation, noise):
     """Over the edges of the blocks in which secrets are picked, with intervals longer than a block."""
     rng = np.random.default_rng(3)
     held = []
@@ -288,15 +291,19 @@ def test_the_largest_live_cost_is_the_worst_cost(reading, noise):
         held.append(Secret(float(rng.uniform(0.1, 3)), duration, start, end, 1.0))
     many = Specifications([Specification(held[:15], "a"), Specification(held[15:], "b")])
     x, first = rng.uniform(0, 1, 1900), BLOCK - 250
-    live, best = Live(many, reading, noise), np.zeros(len(many))
+    live, best = Live(many, interpretation, noise), np.zeros(len(many))
     ends = np.unique(
-        [*many.end, *range(BLOCK - 2, BLOCK + 3), *range(first, first + 1900, 1 if reading != "all-events" else 97)]
+        [
+            *many.end,
+            *range(BLOCK - 2, BLOCK + 3),
+            *range(first, first + 1900, 1 if interpretation != "all-events" else 97),
+        ]
     )
     for step in ends.tolist():
         if first <= step < first + len(x):
             rows, costs = live.costs(step, x[: step - first + 1], first)
             best[rows] = np.maximum(best[rows], costs)
-    assert best == pytest.approx(worst_costs(many, x, first, reading, noise), rel=1e-9)
+    assert best == pytest.approx(worst_costs(many, x, first, interpretation, noise), rel=1e-9)
 
 
 def test_old_data_under_all_events_counts_with_what_was_published_after_it():
@@ -310,41 +317,41 @@ def test_old_data_under_all_events_counts_with_what_was_published_after_it():
     assert costs == pytest.approx([1 / 5 + 3 / 20])
 
 
-@given(families(), NOISE_OF_STEPS.filter(bool), st.integers(-6, 10), READING, NOISE)
-def test_the_worst_by_step_is_the_worst_window_that_ends_there(many, x, first, reading, noise):
+@given(families(), NOISE_OF_STEPS.filter(bool), st.integers(-6, 10), INTERPRETATION, NOISE)
+def test_the_worst_by_step_is_the_worst_window_that_ends_there(many, x, first, interpretation, noise):
     limits = many.epsilon
-    shares, costs, epsilons = worst_by_step(many, limits, np.array(x), first, reading, noise)
-    live = Live(many, reading, noise)
+    shares, costs, epsilons = worst_by_step(many, limits, np.array(x), first, interpretation, noise)
+    live = Live(many, interpretation, noise)
     for k in range(len(x)):
         rows, found = live.costs(first + k, np.array(x[: k + 1]), first)
         wanted = max((found / limits[rows]).tolist(), default=0.0)
-        if reading == "all-events":  # the whole cost counts from the start on
+        if interpretation == "all-events":  # the whole cost counts from the start on
             assert np.max(shares[: k + 1]) >= wanted * (1 - 1e-9)
         else:
             assert shares[k] == pytest.approx(wanted, rel=1e-9, abs=1e-300)
         if shares[k] > 0:
             assert costs[k] == pytest.approx(shares[k] * epsilons[k], rel=1e-9)
-    if reading == "all-events":
+    if interpretation == "all-events":
         assert np.max(shares) == pytest.approx(
-            np.max(worst_costs(many, np.array(x), first, reading, noise) / limits), abs=1e-300
+            np.max(worst_costs(many, np.array(x), first, interpretation, noise) / limits), abs=1e-300
         )
 
 
 # How much noise suffices ----------------------------------------------------------------------------------------------
 
 
-@given(families(), READING)
-def test_the_sufficient_scale_is_the_formula_at_every_step(many, reading):
-    asked = many.duration / many.epsilon if reading != "all-events" else cover_all_events(many, 0.0, "laplace")
-    found = sufficient_scales(Timeline(many), reading, asked)
+@given(families(), INTERPRETATION)
+def test_the_sufficient_scale_is_the_formula_at_every_step(many, interpretation):
+    asked = many.duration / many.epsilon if interpretation != "all-events" else cover_all_events(many, 0.0, "laplace")
+    found = sufficient_scales(Timeline(many), interpretation, asked)
     for step in range(-8, 18):
         wanted = 0.0
         for spec in many:
             held = spec.relevant(step)
             for s in held:
-                if reading == "one-event":
+                if interpretation == "one-event":
                     scale = s.power * s.duration / s.epsilon
-                elif reading == "one-window":
+                elif interpretation == "one-window":
                     scale = spec.sensitivity(step) * s.duration / s.epsilon
                 else:
                     shared = {
@@ -381,11 +388,12 @@ def test_with_delta_all_events_are_covered_by_both_rules_and_no_less(many):
 DELTA = 1e-5
 
 
-@given(families(most=3), st.lists(st.sampled_from([0.0, 0.01, 0.02, 0.1]), min_size=20, max_size=20), READING)
-def test_gaussian_losses_are_those_of_mu(many, unit, reading):
-    found = losses_at_worst(many, np.array(unit), -5, reading, DELTA, "gaussian")
+@given(families(most=3), st.lists(st.sampled_from([0.0, 0.01, 0.02, 0.1]), min_size=20, max_size=20), INTERPRETATION)
+def test_gaussian_losses_are_those_of_mu(many, unit, interpretation):
+    found = losses_at_worst(many, np.array(unit), -5, interpretation, DELTA, "gaussian")
     wanted = [
-        gaussian_epsilon(math.sqrt(c), DELTA) for c in brute_costs(many, np.array(unit) ** 2, -5, reading, "gaussian")
+        gaussian_epsilon(math.sqrt(c), DELTA)
+        for c in brute_costs(many, np.array(unit) ** 2, -5, interpretation, "gaussian")
     ]
     assert found == pytest.approx(wanted, rel=1e-6, abs=1e-9)
 

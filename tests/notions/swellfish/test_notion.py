@@ -28,7 +28,7 @@ from halflife.notions.gaussian_dp import gaussian_epsilon, gaussian_mu
 from halflife.notions.swellfish import judge
 from halflife.notions.swellfish import notion as swellfish
 
-READINGS = ("one-event", "one-window", "all-events")
+INTERPRETATIONS = ("one-event", "one-window", "all-events")
 DELTA = 1e-5
 
 
@@ -54,14 +54,14 @@ def placements(s):
     return [range(a, a + s.duration) for a in range(s.start, s.end - s.duration + 2)]
 
 
-def worst_share(many, x, reading, noise, limit):
+def worst_share(many, x, interpretation, noise, limit):
     """The largest cost over limit of any secret, by plain loops; x maps data times to 1/λ or 1/σ²."""
     p, best = 1 if noise == "laplace" else 2, 0.0
     for spec in many:
         for s in spec.secrets:
-            if reading == "one-event":
+            if interpretation == "one-event":
                 cost = max(sum(s.power**p * x.get(t, 0.0) for t in w) for w in placements(s))
-            elif reading == "one-window":
+            elif interpretation == "one-window":
                 cost = max(sum(spec.sensitivity(t) ** p * x.get(t, 0.0) for t in w) for w in placements(s))
             else:
                 each = [
@@ -95,14 +95,14 @@ def release(step, scale, age=0, noise="laplace"):
 
 @given(
     families(),
-    st.sampled_from(READINGS),
+    st.sampled_from(INTERPRETATIONS),
     st.sampled_from(["laplace", "gaussian"]),
     st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.floats(0.3, 1.2)), min_size=1, max_size=14),
 )
 @settings(max_examples=40)
-def test_the_account_is_the_brute_force_over_all_that_was_published(many, reading, noise, moves):
+def test_the_account_is_the_brute_force_over_all_that_was_published(many, interpretation, noise, moves):
     """Ages that go back and several releases a step; each is refused exactly if some secret would lose too much."""
-    notion = Swellfish(many, DELTA if noise == "gaussian" else 0.0, reading, noise)
+    notion = Swellfish(many, DELTA if noise == "gaussian" else 0.0, interpretation, noise)
     account, x, step, limit = Accountant(notion), {}, 1, limit_of(noise)
     for gap, age, part in moves:
         step += gap
@@ -117,7 +117,7 @@ def test_the_account_is_the_brute_force_over_all_that_was_published(many, readin
         power = 1 if noise == "laplace" else 2
         scale = least / part if least < math.inf else 1.0
         tried = {**x, time: x.get(time, 0.0) + scale**-power}
-        share = worst_share(many, tried, reading, noise, limit)
+        share = worst_share(many, tried, interpretation, noise, limit)
         if share > 1 + 1e-6:
             with pytest.raises(BudgetExceeded):
                 account.admit(release(step, scale, age, noise))
@@ -125,7 +125,7 @@ def test_the_account_is_the_brute_force_over_all_that_was_published(many, readin
             account.admit(release(step, scale, age, noise))
             x = tried
             assert account._state.worst.share == pytest.approx(share, rel=1e-6)
-        assert worst_share(many, x, reading, noise, limit) <= 1 + 1e-6
+        assert worst_share(many, x, interpretation, noise, limit) <= 1 + 1e-6
     risk, peak, ceiling = account.exposure()
     assert risk == peak
     assert risk <= ceiling * (1 + 1e-9)
@@ -134,11 +134,11 @@ def test_the_account_is_the_brute_force_over_all_that_was_published(many, readin
     assert copy.exposure() == account.exposure()
 
 
-@given(families(), st.sampled_from(READINGS), st.lists(st.floats(0.2, 0.9), min_size=7, max_size=7))
+@given(families(), st.sampled_from(INTERPRETATIONS), st.lists(st.floats(0.2, 0.9), min_size=7, max_size=7))
 @settings(max_examples=20)
-def test_the_least_scale_is_exact(many, reading, parts):
+def test_the_least_scale_is_exact(many, interpretation, parts):
     """A hair more noise than the least is admitted and brings some secret to its limit; a hair less is refused."""
-    notion = Swellfish(many, neighbours=reading)
+    notion = Swellfish(many, neighbours=interpretation)
     account, x = Accountant(notion), {}
     for step, part in enumerate(parts, start=1):
         least = account.least_scale(step, 1.0)
@@ -148,7 +148,7 @@ def test_the_least_scale_is_exact(many, reading, parts):
             account.copy().admit(release(step, least))
             full = {**x, step: x.get(step, 0.0) + 1 / least}
             changed = [
-                worst_share(Specifications(spec), full, reading, "laplace", lambda s: s.epsilon)
+                worst_share(Specifications(spec), full, interpretation, "laplace", lambda s: s.epsilon)
                 for spec in many
                 if spec.secrets
             ]
@@ -185,10 +185,10 @@ def test_old_data_counts_with_what_was_published_after_it():
     assert account.risk() == pytest.approx(1 / 5 + 3 / 20)
 
 
-@pytest.mark.parametrize("reading", ["one-event", "one-window"])
-def test_late_data_counts_with_what_was_published_about_later_steps(reading):
+@pytest.mark.parametrize("interpretation", ["one-event", "one-window"])
+def test_late_data_counts_with_what_was_published_about_later_steps(interpretation):
     """An event of steps 9 to 11: once the two later ones are out, what comes about the first completes its window."""
-    account = Accountant(Swellfish(Specification([Secret(1.0, 3, 1, 20, 1.0)], "a"), neighbours=reading))
+    account = Accountant(Swellfish(Specification([Secret(1.0, 3, 1, 20, 1.0)], "a"), neighbours=interpretation))
     account.admit(release(10, 4.0), release(11, 4.0))
     with pytest.raises(BudgetExceeded):
         account.admit(release(12, 1.9, age=3))
@@ -196,11 +196,11 @@ def test_late_data_counts_with_what_was_published_about_later_steps(reading):
     assert account.risk(12) == pytest.approx(0.75, rel=1e-9)
 
 
-@pytest.mark.parametrize("reading", READINGS)
-def test_late_data_counts_with_all_that_was_published_before_it(reading):
+@pytest.mark.parametrize("interpretation", INTERPRETATIONS)
+def test_late_data_counts_with_all_that_was_published_before_it(interpretation):
     """Of two reaches nothing is forgotten: data two steps late shares windows with what came two steps before it."""
-    held = [Secret(1.0, 3, 3 * k + 1, 3 * k + 3, 1.0) for k in range(9)] if reading == "all-events" else []
-    account = Accountant(Swellfish(Specification(held or [Secret(1.0, 3, 1, 100, 1.0)]), neighbours=reading))
+    held = [Secret(1.0, 3, 3 * k + 1, 3 * k + 3, 1.0) for k in range(9)] if interpretation == "all-events" else []
+    account = Accountant(Swellfish(Specification(held or [Secret(1.0, 3, 1, 100, 1.0)]), neighbours=interpretation))
     for step, x in ((1, 0.1), (2, 0.1), (7, 0.4), (8, 0.4), (9, 0.1), (10, 0.01), (11, 0.01)):
         account.admit(release(step, 1 / x))
     assert account.headroom(11, age=2) == pytest.approx(0.1)
@@ -232,13 +232,13 @@ def test_a_longer_event_that_is_added_brings_nothing_back_that_was_forgotten(mon
     account = Accountant(Swellfish(old))
     account.admit(*(Release(k, 0.5, scale=2.0) for k in range(1, 61)))
     longer = Swellfish([old, Specification([Secret(1.0, 50, 70, 130, 1.0)], "b")])
-    later = account.extended(longer, 60)
+    later = account.with_notion(longer, 60)
     assert later.headroom(60, age=29) == 0
     with pytest.raises(InvalidInput, match="has forgotten"):
         later.admit(Release(60, 0.5, 29, scale=2.0))
     later.admit(*(Release(k, 1 / 50, scale=50.0) for k in range(70, 120)))
     replayed = Accountant.replay(longer, [Release(k, 0.5, scale=2.0) for k in range(1, 61)])
-    assert replayed.agrees(account.extended(longer, 60))
+    assert replayed.agrees(account.with_notion(longer, 60))
     assert later.risk() == pytest.approx(1.0)
 
 
@@ -312,8 +312,8 @@ def test_a_refused_release_leaves_the_account_as_it_was():
 
 def test_memory_does_not_grow_with_the_stream():
     """No more than two reaches of noise, or 200 steps: states and remembered blocks stay as large as they are."""
-    for reading in READINGS:
-        notion = Swellfish(Swellfish.examples()[1].specifications, neighbours=reading)
+    for interpretation in INTERPRETATIONS:
+        notion = Swellfish(Swellfish.examples()[1].specifications, neighbours=interpretation)
         plan = notion.plan()
         account, most = Accountant(notion), 0
         for step in itertools.chain(range(1, 130), range(50_000, 50_130)):
@@ -363,12 +363,12 @@ def test_states_that_are_none_are_refused():
 # Laplace noise with δ: thresholds -------------------------------------------------------------------------------------
 
 
-@given(families(), st.sampled_from(READINGS), st.integers(1, 14))
+@given(families(), st.sampled_from(INTERPRETATIONS), st.integers(1, 14))
 @settings(max_examples=25)
 def test_with_delta_a_step_is_admitted_iff_its_scale_is_the_calibrated_one_of_every_relevant_secret(
-    many, reading, step
+    many, interpretation, step
 ):
-    notion = Swellfish(many, DELTA, reading, "laplace")
+    notion = Swellfish(many, DELTA, interpretation, "laplace")
     wanted = notion.sufficient.at(step)
     account = Accountant(notion)
     if wanted == 0:
@@ -388,8 +388,8 @@ def test_with_delta_a_step_is_admitted_iff_its_scale_is_the_calibrated_one_of_ev
 
 def test_with_delta_no_loss_distribution_is_computed_when_a_release_is_admitted(monkeypatch):
     days = Swellfish.examples()[1].specifications
-    for reading in READINGS:
-        notion = Swellfish(days, 1e-6, reading, "laplace")
+    for interpretation in INTERPRETATIONS:
+        notion = Swellfish(days, 1e-6, interpretation, "laplace")
         plan = notion.plan()
         account = Accountant(notion)
         account.admit(*plan.releases_at(1))
@@ -417,9 +417,9 @@ def test_with_delta_the_risk_of_a_replayed_history_is_composed_where_it_is_above
 
 
 @pytest.mark.parametrize(("noise", "delta"), [("laplace", 0.0), ("gaussian", DELTA), ("laplace", DELTA)])
-@pytest.mark.parametrize("reading", READINGS)
+@pytest.mark.parametrize("interpretation", INTERPRETATIONS)
 @pytest.mark.parametrize("age", [0, 2])
-def test_the_risk_of_a_sequence_is_the_accounts_step_by_step(noise, delta, reading, age):
+def test_the_risk_of_a_sequence_is_the_accounts_step_by_step(noise, delta, interpretation, age):
     rng = np.random.default_rng(8)
     for _ in range(4):
         held = []
@@ -428,7 +428,7 @@ def test_the_risk_of_a_sequence_is_the_accounts_step_by_step(noise, delta, readi
             end = start + duration - 1 + int(rng.integers(0, 9))
             held.append(Secret(float(rng.uniform(0.1, 3)), duration, start, end, float(rng.choice([0.1, 0.5, 2.0]))))
         many = [Specification(held[:3], "a"), Specification(held[3:], "b")]
-        notion = Swellfish(many, delta, reading, noise)
+        notion = Swellfish(many, delta, interpretation, noise)
         delta_t = notion.sensitivity.over(1 - age, 30 - age)
         scales = np.where(
             delta_t > 0, rng.uniform(0.4, 3, 30) * np.maximum(notion.sufficient.over(1 - age, 30 - age), 1e-9), 1.0
@@ -449,11 +449,11 @@ def test_the_risk_of_a_sequence_is_the_accounts_step_by_step(noise, delta, readi
                 )
                 account._charge(k, (x,))
             exposure = account.exposure(k)
-            if reading == "all-events" and delta == 0:
+            if interpretation == "all-events" and delta == 0:
                 assert risks[k - 1] / limits[k - 1] >= exposure.risk / exposure.limit * (1 - 1e-9)
-            elif reading != "all-events":
+            elif interpretation != "all-events":
                 assert (risks[k - 1], limits[k - 1]) == pytest.approx((exposure.risk, exposure.limit), rel=1e-6)
-        if reading == "all-events" and noise == "laplace" and delta == 0:
+        if interpretation == "all-events" and noise == "laplace" and delta == 0:
             assert risks[-1] == pytest.approx(account.risk(), rel=1e-9)
 
 
@@ -558,15 +558,15 @@ def test_an_account_goes_on_under_secrets_that_were_added():
     account = Accountant(Swellfish(old))
     for step in range(1, 5):
         account.admit(Release(step, 0.1, scale=10.0))
-    later = account.extended(Swellfish(new), published=4)
+    later = account.with_notion(Swellfish(new), published=4)
     assert later.risk() == account.risk()
     assert later.headroom(7) < account.headroom(7)
     with pytest.raises(InvalidInput, match="steps 6 to 7 are published already"):
-        account.extended(Swellfish(new), published=7)
+        account.with_notion(Swellfish(new), published=7)
     with pytest.raises(InvalidInput, match="missing or changed"):
-        later.extended(Swellfish(old), published=4)
+        later.with_notion(Swellfish(old), published=4)
     with pytest.raises(InvalidInput, match="the policy promises"):
-        account.extended(Swellfish(new, neighbours="one-event"), published=4)
+        account.with_notion(Swellfish(new, neighbours="one-event"), published=4)
 
 
 def test_under_all_events_old_data_needs_its_whole_hiding_interval(monkeypatch):

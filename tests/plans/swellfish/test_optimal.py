@@ -17,12 +17,12 @@ from halflife.plans.swellfish import program as swellfish_program
 from halflife.plans.swellfish.optimal import keeps
 from halflife.plans.swellfish.program import POWER, System, least_noise, lower_bound, program_of
 
-READINGS = ("one-event", "one-window", "all-events")
+INTERPRETATIONS = ("one-event", "one-window", "all-events")
 NOISES = ("laplace", "gaussian")
 
 
-def notion_of(specifications, reading="one-window", noise="laplace"):
-    return Swellfish(specifications, 1e-6 if noise == "gaussian" else 0.0, reading, noise)
+def notion_of(specifications, interpretation="one-window", noise="laplace"):
+    return Swellfish(specifications, 1e-6 if noise == "gaussian" else 0.0, interpretation, noise)
 
 
 def town(households, steps, seed=3):
@@ -103,17 +103,17 @@ def least_by_slsqp(rows, start, power, weights=1.0, ceiling=np.inf):
 
 
 @pytest.mark.parametrize("noise", NOISES)
-@pytest.mark.parametrize("reading", READINGS)
+@pytest.mark.parametrize("interpretation", INTERPRETATIONS)
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])
-def test_the_total_is_that_of_a_general_solver_with_all_placements_written_down(reading, noise, seed):
-    notion = notion_of(few(seed), reading, noise)
+def test_the_total_is_that_of_a_general_solver_with_all_placements_written_down(interpretation, noise, seed):
+    notion = notion_of(few(seed), interpretation, noise)
     plan, simple = notion.plan(method="optimal"), notion.plan()
     power = POWER[noise]
     best = least_by_slsqp(all_rows(notion, 9), simple.scales(9) ** (-1 / power), power)
     total = plan.scales(9).sum()
     assert total <= simple.scales(9).sum()
     assert total <= best * (1 + 1e-5)
-    if (reading, noise) != (
+    if (interpretation, noise) != (
         "all-events",
         "gaussian",
     ):  # there only what is truly broken is constrained, so it may be less
@@ -171,9 +171,9 @@ def test_a_floor_above_all_scales_is_all_there_is():
 # Closed forms -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("reading", READINGS)
-def test_one_event_that_fills_its_hiding_interval_has_equal_scales(reading):
-    notion = notion_of(Specification([Secret(2.0, 5, 3, 7, 0.5)]), reading)
+@pytest.mark.parametrize("interpretation", INTERPRETATIONS)
+def test_one_event_that_fills_its_hiding_interval_has_equal_scales(interpretation):
+    notion = notion_of(Specification([Secret(2.0, 5, 3, 7, 0.5)]), interpretation)
     plan = notion.plan(method="optimal")
     assert plan.scales(9) == pytest.approx([0, 0, *[2.0 * 5 / 0.5] * 5, 0, 0], rel=1e-3)
     assert plan.facts["gain_over_tight"] == pytest.approx(0.0, abs=1e-6)
@@ -205,9 +205,9 @@ def test_secrets_that_share_no_step_are_settled_apart():
 
 
 @pytest.mark.parametrize("noise", NOISES)
-@pytest.mark.parametrize("reading", READINGS)
-def test_rows_cut_off_what_breaks_a_secret_and_nothing_that_keeps_all(reading, noise):
-    notion = notion_of(town(3, 96), reading, noise)
+@pytest.mark.parametrize("interpretation", INTERPRETATIONS)
+def test_rows_cut_off_what_breaks_a_secret_and_nothing_that_keeps_all(interpretation, noise):
+    notion = notion_of(town(3, 96), interpretation, noise)
     rules = program_of(notion, notion.plan()).rules
     rng = np.random.default_rng(5)
     size = len(rules.unit)
@@ -218,12 +218,12 @@ def test_rows_cut_off_what_breaks_a_secret_and_nothing_that_keeps_all(reading, n
     assert (rows.matrix @ bad > 1).all()
     parts = rules.cuts(bad, 1.0, apart=True)
     for _ in range(20):
-        good = rules.shrunk(rng.uniform(0.2, 5, size) ** 2)
+        good = rules.shrink(rng.uniform(0.2, 5, size) ** 2)
         assert rules.shares(good).max() <= 1 + 1e-12
-        if (reading, noise) == ("all-events", "gaussian"):
+        if (interpretation, noise) == ("all-events", "gaussian"):
             continue  # the rows are sufficient there, not necessary
         assert (rows.matrix @ good).max() <= 1 + 1e-9
-        if reading == "all-events":
+        if interpretation == "all-events":
             secret = parts.pair // len(rules.secrets)
             assert np.bincount(secret, parts.matrix @ good).max() <= 1 + 1e-9
 
@@ -245,9 +245,9 @@ def test_parts_add_up_to_the_whole_row_which_is_the_share_or_above(noise):
 
 
 @pytest.mark.parametrize("noise", NOISES)
-@pytest.mark.parametrize("reading", READINGS)
-def test_any_prices_bound_the_least_noise_from_below(reading, noise):
-    notion = notion_of(few(2), reading, noise)
+@pytest.mark.parametrize("interpretation", INTERPRETATIONS)
+def test_any_prices_bound_the_least_noise_from_below(interpretation, noise):
+    notion = notion_of(few(2), interpretation, noise)
     program = program_of(notion, notion.plan())
     best = program.value(least_noise(program).z)
     z = np.full(9, 3.0)
@@ -263,9 +263,9 @@ def test_any_prices_bound_the_least_noise_from_below(reading, noise):
 
 
 @pytest.mark.parametrize("noise", NOISES)
-@pytest.mark.parametrize("reading", READINGS)
-def test_a_small_town_saves_noise_and_keeps_every_secret(reading, noise):
-    notion = notion_of(town(6, 96), reading, noise)
+@pytest.mark.parametrize("interpretation", INTERPRETATIONS)
+def test_a_small_town_saves_noise_and_keeps_every_secret(interpretation, noise):
+    notion = notion_of(town(6, 96), interpretation, noise)
     plan, simple = notion.plan(method="optimal"), notion.plan()
     assert plan.verdict()["kept"]
     assert keeps(plan, plan.steps)
@@ -355,7 +355,7 @@ def test_a_solver_that_fails_leaves_tight_and_an_honest_gap(monkeypatch):
 
 
 def test_what_cannot_be_certified_is_refused(monkeypatch):
-    monkeypatch.setattr(swellfish_program.Constraints, "shrunk", lambda self, z: z * 1.01)
+    monkeypatch.setattr(swellfish_program.Constraints, "shrink", lambda self, z: z * 1.01)
     with pytest.raises(HalflifeError, match="could not be certified"):
         notion_of(few(1)).plan(method="optimal")
 

@@ -29,7 +29,7 @@ from halflife.notions.swellfish.losses import stretches
 from halflife.plans.swellfish.plan import by_block
 from halflife.specifications.sweep import StepFunction
 
-READINGS = ("one-event", "one-window", "all-events")
+INTERPRETATIONS = ("one-event", "one-window", "all-events")
 DELTA = 1e-4
 TINY = 1 / 117_716_237
 STEPS = 12
@@ -65,17 +65,17 @@ def places(s):
     return [frozenset(range(a, a + s.duration)) for a in range(s.start, s.end - s.duration + 2)]
 
 
-def differences(spec, reading, steps):
+def differences(spec, interpretation, steps):
     """How two neighbouring streams of a household can differ, step by step, with the secrets that each pair is about.
 
     An event is in one stream or in the other (its sign), or in both alike (0); only the largest differences are listed.
     """
-    if reading == "one-event":
+    if interpretation == "one-event":
         for s in spec.secrets:
             for w in places(s):
                 for sign in (-1, 1):
                     yield (s,), dict.fromkeys(w, sign * s.power)
-    elif reading == "one-window":
+    elif interpretation == "one-window":
         for s in spec.secrets:
             for w in places(s):
                 yield (s,), {t: spec.sensitivity(t) for t in w}
@@ -98,24 +98,24 @@ def pure_loss(change, scales, s):
     return total
 
 
-def worst_losses(many, scales, reading):
+def worst_losses(many, scales, interpretation):
     """The true worst loss of every secret, as {(household, secret): loss}."""
     worst = {(spec.household, s): 0.0 for spec in many for s in spec.secrets}
     for spec in many:
-        for about, change in differences(spec, reading, len(scales)):
+        for about, change in differences(spec, interpretation, len(scales)):
             for s in about:
                 key = spec.household, s
                 worst[key] = max(worst[key], pure_loss(change, scales, s))
     return worst
 
 
-@given(families(most=2), st.sampled_from(READINGS))
+@given(families(most=2), st.sampled_from(INTERPRETATIONS))
 @settings(max_examples=40)
-def test_tight_keeps_every_secret_between_all_neighbouring_streams(many, reading):
-    """The definition itself, for each reading; and the certificate's figure is the true worst loss."""
-    plan = Swellfish(many, neighbours=reading).plan(horizon=STEPS)
+def test_tight_keeps_every_secret_between_all_neighbouring_streams(many, interpretation):
+    """The definition itself, for each interpretation; and the certificate's figure is the true worst loss."""
+    plan = Swellfish(many, neighbours=interpretation).plan(horizon=STEPS)
     scales = plan.scales(STEPS)
-    worst = worst_losses(many, scales, reading)
+    worst = worst_losses(many, scales, interpretation)
     assert all(loss <= s.epsilon for (_, s), loss in worst.items())
     found = plan.verdict()
     assert found["kept"]
@@ -128,32 +128,32 @@ def test_tight_keeps_every_secret_between_all_neighbouring_streams(many, reading
 
 @given(families(most=2), st.sampled_from(["one-event", "one-window"]))
 @settings(max_examples=30)
-def test_the_papers_scales_keep_every_secret_in_one_window(many, reading):
+def test_the_papers_scales_keep_every_secret_in_one_window(many, interpretation):
     """Theorems 8 and 9, as far as their proof goes."""
-    plan = Swellfish(many, neighbours=reading).plan(method="paper", horizon=STEPS)
-    assert all(loss <= s.epsilon for (_, s), loss in worst_losses(many, plan.scales(STEPS), reading).items())
+    plan = Swellfish(many, neighbours=interpretation).plan(method="paper", horizon=STEPS)
+    assert all(loss <= s.epsilon for (_, s), loss in worst_losses(many, plan.scales(STEPS), interpretation).items())
     assert plan.verdicts["one-event"]["kept"]
     assert plan.verdicts["one-window"]["kept"]
 
 
-@given(families(most=2), st.lists(st.floats(0.1, 50), min_size=STEPS, max_size=STEPS), st.sampled_from(READINGS))
+@given(families(most=2), st.lists(st.floats(0.1, 50), min_size=STEPS, max_size=STEPS), st.sampled_from(INTERPRETATIONS))
 @settings(max_examples=40)
-def test_any_sequence_of_scales_is_certified_with_the_true_worst_loss(many, scales, reading):
-    worst = worst_losses(many, scales, reading)
-    losses = Swellfish(many).losses_of_secrets(np.array(scales), neighbours=reading)
+def test_any_sequence_of_scales_is_certified_with_the_true_worst_loss(many, scales, interpretation):
+    worst = worst_losses(many, scales, interpretation)
+    losses = Swellfish(many).losses_of_secrets(np.array(scales), neighbours=interpretation)
     for i in range(len(many)):
         true = worst[many.name_of(i), many.secret(i)]
         assert true * (1 - 1e-12) <= losses[i] <= true * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("reading", READINGS)
-def test_tight_scales_are_tight_for_a_secret_alone(reading):
+@pytest.mark.parametrize("interpretation", INTERPRETATIONS)
+def test_tight_scales_are_tight_for_a_secret_alone(interpretation):
     """A tenth less noise breaks the promise: λ = pT/ε."""
     one = Specifications(Specification([Secret(2.0, 3, 2, 8, 0.5)], "a"))
-    scales = Swellfish(one, neighbours=reading).plan(horizon=STEPS).scales(STEPS)
+    scales = Swellfish(one, neighbours=interpretation).plan(horizon=STEPS).scales(STEPS)
     assert scales == pytest.approx([0.0, *[12.0] * 7, *[0.0] * 4])
-    assert max(worst_losses(one, scales, reading).values()) == pytest.approx(0.5)
-    assert max(worst_losses(one, 0.9 * scales, reading).values()) > 0.55
+    assert max(worst_losses(one, scales, interpretation).values()) == pytest.approx(0.5)
+    assert max(worst_losses(one, 0.9 * scales, interpretation).values()) > 0.55
 
 
 def test_the_witness_of_s1():
@@ -278,15 +278,15 @@ def test_too_many_kinds_beyond_the_edge_of_theorem_11_are_not_worked_out(monkeyp
         Swellfish(Specification([one_event(40.0)], "a"), 0.1, noise="laplace").plan(method="paper")
 
 
-@given(families(most=2, households=1, last=8, longest=3), st.sampled_from(READINGS))
+@given(families(most=2, households=1, last=8, longest=3), st.sampled_from(INTERPRETATIONS))
 @settings(max_examples=15)
-def test_tight_with_delta_keeps_every_secret_between_all_neighbouring_streams(many, reading):
+def test_tight_with_delta_keeps_every_secret_between_all_neighbouring_streams(many, interpretation):
     """Definition 16 by the loss distribution of each neighbouring pair, where scales and differences are unequal."""
-    plan = Swellfish(many, DELTA, reading, "laplace").plan(horizon=STEPS)
+    plan = Swellfish(many, DELTA, interpretation, "laplace").plan(horizon=STEPS)
     scales = plan.scales(STEPS)
     spec = next(iter(many))
     seen = set()
-    for about, change in differences(spec, reading, STEPS):
+    for about, change in differences(spec, interpretation, STEPS):
         for s in about:
             losses = tuple(sorted(abs(d) / scales[t - 1] for t, d in change.items() if d and s.relevant(t)))
             if losses and sum(losses) > s.epsilon and (losses, s.epsilon) not in seen:
@@ -302,17 +302,19 @@ def gaussian_delta_at(mu, epsilon):
     return norm.cdf(-epsilon / mu + mu / 2) - math.exp(epsilon) * norm.cdf(-epsilon / mu - mu / 2)
 
 
-@given(families(most=2, households=1), st.sampled_from(READINGS))
+@given(families(most=2, households=1), st.sampled_from(INTERPRETATIONS))
 @settings(max_examples=25)
-def test_gaussian_tight_keeps_every_secret_between_all_neighbouring_streams(many, reading):
-    plan = Swellfish(many, DELTA, reading, "gaussian").plan(horizon=STEPS)
+def test_gaussian_tight_keeps_every_secret_between_all_neighbouring_streams(many, interpretation):
+    plan = Swellfish(many, DELTA, interpretation, "gaussian").plan(horizon=STEPS)
     scales = plan.scales(STEPS)
-    for about, change in differences(next(iter(many)), reading, STEPS):
+    for about, change in differences(next(iter(many)), interpretation, STEPS):
         for s in about:
             mu = math.sqrt(sum((d / scales[t - 1]) ** 2 for t, d in change.items() if d and s.relevant(t)))
             assert mu == 0 or gaussian_delta_at(mu, s.epsilon) <= DELTA * (1 + 1e-6)
     assert plan.verdict()["kept"]
-    alone = Swellfish(Specification([Secret(2.0, 4, 1, 9, 0.5)], "a"), DELTA, reading, "gaussian").plan().scale(3)
+    alone = (
+        Swellfish(Specification([Secret(2.0, 4, 1, 9, 0.5)], "a"), DELTA, interpretation, "gaussian").plan().scale(3)
+    )
     assert gaussian_delta_at(2 * 2.0 / alone, 0.5) == pytest.approx(DELTA, rel=1e-4)
 
 
@@ -361,13 +363,13 @@ def test_each_secrets_own_length_and_epsilon_count_together():
 # The theorems as properties -------------------------------------------------------------------------------------------
 
 
-@given(families(most=3, households=3), st.sampled_from(READINGS), st.sampled_from(["tight", "paper"]))
+@given(families(most=3, households=3), st.sampled_from(INTERPRETATIONS), st.sampled_from(["tight", "paper"]))
 @settings(max_examples=40)
-def test_several_households_need_the_largest_of_their_scales(many, reading, method):
+def test_several_households_need_the_largest_of_their_scales(many, interpretation, method):
     """Theorem 9."""
-    both = Swellfish(many, neighbours=reading).plan(method=method, horizon=STEPS).scales(STEPS)
+    both = Swellfish(many, neighbours=interpretation).plan(method=method, horizon=STEPS).scales(STEPS)
     each = [
-        Swellfish(spec, neighbours=reading).plan(method=method, horizon=STEPS).scales(STEPS)
+        Swellfish(spec, neighbours=interpretation).plan(method=method, horizon=STEPS).scales(STEPS)
         for spec in many
         if spec.secrets
     ]
@@ -386,9 +388,9 @@ def test_the_papers_noise_is_theorem_8_at_every_step(many):
 
 @given(families(most=3, households=2), st.sampled_from(["one-event", "one-window"]), st.sampled_from([0.0, DELTA]))
 @settings(max_examples=40)
-def test_never_more_noise_than_uniform(many, reading, delta):
+def test_never_more_noise_than_uniform(many, interpretation, delta):
     """Section IV-D: λ of tight ≤ λ of paper ≤ λ of w-event Uniform with Theorem 7's parameters, at every step."""
-    notion = Swellfish(many, delta, reading, "laplace")
+    notion = Swellfish(many, delta, interpretation, "laplace")
     event, sensitivity = notion.baseline()
     tight, paper = (notion.plan(method=m, horizon=STEPS).scales(STEPS) for m in ("tight", "paper"))
     assert (tight <= paper * (1 + 1e-8)).all()
@@ -409,8 +411,10 @@ def test_uniform_with_theorem_7s_parameters_keeps_one_window(many):
     notion = Swellfish(many)
     event, sensitivity = notion.baseline()
     scales = event.plan(sensitivity).scales(STEPS)
-    for reading in ("one-event", "one-window"):
-        assert all(loss <= s.epsilon * (1 + 1e-12) for (_, s), loss in worst_losses(many, scales, reading).items())
+    for interpretation in ("one-event", "one-window"):
+        assert all(
+            loss <= s.epsilon * (1 + 1e-12) for (_, s), loss in worst_losses(many, scales, interpretation).items()
+        )
 
 
 def test_theorem_7_does_not_give_all_events():
@@ -421,23 +425,25 @@ def test_theorem_7_does_not_give_all_events():
 
 
 @given(
-    families(most=3), st.lists(st.floats(0.5, 50), min_size=2 * STEPS, max_size=2 * STEPS), st.sampled_from(READINGS)
+    families(most=3),
+    st.lists(st.floats(0.5, 50), min_size=2 * STEPS, max_size=2 * STEPS),
+    st.sampled_from(INTERPRETATIONS),
 )
 @settings(max_examples=40)
-def test_two_mechanisms_together_lose_at_most_the_sum_of_each_secrets_losses(many, scales, reading):
+def test_two_mechanisms_together_lose_at_most_the_sum_of_each_secrets_losses(many, scales, interpretation):
     """Theorem 5, secret by secret; with the same scales twice it is the sum."""
-    notion, (one, other) = Swellfish(many, neighbours=reading), np.array(scales).reshape(2, STEPS)
+    notion, (one, other) = Swellfish(many, neighbours=interpretation), np.array(scales).reshape(2, STEPS)
     together = notion.losses_of_secrets(1 / (1 / one + 1 / other))
     parts = notion.losses_of_secrets(one) + notion.losses_of_secrets(other)
     assert (together <= parts * (1 + 1e-9)).all()
     assert notion.losses_of_secrets(one / 2) == pytest.approx(2 * notion.losses_of_secrets(one))
 
 
-@given(families(most=3), st.integers(1, STEPS - 1), st.sampled_from(READINGS))
+@given(families(most=3), st.integers(1, STEPS - 1), st.sampled_from(INTERPRETATIONS))
 @settings(max_examples=40)
-def test_mechanisms_about_disjoint_parts_cost_only_the_secrets_of_both_more(many, middle, reading):
+def test_mechanisms_about_disjoint_parts_cost_only_the_secrets_of_both_more(many, middle, interpretation):
     """Theorem 6: a secret of one part keeps its ε, one of both loses at most 2ε."""
-    notion = Swellfish(many, neighbours=reading)
+    notion = Swellfish(many, neighbours=interpretation)
     scales = notion.plan(horizon=STEPS).scales(STEPS)
     none = np.full(STEPS, np.inf)
     first, second = np.append(scales[:middle], none[middle:]), np.append(none[:middle], scales[middle:])
@@ -509,11 +515,13 @@ def some_families():
 
 
 @pytest.mark.parametrize(("noise", "delta"), [("laplace", 0.0), ("gaussian", DELTA), ("laplace", DELTA)])
-@pytest.mark.parametrize("reading", READINGS)
+@pytest.mark.parametrize("interpretation", INTERPRETATIONS)
 @pytest.mark.parametrize(("age", "every"), [(0, 1), (7, 3)])
-def test_a_plan_is_admitted_by_its_own_account_and_says_the_same_of_every_step(noise, delta, reading, age, every):
+def test_a_plan_is_admitted_by_its_own_account_and_says_the_same_of_every_step(
+    noise, delta, interpretation, age, every
+):
     for spec in some_families():
-        plan = Swellfish(spec, delta, reading, noise).plan(age=age, every=every)
+        plan = Swellfish(spec, delta, interpretation, noise).plan(age=age, every=every)
         account = Accountant(plan.notion)
         risks, limits, scales, losses = plan.risks(50), plan.limits(50), plan.scales(50), plan.losses(50)
         assert (risks <= limits * (1 + 1e-9)).all()
@@ -528,7 +536,7 @@ def test_a_plan_is_admitted_by_its_own_account_and_says_the_same_of_every_step(n
                 hidden = any(s.relevant(k - age) for p in spec for s in p.secrets)
                 assert (release.scale > 0) == hidden
             risk, _, limit = account.exposure(k)
-            if reading != "all-events":  # of secrets that have lost the same share, either may be told
+            if interpretation != "all-events":  # of secrets that have lost the same share, either may be told
                 assert risks[k - 1] / limits[k - 1] == pytest.approx(risk / limit, rel=1e-6)
             assert risks[k - 1] / limits[k - 1] >= risk / limit * (1 - 1e-6)
         assert plan.verdict()["kept"]
@@ -585,10 +593,10 @@ def test_each_block_has_its_largest_scale(pieces, edges, last):
 
 
 @pytest.mark.parametrize("width", [1, 2, 4, 7, 100])
-@pytest.mark.parametrize("reading", READINGS)
-def test_one_scale_a_block_and_none_after_the_last_of_them(width, reading):
+@pytest.mark.parametrize("interpretation", INTERPRETATIONS)
+def test_one_scale_a_block_and_none_after_the_last_of_them(width, interpretation):
     for spec in some_families():
-        notion = Swellfish(spec, neighbours=reading)
+        notion = Swellfish(spec, neighbours=interpretation)
         plain, blocks = notion.plan(age=8).scales(160), notion.plan(age=8, block=width).scales(160)
         assert (blocks >= plain).all()
         time = np.arange(1 - 8, 161 - 8)
@@ -643,23 +651,23 @@ def test_the_certificate_says_that_exact_values_are_published():
 
 
 @pytest.mark.parametrize(("noise", "delta"), [("laplace", 0.0), ("gaussian", DELTA), ("laplace", DELTA)])
-@pytest.mark.parametrize("reading", READINGS)
-def test_every_certificate_is_json_with_the_worst_loss_under_each_reading(noise, delta, reading):
+@pytest.mark.parametrize("interpretation", INTERPRETATIONS)
+def test_every_certificate_is_json_with_the_worst_loss_under_each_reading(noise, delta, interpretation):
     for spec in some_families():
         for more in ({}, {"block": 5}, {"floor": 1.0}, {"block": [0, 9]}, {"every": 3, "age": 2}, {"horizon": 4}):
-            plan = Swellfish(spec, delta, reading, noise).plan(**more)
+            plan = Swellfish(spec, delta, interpretation, noise).plan(**more)
             text = json.loads(json.dumps(plan.certificate(), allow_nan=False))
-            assert set(text["secrets"]) == set(READINGS)
-            assert text["secrets"][reading]["kept"]
-            assert text["notion"]["neighbours"] == reading
+            assert set(text["secrets"]) == set(INTERPRETATIONS)
+            assert text["secrets"][interpretation]["kept"]
+            assert text["notion"]["neighbours"] == interpretation
             assert text["plan"]["total_noise"] == pytest.approx(plan.total(plan.steps)[0])
 
 
 @pytest.mark.parametrize(("noise", "delta"), [("laplace", 0.0), ("gaussian", DELTA), ("laplace", DELTA)])
-@pytest.mark.parametrize("reading", READINGS)
-def test_a_little_less_noise_than_tight_is_told_as_broken(noise, delta, reading):
+@pytest.mark.parametrize("interpretation", INTERPRETATIONS)
+def test_a_little_less_noise_than_tight_is_told_as_broken(noise, delta, interpretation):
     """By a tenth, a hundredth and a part in 10⁵; the scales alone decide."""
-    plan = Swellfish(Specification([Secret(2.0, 30, 3, 60, 0.5)], "a"), delta, reading, noise).plan()
+    plan = Swellfish(Specification([Secret(2.0, 30, 3, 60, 0.5)], "a"), delta, interpretation, noise).plan()
     for less in (0.1, 0.01, 1e-5):
         other = replace(plan, hidden=StepFunction(plan.hidden.starts, plan.hidden.values * (1 - less)))
         assert not other.verdict()["kept"]
@@ -695,11 +703,11 @@ def test_options_that_make_no_sense_are_refused():
 # Precision and scale --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("reading", READINGS)
-def test_a_plan_is_certified_though_its_scales_lie_far_apart(reading):
+@pytest.mark.parametrize("interpretation", INTERPRETATIONS)
+def test_a_plan_is_certified_though_its_scales_lie_far_apart(interpretation):
     """150,000 steps with a scale of 0.05, then a week with 26,342: sums over the second must not lose digits to the first."""
     held = [Secret(0.05, 1, 1, 150_000, 1.0), Secret(3.92, 672, 150_001, 151_372, 0.1)]
-    plan = Swellfish(Specification(held, "a"), neighbours=reading).plan()
+    plan = Swellfish(Specification(held, "a"), neighbours=interpretation).plan()
     assert plan.verdict()["kept"]
     assert plan.verdict()["worst"]["share"] == pytest.approx(1, rel=1e-8)
 
@@ -725,7 +733,7 @@ def test_thousands_of_gaussian_secrets_are_certified_as_kept():
 
 
 def test_ten_times_the_secrets_take_about_ten_times_the_memory():
-    def peak(n, reading):
+    def peak(n, interpretation):
         rng = np.random.default_rng(1)
         length = rng.integers(1, 66, n)
         start = rng.integers(1, 16 * n // 10, n)  # as dense, over a longer stream
@@ -735,14 +743,14 @@ def test_ten_times_the_secrets_take_about_ten_times_the_memory():
         }  # fmt: skip
         many = Specifications.from_columns([f"h{i}" for i in range(25)], rng.integers(0, 25, n), columns)
         tracemalloc.start()
-        plan = Swellfish(many, neighbours=reading).plan()
+        plan = Swellfish(many, neighbours=interpretation).plan()
         plan.hidden.at(5)
         most = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return most
 
-    for reading in ("one-event", "one-window"):
-        small, large = peak(5_000, reading), peak(50_000, reading)
+    for interpretation in ("one-event", "one-window"):
+        small, large = peak(5_000, interpretation), peak(50_000, interpretation)
         assert 4 < large / small < 13
         assert large < 50_000 * 2_000
 

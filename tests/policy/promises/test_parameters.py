@@ -41,7 +41,8 @@ ANNOTATIONS = {
         ("clock: Steps | None =", "Steps | None"),
     ],
     "swellfish/notion.py": [
-        ("specifications: Specifications =", "Specifications"), ("neighbours: Reading =", "Reading"), ("noise: Noise =", "Noise"),
+        ("specifications: Specifications =", "Specifications"), ("neighbours: Interpretation =", "Interpretation"),
+        ("noise: Noise =", "Noise"),
     ],
 }  # fmt: skip
 """Where the annotations of these parameters stand, and what they are."""

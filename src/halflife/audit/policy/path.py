@@ -67,7 +67,7 @@ def publish_totals(policy: Policy, stretches: Sequence[Stretch]) -> None:
     """Publish steps of every stream with these exact totals, as `publish` does after reading."""
     session = Session(policy, clock=lambda: FAR)
     try:
-        with session.held(10.0):
+        with session.hold(10.0):
             for first, totals in stretches:
                 begins = [(c, first.get(c.name, 1)) for c in session.channels]
                 dues = [session.due(c, k, k + len(totals[c.name]) - 1) for c, k in begins]

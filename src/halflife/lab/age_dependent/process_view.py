@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from halflife.lab.views.text import text_table
 from halflife.processes import Process
-from halflife.processes.certifiable import known_to
+from halflife.processes.certifiable import estimation_error
 from halflife.processes.verdict import duration
 from halflife.steps import microseconds, parse_width
 
@@ -27,7 +27,7 @@ def print_process(process: Process, width: str, console: Console) -> None:
         )
         words = ", ".join(f"{k} {v:,}" if isinstance(v, int) else f"{k} {v}" for k, v in facts)
         console.print(f"Fitted: {words}", soft_wrap=True)
-    known = known_to(process)
+    known = estimation_error(process)
     if known is not None:
         console.print(f"Δ is known to ±{known:.3g} at best, with 99 % confidence.", soft_wrap=True)
     checked = process.checked

@@ -16,7 +16,6 @@ from halflife.errors import InvalidInput, unknown
 from halflife.lab.households.appliances import Summary, generate, secrets_of, summary
 from halflife.notions import Swellfish
 from halflife.notions.calibration import quieter, unit_scales
-from halflife.notions.swellfish.losses import Reading
 from halflife.numerics.arrays import Floats
 from halflife.numerics.parameters import whole
 from halflife.numerics.progress import Progress
@@ -24,6 +23,7 @@ from halflife.plans.base import MEAN_ABSOLUTE_OF_UNIT_SCALE, STD_OF_UNIT_SCALE
 from halflife.plans.swellfish.plan import SwellfishPlan
 from halflife.release import Noise
 from halflife.specifications import Specifications
+from halflife.specifications.neighbours import Interpretation
 from halflife.specifications.sweep import Timeline
 
 PAPER_DELTA = 1 / 117_716_237
@@ -147,7 +147,7 @@ class Comparison:
     """All plans for the same secrets; `uniform` is empty, and `why_not` says why, where Theorem 7 does not hold."""
 
     specifications: Specifications
-    neighbours: Reading
+    neighbours: Interpretation
     delta: float
     facts: Overview
     outcomes: tuple[Outcome, ...]
@@ -166,7 +166,7 @@ class Comparison:
 def compare(
     s: Specifications,
     *,
-    neighbours: Reading = "one-window",
+    neighbours: Interpretation = "one-window",
     delta: float = PAPER_DELTA,
     methods: Sequence[str] = METHODS,
     steps: int | None = None,
@@ -211,7 +211,7 @@ def _outcome(plan: SwellfishPlan, method: str) -> Outcome:
     )
 
 
-def _uniform(s: Specifications, neighbours: Reading, delta: float) -> tuple[tuple[Uniform, ...], str]:
+def _uniform(s: Specifications, neighbours: Interpretation, delta: float) -> tuple[tuple[Uniform, ...], str]:
     """Theorem 7's baseline: pure, with δ by Theorem 10, and with δ by exact accounting."""
     asked = [("Uniform", 0.0, "paper")]
     asked += [("Uniform, Theorem 10", delta, "paper"), ("Uniform, exact", delta, "tight")] if delta else []

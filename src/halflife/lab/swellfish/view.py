@@ -13,9 +13,10 @@ from halflife.lab.swellfish.costs import Comparison, Outcome, Overview, family_w
 from halflife.lab.views.page import DASHES, PALETTE, figure_html, layout, load_plotly, table_html, write_page
 from halflife.lab.views.text import text_table, three_figures
 from halflife.notions import Swellfish
-from halflife.notions.swellfish.losses import READINGS, temporal_sensitivity_of
+from halflife.notions.swellfish.losses import temporal_sensitivity_of
 from halflife.numerics.arrays import Floats
 from halflife.specifications import Specifications
+from halflife.specifications.neighbours import INTERPRETATIONS
 from halflife.steps import Steps
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def overview_rows(found: Overview) -> list[tuple[str, str]]:
     ]
 
 
-NOISE_HEAD = ("plan", "noise", "total std", "mean std", "mean |error|", *READINGS)
+NOISE_HEAD = ("plan", "noise", "total std", "mean std", "mean |error|", *INTERPRETATIONS)
 
 
 def noise_rows(found: Comparison) -> list[tuple[str, ...]]:
@@ -79,7 +80,7 @@ def noise_rows(found: Comparison) -> list[tuple[str, ...]]:
 
 
 def _verdicts(outcome: Outcome) -> list[str]:
-    return [verdict_words(outcome.verdicts[reading]) for reading in READINGS]
+    return [verdict_words(outcome.verdicts[interpretation]) for interpretation in INTERPRETATIONS]
 
 
 def noise_words(found: Comparison) -> list[str]:
@@ -104,13 +105,13 @@ def noise_words(found: Comparison) -> list[str]:
 
 def _name_broken(outcome: Outcome) -> list[str]:
     said = []
-    for reading, verdict in outcome.verdicts.items():
+    for meaning, verdict in outcome.verdicts.items():
         worst = verdict["worst"]
         if not verdict["kept"]:
             loss = f"{worst['loss']:.4g}" if isinstance(worst["loss"], float) else worst["loss"]
             may, upto = ("may lose", "up to ") if outcome.delta else ("lose", "")  # with a δ losses are upper bounds
             said.append(
-                f"{outcome.method}, {outcome.family}, read as {reading}: {verdict['broken']:,} of {verdict['secrets']:,} secrets "
+                f"{outcome.method}, {outcome.family}, read as {meaning}: {verdict['broken']:,} of {verdict['secrets']:,} secrets "
                 f"{may} more than their ε. Worst: {worst['household']}, steps {worst['start']} to {worst['end']} "
                 f"({worst['power']:.3g} kW for {worst['duration']} steps), {upto}{loss} instead of {worst['epsilon']:.3g}."
             )
@@ -164,7 +165,7 @@ def print_noise(found: Comparison, console: Console) -> None:
     console.print(_table(NOISE_HEAD[:5], [row[:5] for row in rows], left=2))
     console.print("Does every secret keep its ε? If not: the worst loss, and of how many", style="bold")
     certified = [(*row[:2], *row[5:]) for row in rows[: len(found.outcomes)]]
-    console.print(_table((*NOISE_HEAD[:2], *READINGS), certified, left=2))
+    console.print(_table((*NOISE_HEAD[:2], *INTERPRETATIONS), certified, left=2))
     for text in noise_words(found):
         console.print(f"- {text}")
     if found.table:

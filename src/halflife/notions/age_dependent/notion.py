@@ -275,7 +275,7 @@ class AgeDependent(Notion[Any]):
         self._check_horizon(step)
 
         def holds(loss: float) -> bool:
-            return self.keeps(self.record(state, [self.like(step, loss, age)]), step)
+            return self.keeps(self.record(state, [self.make_release(step, loss, age)]), step)
 
         return (
             largest(holds, 0.0, LARGEST_LOSS, 1e-9)
@@ -288,7 +288,7 @@ class AgeDependent(Notion[Any]):
         self.check_sensitivity(sensitivity)
         return super().least_scale(state, step, sensitivity, age)
 
-    def like(self, step: int, loss: float, age: int, noise: Noise = "laplace") -> Release:
+    def make_release(self, step: int, loss: float, age: int, noise: Noise = "laplace") -> Release:
         """A release of this loss whose sensitivity is large enough."""
         return Release(step, loss, age, sensitivity=self.least_sensitivity or 1.0, noise=noise)
 
@@ -335,7 +335,7 @@ class AgeDependent(Notion[Any]):
         settled = 0
         for k, loss in enumerate(losses.tolist(), start=1):
             if loss:
-                state = self.record(state, [self.like(k, loss, age, noise)])
+                state = self.record(state, [self.make_release(k, loss, age, noise)])
             result[k - 1] = self.exposure(state, k).risk
             same = even and k > every and result[k - 1] == result[k - 1 - every]
             settled = settled + 1 if same else 0

@@ -18,7 +18,7 @@ AT_ONCE = 20_000
 """Pairs of a step and a data time that are looked at together, so that memory stays small."""
 
 
-class Told(NamedTuple):
+class LossesByTime(NamedTuple):
     """Data times, ascending, and the losses about each."""
 
     times: tuple[int, ...] = ()
@@ -40,11 +40,11 @@ class Once:
     def __init__(self, fade: Fade, last_lag: int | None = None) -> None:
         self._fade, self._last_lag = fade, last_lag
 
-    def start(self) -> Told:
+    def start(self) -> LossesByTime:
         """Nothing published."""
-        return Told()
+        return LossesByTime()
 
-    def add(self, state: Told, time: int, loss: float) -> Told:
+    def add(self, state: LossesByTime, time: int, loss: float) -> LossesByTime:
         """Put a loss to its data time."""
         known = dict(zip(*state, strict=True))
         known[time] = add_up(known.get(time, 0.0), loss)
@@ -52,13 +52,13 @@ class Once:
             raise InvalidInput(
                 f"an account without the Markov property remembers {MOST:,} data times, no more: end the promise there"
             )
-        return Told(*(tuple(x) for x in zip(*sorted(known.items()), strict=True)))
+        return LossesByTime(*(tuple(x) for x in zip(*sorted(known.items()), strict=True)))
 
-    def risk(self, state: Told, step: int) -> float:
+    def risk(self, state: LossesByTime, step: int) -> float:
         """What all releases tell about X_step."""
         return self._worst(state, np.array([step]))
 
-    def peak(self, state: Told, step: int, horizon: int | None) -> float:
+    def peak(self, state: LossesByTime, step: int, horizon: int | None) -> float:
         """The largest risk at any step from this one to the horizon if nothing more is published.
 
         K falls with the lag up to the last one, so the risk rises only at steps where a release passes that lag.
@@ -68,7 +68,7 @@ class Once:
         passing = np.array(state.times, dtype=np.int64) + self._last_lag + 1
         return self._worst(state, np.array([step, *passing[(passing > step) & (passing <= horizon)].tolist()]))
 
-    def _worst(self, state: Told, steps: Integers) -> float:
+    def _worst(self, state: LossesByTime, steps: Integers) -> float:
         """The largest risk at any of these steps."""
         if not state.times:
             return 0.0
@@ -79,15 +79,15 @@ class Once:
             least = min(least, float(saved.max(axis=1).min()))
         return float(losses.sum() - max(0.0, least) / ROUND_UP) * ROUND_UP
 
-    def about(self, state: Told, moment: int) -> float:
+    def about(self, state: LossesByTime, moment: int) -> float:
         """All losses in full."""
         return float(np.sum(state.losses)) * ROUND_UP
 
-    def dump(self, state: Told) -> Any:
+    def dump(self, state: LossesByTime) -> Any:
         """As a list."""
         return [list(x) for x in zip(state.times, state.losses, strict=True)]
 
-    def load(self, data: Any) -> Told:
+    def load(self, data: Any) -> LossesByTime:
         """Read what `dump` gave."""
         if (
             not isinstance(data, list)
@@ -98,4 +98,4 @@ class Once:
         times = tuple(whole("data time", t) for t, _ in data)
         if any(b <= a for a, b in pairwise(times)):
             raise InvalidInput("the data times of an account must ascend")
-        return Told(times, tuple(real("loss", x) for _, x in data))
+        return LossesByTime(times, tuple(real("loss", x) for _, x in data))

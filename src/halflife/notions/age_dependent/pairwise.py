@@ -28,7 +28,7 @@ LEAPS = (1, 2, 3, 4, 6, 8, 12, 16)
 Matrix = tuple[tuple[float, ...], ...]
 
 
-class Told(NamedTuple):
+class PairLosses(NamedTuple):
     """A data time, the loss about it, and what earlier releases tell about each pair of states then."""
 
     time: int
@@ -53,17 +53,17 @@ class Pairwise:
             )
         self._chain = chain
 
-    def start(self) -> tuple[Told, ...]:
+    def start(self) -> tuple[PairLosses, ...]:
         """Nothing published."""
         return ()
 
-    def add(self, state: tuple[Told, ...], time: int, loss: float) -> tuple[Told, ...]:
+    def add(self, state: tuple[PairLosses, ...], time: int, loss: float) -> tuple[PairLosses, ...]:
         """Put a loss to its data time."""
         if state and time <= state[-1].time:
             return (*state[:-1], state[-1]._replace(loss=add_up(state[-1].loss, loss)))
-        return (*state, Told(time, loss, self._told(state, time)))[-LEAPS[-1] :]
+        return (*state, PairLosses(time, loss, self._compose(state, time)))[-LEAPS[-1] :]
 
-    def _told(self, state: tuple[Told, ...], step: int) -> Matrix:
+    def _compose(self, state: tuple[PairLosses, ...], step: int) -> Matrix:
         """What all releases tell about each pair of states at `step`."""
         n = self._chain.states
         best, over = np.full((n, n), math.inf), 0.0
@@ -71,24 +71,24 @@ class Pairwise:
             if over >= best.max():
                 break
             if back in LEAPS:
-                best = np.minimum(best, over * ROUND_UP + np.array(self._faded(landing, step - landing.time)))
+                best = np.minimum(best, over * ROUND_UP + np.array(self._fade(landing, step - landing.time)))
             over += landing.loss
         return tuple(tuple(row) for row in (best if state else np.zeros((n, n))).tolist())
 
-    def _faded(self, told: Told, gap: int) -> Matrix:
+    def _fade(self, told: PairLosses, gap: int) -> Matrix:
         n = self._chain.states
         own = tuple(tuple(0.0 if i == j else add_up(told.before[i][j], told.loss) for j in range(n)) for i in range(n))
         return own if gap == 0 else _worst_pairs(self._chain, gap, own)
 
-    def risk(self, state: tuple[Told, ...], step: int) -> float:
+    def risk(self, state: tuple[PairLosses, ...], step: int) -> float:
         """The worst pair's loss about X_step, a step not before any data time."""
-        return max(max(row) for row in self._told(state, step))
+        return max(max(row) for row in self._compose(state, step))
 
-    def dump(self, state: tuple[Told, ...]) -> Any:
+    def dump(self, state: tuple[PairLosses, ...]) -> Any:
         """As lists."""
         return [[t.time, t.loss, [list(row) for row in t.before]] for t in state]
 
-    def load(self, data: Any) -> tuple[Told, ...]:
+    def load(self, data: Any) -> tuple[PairLosses, ...]:
         """Read what `dump` gave."""
         if (
             not isinstance(data, list)
@@ -96,7 +96,7 @@ class Pairwise:
             or not all(isinstance(x, list) and len(x) == 3 for x in data)
         ):
             raise InvalidInput(f"a pairwise account must hold what it told about each pair, not {data!r}")
-        told = tuple(Told(whole("data time", t), real("loss", x), self._matrix(rows)) for t, x, rows in data)
+        told = tuple(PairLosses(whole("data time", t), real("loss", x), self._matrix(rows)) for t, x, rows in data)
         if any(b.time <= a.time for a, b in pairwise(told)):
             raise InvalidInput("the data times of a pairwise account must ascend")
         return told

@@ -68,17 +68,17 @@ class Skip:
         elif place < len(times) and times[place] == time:
             losses[place], firsts[place] = add_up(losses[place], loss), min(firsts[place], oldest)
         else:
-            before.insert(place, self._told(times[:place], losses[:place], before[:place], time))
+            before.insert(place, self._compose(times[:place], losses[:place], before[:place], time))
             times.insert(place, time)
             losses.insert(place, loss)
             firsts.insert(place, oldest)
         for k in range(place + 1, len(times)):
-            before[k] = min(self._told(times[:k], losses[:k], before[:k], times[k]), add_up(before[k], loss))
+            before[k] = min(self._compose(times[:k], losses[:k], before[:k], times[k]), add_up(before[k], loss))
         forgot = state.forgot or len(times) > WINDOW
         kept = slice(-WINDOW, None)
         return Past(tuple(times[kept]), tuple(losses[kept]), tuple(before[kept]), tuple(firsts[kept]), forgot)
 
-    def _told(self, times: Sequence[int], losses: Sequence[float], before: Sequence[float], at: int) -> float:
+    def _compose(self, times: Sequence[int], losses: Sequence[float], before: Sequence[float], at: int) -> float:
         """What losses about these times tell about X_at."""
         if not times:
             return 0.0
@@ -96,7 +96,7 @@ class Skip:
 
     def risk(self, state: Past, step: int) -> float:
         """What all releases tell about X_step, a step not before any data time."""
-        return self._told(state.times, state.losses, state.before, step)
+        return self._compose(state.times, state.losses, state.before, step)
 
     def about(self, state: Past, moment: int) -> float:
         """What all releases tell about X_moment, those about later times included: past and future tell independent things.
@@ -109,15 +109,15 @@ class Skip:
                 "ask earlier, or replay the history of that time"
             )
         split = bisect_right(state.times, moment)
-        back = self._told(state.times[:split], state.losses[:split], state.before[:split], moment)
+        back = self._compose(state.times[:split], state.losses[:split], state.before[:split], moment)
         later = sorted(zip(state.firsts[split:], state.losses[split:], strict=True))
         for first, loss in later:
             if first <= moment:
                 back = add_up(back, loss)
         ahead = [(first, loss) for first, loss in later if first > moment]
-        return add_up(back, self._told_ahead([first for first, _ in ahead], [loss for _, loss in ahead], moment))
+        return add_up(back, self._compose_ahead([first for first, _ in ahead], [loss for _, loss in ahead], moment))
 
-    def _told_ahead(self, times: Sequence[int], losses: Sequence[float], at: int) -> float:
+    def _compose_ahead(self, times: Sequence[int], losses: Sequence[float], at: int) -> float:
         """What losses about later times tell about X_at: the same recursion, from the newest down, with the kernel ahead."""
         after: list[float] = []
         for k in range(len(times) - 1, -2, -1):

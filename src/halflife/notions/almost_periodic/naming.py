@@ -44,7 +44,7 @@ class Use(NamedTuple):
             return self.phase == phase and self.atop in (None, release.sensitivity)
         return self[:4] == (release.loss, release.scale, release.sensitivity, phase)
 
-    def again(self, release: Release, phase: int) -> Use:
+    def use_again(self, release: Release, phase: int) -> Use:
         """Return the noise after this use."""
         atop = self.atop if release.draw is not None else release.sensitivity
         return self._replace(phase=phase, last=release.step, time=release.data_time, atop=atop)

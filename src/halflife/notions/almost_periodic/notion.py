@@ -241,7 +241,7 @@ class AlmostPeriodic(Notion[Patterns]):
             )
         if not known.fits(release, phase) or known.last == step:
             raise other_job(name, known, release)
-        return state._replace(names=state.names.put(name, known.again(release, phase)))
+        return state._replace(names=state.names.put(name, known.use_again(release, phase)))
 
     def settle(self, state: Patterns, step: int) -> Patterns:
         """Let go of noise that is out of use: from now on it counts as the notion laid over it has it."""
@@ -267,7 +267,7 @@ class AlmostPeriodic(Notion[Patterns]):
             if known is not None and not pending and (known.last, known.time) == (release.step, release.data_time):
                 raise other_job(name, known, release)
             unseen = Use(0.0, None, release.sensitivity, phase, release.step, release.data_time, release.sensitivity)
-            names = names.put(name, unseen if known is None else known.again(release, phase))
+            names = names.put(name, unseen if known is None else known.use_again(release, phase))
         if known is None or known.loss == 0:
             patterns = self._patterns.record(patterns, [plain])
         if self.strong:

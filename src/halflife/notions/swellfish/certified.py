@@ -14,12 +14,13 @@ import numpy as np
 
 from halflife.notions.calibration import composed_epsilon, unit_scales
 from halflife.notions.gaussian_dp import gaussian_epsilon, gaussian_epsilons, gaussian_mu
-from halflife.notions.swellfish.losses import Reading, stretches, weighted, windows, worst_costs
+from halflife.notions.swellfish.losses import stretches, weighted_sums, windows, worst_costs
 from halflife.notions.swellfish.required import cover_all_events
 from halflife.numerics.arrays import Floats, Integers
 from halflife.numerics.rounding import TOLERANCE, up
 from halflife.release import Noise
 from halflife.specifications.base import Specifications
+from halflife.specifications.neighbours import Interpretation
 
 MOST_LIMITS = 5_000
 MOST_COMPOSED = 300
@@ -27,25 +28,25 @@ MOST_COMPOSED = 300
 
 
 def losses_at_worst(
-    s: Specifications, unit: Floats, first: int, reading: Reading, delta: float, noise: Noise
+    s: Specifications, unit: Floats, first: int, interpretation: Interpretation, delta: float, noise: Noise
 ) -> Floats:
     """Return each secret's worst loss by the noise of steps first, first + 1, …; `unit` holds 1/λ_t or 1/σ_t, ∞ if exact."""
     if noise == "gaussian":
-        costs = worst_costs(s, _square(unit), first, reading, noise)
+        costs = worst_costs(s, _square(unit), first, interpretation, noise)
         found = gaussian_losses(costs, delta)
         return np.where(costs <= gaussian_limits(s, delta), np.minimum(found, s.epsilon), found)
-    pure = worst_costs(s, unit, first, reading)
+    pure = worst_costs(s, unit, first, interpretation)
     if delta == 0:
         return pure
     one = s._with({"duration": np.ones(len(s), dtype=np.int64)})
-    if reading == "all-events":
+    if interpretation == "all-events":
         most = worst_costs(one._with({"power": np.ones(len(s))}), unit, first, "one-event")
         shares = _times(cover_all_events(s, delta, noise), most)
         return np.minimum(pure, np.where(shares <= 1, np.nextafter(shares * s.epsilon, np.inf), np.inf))
-    most = worst_costs(one, unit, first, reading)
+    most = worst_costs(one, unit, first, interpretation)
     shares = _times(unit_scales(s.duration, s.epsilon, delta, noise), most)
     result = np.minimum(pure, np.where(shares <= 1, np.nextafter(shares * s.epsilon, np.inf), np.inf))
-    return _composed(s, result, most, np.flatnonzero(shares > 1), delta)
+    return _compose(s, result, most, np.flatnonzero(shares > 1), delta)
 
 
 def _square(unit: Floats) -> Floats:
@@ -62,7 +63,7 @@ def _times(asked: Floats, most: Floats) -> Floats:
     return result
 
 
-def _composed(s: Specifications, result: Floats, most: Floats, broken: Integers, delta: float) -> Floats:
+def _compose(s: Specifications, result: Floats, most: Floats, broken: Integers, delta: float) -> Floats:
     """Losses of secrets whose steps lose more than the calibrated loss: composed if they are not too many, else pure."""
     rows = broken[np.isfinite(most[broken])]
     pairs, which = np.unique(np.stack([s.duration[rows].astype(np.float64), most[rows]]), axis=1, return_inverse=True)
@@ -98,7 +99,7 @@ def gaussian_losses(costs: Floats, delta: float) -> Floats:
 
 
 def worst_by_step(
-    s: Specifications, limits: Floats, x: Floats, first: int, reading: Reading, noise: Noise
+    s: Specifications, limits: Floats, x: Floats, first: int, interpretation: Interpretation, noise: Noise
 ) -> tuple[Floats, Floats, Floats]:
     """Return for each step the share, cost and ε of the secret that is worst then, by its windows that end there.
 
@@ -116,13 +117,13 @@ def worst_by_step(
         shares[at[better]], costs[at[better]] = share[better], found[better]
         epsilons[at[better]] = s.epsilon[rows[better]]
 
-    if reading == "all-events":
-        put(np.arange(len(s)), np.maximum(s.start, first), worst_costs(s, x, first, reading, noise))
+    if interpretation == "all-events":
+        put(np.arange(len(s)), np.maximum(s.start, first), worst_costs(s, x, first, interpretation, noise))
         return shares, costs, epsilons
-    together = reading == "one-window"
+    together = interpretation == "one-window"
     weights = s.power if noise == "laplace" else np.nextafter(s.power**2, np.inf)
     for begin, stop in stretches(s):
-        mine, sums = weighted(s, (begin, stop), x, first, noise, together)
+        mine, sums = weighted_sums(s, (begin, stop), x, first, noise, together)
         for rows, low, high in windows(mine):
             found = sums.between(low, high) * (1.0 if together else weights[begin + rows])
             put(begin + rows, high, found)

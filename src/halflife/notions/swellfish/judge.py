@@ -12,13 +12,13 @@ from halflife.notions.calibration import FEW_PAIRS, composed_epsilon
 from halflife.notions.gaussian_dp import gaussian_epsilon
 from halflife.notions.swellfish.certified import gaussian_limits
 from halflife.notions.swellfish.live import Live
-from halflife.notions.swellfish.losses import Reading
 from halflife.notions.swellfish.memory import Hidden, Worst
-from halflife.notions.swellfish.required import asked_scales
+from halflife.notions.swellfish.required import required_scales
 from halflife.numerics.arrays import Floats
 from halflife.numerics.rounding import TOLERANCE, up
 from halflife.release import Noise, Release
 from halflife.specifications.base import Specifications
+from halflife.specifications.neighbours import Interpretation
 
 TOO_LARGE = 1.02
 """Scales that are calibrated together are too large, by less than this; a secret that seems short by less is looked at alone."""
@@ -27,9 +27,11 @@ TOO_LARGE = 1.02
 class Judge:
     """Costs are held to limits; Laplace noise with δ > 0 to calibrated scales, so that no loss distribution is computed (T6)."""
 
-    def __init__(self, specifications: Specifications, reading: Reading, delta: float, noise: Noise) -> None:
-        self.specifications, self.reading, self.delta, self.noise = specifications, reading, delta, noise
-        self.live = Live(specifications, reading, noise)
+    def __init__(
+        self, specifications: Specifications, interpretation: Interpretation, delta: float, noise: Noise
+    ) -> None:
+        self.specifications, self.interpretation, self.delta, self.noise = specifications, interpretation, delta, noise
+        self.live = Live(specifications, interpretation, noise)
         self.by_threshold = delta > 0 and noise == "laplace"
 
     @cached_property
@@ -39,9 +41,9 @@ class Judge:
         return s.epsilon if self.noise == "laplace" else gaussian_limits(s, self.delta)
 
     @cached_property
-    def asked(self) -> Floats:
-        """The scale that each secret asks for: g_s by unit of power, under all-events c_s in all (`notions.hiding.required`)."""
-        return asked_scales(self.specifications, self.reading, self.delta, self.noise)
+    def required(self) -> Floats:
+        """The scale that each secret asks for: g_s by unit of power, under all-events c_s in all (see `.required`)."""
+        return required_scales(self.specifications, self.interpretation, self.delta, self.noise)
 
     def check(self, state: Hidden, release: Release) -> None:
         """Refuse a release about a step whose windows reach back to what was forgotten, or one too many about a step."""
@@ -64,7 +66,9 @@ class Judge:
         if self.by_threshold:
             return self.worst_by_scale(worst, values[time - first], time)
         x, newest = np.array(values), first + len(values) - 1
-        ends = (time,) if self.reading == "all-events" else range(time, min(newest, time + self.live.reach - 1) + 1)
+        ends = (
+            (time,) if self.interpretation == "all-events" else range(time, min(newest, time + self.live.reach - 1) + 1)
+        )
         for end in ends:
             rows, costs = self.live.costs(end, x, first)
             if len(rows):
@@ -76,11 +80,11 @@ class Judge:
 
     def worst_by_scale(self, worst: Worst, x: float, time: int) -> Worst:
         """The same for Laplace noise with a δ: each relevant secret's calibrated scale over the scale that was used."""
-        rows, asked, moved = self.live.asked(time, self.asked)
-        shares, losses = asked * x, np.nextafter(moved * x, np.inf)
+        rows, required, moved = self.live.required_scales(time, self.required)
+        shares, losses = required * x, np.nextafter(moved * x, np.inf)
         if self._in_batch:
             for k in np.flatnonzero((shares > 1 + TOLERANCE) & (shares <= TOO_LARGE)):
-                shares[k] *= self._asked_alone(int(rows[k])) / self.asked[rows[k]]
+                shares[k] *= self._calibrate_alone(int(rows[k])) / self.required[rows[k]]
         i = int(np.argmax(shares)) if len(rows) else 0
         if not len(rows) or shares[i] <= worst.share:
             return worst
@@ -93,11 +97,11 @@ class Judge:
         s = self.specifications
         return bool(len(np.unique(np.stack([s.duration.astype(np.float64), s.epsilon]), axis=1).T) > FEW_PAIRS)
 
-    def _asked_alone(self, row: int) -> float:
+    def _calibrate_alone(self, row: int) -> float:
         """What a secret asks for, calibrated by itself (under all-events with its household); seldom needed."""
         begin, stop = self.specifications.rows(int(self.specifications.household[row]))
-        rows = np.arange(begin, stop) if self.reading == "all-events" else np.array([row])
-        found = asked_scales(self.specifications.only(rows), self.reading, self.delta, self.noise)
+        rows = np.arange(begin, stop) if self.interpretation == "all-events" else np.array([row])
+        found = required_scales(self.specifications.only(rows), self.interpretation, self.delta, self.noise)
         return float(found[np.flatnonzero(rows == row)[0]])
 
     def risk(self, worst: Worst) -> float:
@@ -110,6 +114,6 @@ class Judge:
             return 0.0
         if worst.share <= 1 + TOLERANCE:  # ε(ρ)/ρ never falls as ρ grows (notions.calibration)
             return up(worst.share * worst.epsilon)
-        if self.reading == "all-events":
+        if self.interpretation == "all-events":
             return math.inf
         return composed_epsilon(worst.together, worst.cost, self.delta, self.noise)

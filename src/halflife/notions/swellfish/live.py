@@ -10,10 +10,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from halflife.notions.swellfish.losses import Reading, Running, worst_costs
+from halflife.notions.swellfish.losses import Running, worst_costs
 from halflife.numerics.arrays import Floats, Integers
 from halflife.release import Noise
 from halflife.specifications.base import Specifications
+from halflife.specifications.neighbours import Interpretation
 from halflife.specifications.sweep import Timeline
 
 BLOCK = 512
@@ -37,14 +38,18 @@ class Nearby:
 class Live:
     """Costs of the secrets relevant at a step, by what was published up to it."""
 
-    def __init__(self, specifications: Specifications, reading: Reading, noise: Noise) -> None:
-        self.specifications, self.reading, self.noise = specifications, reading, noise
-        lengths = specifications.end - specifications.start + 1 if reading == "all-events" else specifications.duration
+    def __init__(self, specifications: Specifications, interpretation: Interpretation, noise: Noise) -> None:
+        self.specifications, self.interpretation, self.noise = specifications, interpretation, noise
+        lengths = (
+            specifications.end - specifications.start + 1 if interpretation == "all-events" else specifications.duration
+        )
         self.reach = int(lengths.max())
         self.nearby = lru_cache(maxsize=4)(self._nearby)
 
     def _nearby(self, block: int) -> Nearby:
-        beyond = self.reach if self.reading == "all-events" else 0  # old data: what follows it may have been published
+        beyond = (
+            self.reach if self.interpretation == "all-events" else 0
+        )  # old data: what follows it may have been published
         return Nearby(self.specifications, block * BLOCK, (block + 1) * BLOCK - 1, self.reach, beyond)
 
     def lowest(self, step: int) -> int:
@@ -53,7 +58,9 @@ class Live:
         at, s = near.relevant(step), near.specifications
         if not len(at):
             return step
-        begins = s.start[at] if self.reading == "all-events" else np.maximum(s.start[at], step - s.duration[at] + 1)
+        begins = (
+            s.start[at] if self.interpretation == "all-events" else np.maximum(s.start[at], step - s.duration[at] + 1)
+        )
         return int(begins.min())
 
     def costs(self, step: int, x: Floats, first: int) -> tuple[Integers, Floats]:
@@ -65,27 +72,27 @@ class Live:
         at, s = near.relevant(step), near.specifications
         if not len(at):
             return at, np.zeros(0)
-        if self.reading == "all-events":
+        if self.interpretation == "all-events":
             mine = np.isin(s.household, s.household[at])
-            return near.rows[at], worst_costs(s.only(mine), x, first, self.reading, self.noise)[
+            return near.rows[at], worst_costs(s.only(mine), x, first, self.interpretation, self.noise)[
                 np.isin(np.flatnonzero(mine), at)
             ]
         sums = Running(x, first)
         low = np.maximum(s.start[at], step - s.duration[at] + 1)
-        if self.reading == "one-event":
+        if self.interpretation == "one-event":
             weight = s.power[at] if self.noise == "laplace" else np.nextafter(s.power[at] ** 2, np.inf)
             return near.rows[at], np.nextafter(weight * sums.between(low, np.full(len(at), step)), np.inf)
         assert near.line is not None
         return near.rows[at], self._window_costs(near.line, at, low, step, sums)
 
-    def asked(self, step: int, unit_scales: Floats) -> tuple[Integers, Floats, Floats]:
+    def required_scales(self, step: int, unit_scales: Floats) -> tuple[Integers, Floats, Floats]:
         """Return the rows of the secrets relevant at `step`, the scale that each asks for there, and how far it can be moved."""
         near = self.nearby(step // BLOCK)
         at, s = near.relevant(step), near.specifications
         rows, moved = near.rows[at], s.power[at]
-        if self.reading == "all-events" or not len(at):
+        if self.interpretation == "all-events" or not len(at):
             return rows, unit_scales[rows], moved
-        if self.reading == "one-window":
+        if self.interpretation == "one-window":
             assert near.line is not None
             moved = near.line.sensitivity[near.line.place(at, np.full(len(at), step))]
         return rows, np.nextafter(moved * unit_scales[rows], np.inf), moved

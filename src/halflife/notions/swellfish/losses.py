@@ -20,17 +20,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Literal
 
 import numpy as np
 
 from halflife.numerics.arrays import Floats, Integers
 from halflife.release import Noise
 from halflife.specifications.base import Specifications
+from halflife.specifications.neighbours import Interpretation
 from halflife.specifications.sweep import overlapping_pairs, to_float_up, whole_unit
 
-Reading = Literal["one-event", "one-window", "all-events"]
-READINGS: tuple[Reading, ...] = ("one-event", "one-window", "all-events")
 LONGEST_GAP = 5_000
 MOST_PLACES = 8_000_000
 """How many placements are looked at in one go."""
@@ -67,7 +65,9 @@ class Running:
         return result
 
 
-def worst_costs(s: Specifications, x: Floats, first: int, reading: Reading, noise: Noise = "laplace") -> Floats:
+def worst_costs(
+    s: Specifications, x: Floats, first: int, interpretation: Interpretation, noise: Noise = "laplace"
+) -> Floats:
     """Return each secret's worst cost by the noise x of steps first, first + 1, …, rounded up; ∞ where it is exposed.
 
     >>> from halflife.specifications import Secret, Specification
@@ -78,11 +78,11 @@ def worst_costs(s: Specifications, x: Floats, first: int, reading: Reading, nois
     exact = x > MOST_NOISE
     exposed = Running(exact.astype(np.float64), first).between(s.start, s.end) > 0
     finite = np.where(exact, 0.0, x)
-    if reading == "one-event":
+    if interpretation == "one-event":
         weight = s.power if noise == "laplace" else np.nextafter(s.power**2, np.inf)
         costs = np.nextafter(weight * _most_of_windows(s, Running(finite, first)), np.inf)
-    elif reading == "one-window":
-        parts = (_most_of_windows(*weighted(s, rows, finite, first, noise)) for rows in stretches(s))
+    elif interpretation == "one-window":
+        parts = (_most_of_windows(*weighted_sums(s, rows, finite, first, noise)) for rows in stretches(s))
         costs = np.concatenate([np.zeros(0), *parts])
     else:
         costs = _all_events(s, finite, first, noise)
@@ -125,14 +125,14 @@ def windows(s: Specifications) -> Iterator[tuple[Integers, Integers, Integers]]:
 def _most_of_windows(s: Specifications, sums: Running) -> Floats:
     """The largest window sum of each secret."""
     most = np.zeros(len(s))
-    for part, low, high in windows(_held(s, sums)):
+    for part, low, high in windows(_cut_to_noise(s, sums)):
         found = sums.between(low, high)
         starts = np.flatnonzero(np.append(True, part[1:] != part[:-1]))
         most[part[starts]] = np.maximum.reduceat(found, starts)
     return most
 
 
-def _held(s: Specifications, sums: Running) -> Specifications:
+def _cut_to_noise(s: Specifications, sums: Running) -> Specifications:
     """The same rows with hiding intervals cut to the steps that have noise: no window beyond them costs more.
 
     One that has none of them becomes the step after them, which costs nothing.
@@ -151,7 +151,7 @@ def temporal_sensitivity_of(s: Specifications, first: int, last: int) -> Floats:
     return to_float_up(np.cumsum(change[:-1]), unit)
 
 
-def weighted(
+def weighted_sums(
     s: Specifications, rows: tuple[int, int], x: Floats, first: int, noise: Noise, together: bool = True
 ) -> tuple[Specifications, Running]:
     """Return the secrets of a stretch, and the running sums of Δ_t x_t (Gaussian: Δ_t² x_t) over the steps that they cover.
@@ -171,17 +171,17 @@ def weighted(
 def _all_events(s: Specifications, x: Floats, first: int, noise: Noise) -> Floats:
     """What all events of a household cost within J_s; for Gaussian noise the smaller of two upper bounds."""
     if noise == "laplace":
-        return _added_up(s, Running(x, first), s.power)
-    triangle = _added_up(s, Running(x, first), np.nextafter(s.power**2, np.inf), roots=True) ** 2 * (1 + 4e-16)
+        return _add_up(s, Running(x, first), s.power)
+    triangle = _add_up(s, Running(x, first), np.nextafter(s.power**2, np.inf), roots=True) ** 2 * (1 + 4e-16)
     steps = []
     for rows in stretches(s):
-        mine, sums = weighted(s, rows, x, first, "laplace")  # Δ_t x_t, not squared
-        steps.append(_added_up(mine, sums, mine.power))
+        mine, sums = weighted_sums(s, rows, x, first, "laplace")  # Δ_t x_t, not squared
+        steps.append(_add_up(mine, sums, mine.power))
     result: Floats = np.minimum(triangle, np.concatenate([np.zeros(0), *steps]))
     return result
 
 
-def _added_up(s: Specifications, sums: Running, weight: Floats, roots: bool = False) -> Floats:
+def _add_up(s: Specifications, sums: Running, weight: Floats, roots: bool = False) -> Floats:
     """Σ over s′ of weight_s′ · the largest sum over W′ ∩ J_s, or of the roots of these, rounded up."""
     own = _most_of_windows(s, sums)
     total, terms = np.zeros(len(s)), np.zeros(len(s))

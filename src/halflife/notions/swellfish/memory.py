@@ -70,7 +70,7 @@ def noise_of(release: Release, noise: Noise, hiding: bool) -> float:
     return x
 
 
-def remembered(state: Hidden, time: int, x: float, keep: int) -> Hidden:
+def remember(state: Hidden, time: int, x: float, keep: int) -> Hidden:
     """Return the state with x added at a data time: the noise about the newest `keep` steps stays, the rest is forgotten."""
     first, values, worst, forgotten = state
     if not values:

@@ -16,8 +16,8 @@ from halflife.notions.composition import check_delta
 from halflife.notions.swellfish.certified import gaussian_losses, losses_at_worst, worst_by_step
 from halflife.notions.swellfish.judge import Judge
 from halflife.notions.swellfish.live import Live
-from halflife.notions.swellfish.losses import MOST_NOISE, READINGS, Reading
-from halflife.notions.swellfish.memory import Hidden, Worst, agree, noise_of, remembered
+from halflife.notions.swellfish.losses import MOST_NOISE
+from halflife.notions.swellfish.memory import Hidden, Worst, agree, noise_of, remember
 from halflife.notions.swellfish.required import quieter_noise, sufficient_scales
 from halflife.notions.w_event import WEvent
 from halflife.numerics.arrays import Floats
@@ -29,6 +29,7 @@ from halflife.registry import register_notion
 from halflife.release import NOISES, Noise, Release
 from halflife.specifications import Secret, Specification, Specifications
 from halflife.specifications.additions import check_added
+from halflife.specifications.neighbours import INTERPRETATIONS, Interpretation
 from halflife.specifications.sweep import StepFunction, Timeline
 
 LONGEST_MEMORY = 2_000_000
@@ -48,7 +49,7 @@ class Swellfish(Notion[Hidden]):
         one-window   they differ by anything up to Δ_t, all relevant events at once, at T consecutive steps of J (Theorem 8's
         proof) all-events   they differ in one occurrence of the event of every secret (Definition 13, literally)
 
-    A release's `scale` is what counts: a secret's cost is Σ change/λ (`notions.hiding.losses`), in the unit of the powers.
+    A release's `scale` is what counts: a secret's cost is Σ change/λ (`notions.swellfish.losses`), in the unit of the powers.
     Laplace noise with δ > 0 is held to the calibrated scale of every relevant secret instead, so that no loss distribution is
     computed when a release is admitted (T6); it takes one release about each step.
 
@@ -65,7 +66,7 @@ class Swellfish(Notion[Hidden]):
 
     specifications: Specifications = field(metadata=means("specifications"))
     delta: float = 0.0
-    neighbours: Reading = field(default="one-window", metadata=means("text"))
+    neighbours: Interpretation = field(default="one-window", metadata=means("text"))
     noise: Noise = field(default=None, metadata=means("text"))  # type: ignore[arg-type]
     """The family of noise; if it is not given, the one that needs less of it here (T6)."""
     _free: bool = field(default=False, init=False, repr=False, compare=False)
@@ -96,8 +97,8 @@ class Swellfish(Notion[Hidden]):
         put = object.__setattr__
         put(self, "specifications", Specifications.of(self.specifications))
         put(self, "delta", check_delta(self.delta))
-        if self.neighbours not in READINGS:
-            raise unknown("neighbours", self.neighbours, READINGS, about="neighbours")
+        if self.neighbours not in INTERPRETATIONS:
+            raise unknown("neighbours", self.neighbours, INTERPRETATIONS, about="neighbours")
         if self.noise is not None and self.noise not in NOISES:
             raise unknown("noise", self.noise, NOISES, about="noise")
         if self.noise == "gaussian" and self.delta == 0:
@@ -133,7 +134,7 @@ class Swellfish(Notion[Hidden]):
 
     @classmethod
     def examples(cls) -> Sequence[Self]:
-        """Half hours, for 2,100 days: an evening's oven and a night's heater; each reading, a δ, and Gaussian noise."""
+        """Half hours, for 2,100 days: an evening's oven and a night's heater; each interpretation, a δ, and Gaussian noise."""
         return (
             cls(_days(2100, 48, 1.0)),
             cls(_days(2100, 48, 1.0), neighbours="one-event"),
@@ -164,8 +165,8 @@ class Swellfish(Notion[Hidden]):
 
     @cached_property
     def sufficient(self) -> StepFunction:
-        """The scales with which this reading's sufficient condition holds (S1, T6)."""
-        return sufficient_scales(self.timeline, self.neighbours, self._judge.asked)
+        """The scales with which this interpretation's sufficient condition holds (S1, T6)."""
+        return sufficient_scales(self.timeline, self.neighbours, self._judge.required)
 
     @property
     def limits(self) -> Floats:
@@ -216,7 +217,7 @@ class Swellfish(Notion[Hidden]):
         if x == 0:
             return state
         self._judge.check(state, release)
-        after = remembered(state, time, x, 2 * max(self._live.reach, LEAST_MEMORY))
+        after = remember(state, time, x, 2 * max(self._live.reach, LEAST_MEMORY))
         return after._replace(worst=self._judge.worst(after, time))
 
     def exposure(self, state: Hidden, step: int) -> Exposure:
@@ -259,25 +260,25 @@ class Swellfish(Notion[Hidden]):
 
     # Plans and certificates -----------------------------------------------------------------------------------------------
 
-    def losses_of_secrets(self, scales: Floats, first: int = 1, neighbours: Reading | None = None) -> Floats:
+    def losses_of_secrets(self, scales: Floats, first: int = 1, neighbours: Interpretation | None = None) -> Floats:
         """Return each secret's worst loss ε for any sequence of scales λ_t (σ_t) of steps first, first + 1, …, rounded up.
 
-        A scale of 0 publishes the exact value, an infinite one nothing. `neighbours` asks for another reading than the promise's.
-        See `notions.hiding.certified` for what is exact and what an upper bound.
+        A scale of 0 publishes the exact value, an infinite one nothing. `neighbours` is the interpretation if not the promise's.
+        See `notions.swellfish.certified` for what is exact and what an upper bound.
 
         >>> s = Specification([Secret(3.0, 2, 1, 4, 1.0)])
         >>> Swellfish(s).losses_of_secrets(np.array([6.0, 6.0, 12.0, 12.0])).round(9).tolist()
         [1.0]
         """
-        reading = neighbours or self.neighbours
-        if reading not in READINGS:
-            raise unknown("neighbours", reading, READINGS)
+        interpretation = neighbours or self.neighbours
+        if interpretation not in INTERPRETATIONS:
+            raise unknown("neighbours", interpretation, INTERPRETATIONS)
         given = np.asarray(scales, dtype=np.float64)
         if given.ndim != 1 or not (given >= 0).all():
             raise InvalidInput(f"scales must be a list of numbers of at least 0, not {str(given)[:80]}")
         with np.errstate(divide="ignore"):
             unit = np.where(np.isinf(given), 0.0, np.nextafter(1 / given, np.inf))
-        return losses_at_worst(self.specifications, unit, first, reading, self.delta, self.noise)
+        return losses_at_worst(self.specifications, unit, first, interpretation, self.delta, self.noise)
 
     def risks(self, losses: Floats, age: int, noise: Noise) -> Floats:
         """Return the loss of the worst secret so far after each step, for releases of these losses with sensitivity Δ_t."""

@@ -1,4 +1,4 @@
-"""How much noise suffices at each step: the least scale that each reading's sufficient condition asks for.
+"""How much noise suffices at each step: the least scale that each interpretation's sufficient condition asks for.
 
 With g_s the noise that one event of power 1 needs (`notions.calibration.unit_scales`: T_s/ε_s if δ = 0, exact accounting else):
 
@@ -22,10 +22,10 @@ from collections.abc import Callable
 import numpy as np
 
 from halflife.notions.calibration import unit_scales
-from halflife.notions.swellfish.losses import Reading
 from halflife.numerics.arrays import Floats
 from halflife.release import Noise
 from halflife.specifications.base import Specifications
+from halflife.specifications.neighbours import Interpretation
 from halflife.specifications.sweep import StepFunction, Timeline, overlapping_pairs
 
 ROUNDING = 1e-12
@@ -33,31 +33,31 @@ FEW_KINDS = 24
 FAMILIES: tuple[Noise, Noise] = ("laplace", "gaussian")
 
 
-def sufficient_scales(line: Timeline, reading: Reading, asked: Floats) -> StepFunction:
-    """Return λ_t (σ_t) of the reading's sufficient condition, rounded up; 0 where no secret is relevant.
+def sufficient_scales(line: Timeline, interpretation: Interpretation, required: Floats) -> StepFunction:
+    """Return λ_t (σ_t) of the interpretation's sufficient condition, rounded up; 0 where no secret is relevant.
 
-    asked  g_s of each secret; under all-events c_s
+    required  g_s of each secret; under all-events c_s
 
     >>> from halflife.specifications import Secret, Specification
     >>> s = Specifications([Specification([Secret(1.0, 65, 1, 65, 1.0), Secret(1.0, 1, 1, 65, 0.1)], "a")])
     >>> round(sufficient_scales(Timeline(s), "one-window", s.duration / s.epsilon).at(1), 9)      # 2 · 65, not 2 · 650
     130.0
     """
-    if reading == "one-window":
-        values = line.sensitivity * line.most(asked)
+    if interpretation == "one-window":
+        values = line.sensitivity * line.most(required)
     else:
-        values = line.most(asked * line.specifications.power if reading == "one-event" else asked)
+        values = line.most(required * line.specifications.power if interpretation == "one-event" else required)
     return line.over_households(values * (1 + ROUNDING))
 
 
-def asked_scales(s: Specifications, reading: Reading, delta: float, noise: Noise) -> Floats:
+def required_scales(s: Specifications, interpretation: Interpretation, delta: float, noise: Noise) -> Floats:
     """Return the scale that each secret asks for: g_s by unit of power, under all-events c_s in all."""
-    if reading == "all-events":
+    if interpretation == "all-events":
         return cover_all_events(s, delta, noise)
     return unit_scales(s.duration, s.epsilon, delta, noise)
 
 
-def quieter_noise(line: Timeline, reading: Reading, delta: float) -> Noise:
+def quieter_noise(line: Timeline, interpretation: Interpretation, delta: float) -> Noise:
     """Return the family whose standard deviation is smaller in all: Laplace for short events, Gaussian for long ones (T6; known).
 
     All scales of both are worked out if the secrets have few kinds (T, ε). Else so many are looked at, spread over the secrets by
@@ -72,7 +72,7 @@ def quieter_noise(line: Timeline, reading: Reading, delta: float) -> Noise:
     if delta == 0:
         return "laplace"
     if len(np.unique(np.stack([s.duration.astype(np.float64), s.epsilon]), axis=1).T) <= FEW_KINDS:
-        totals = {noise: _total(line, reading, delta, noise) for noise in FAMILIES}
+        totals = {noise: _total(line, interpretation, delta, noise) for noise in FAMILIES}
     else:
         weight = s.power * (s.end - s.start + 1)
         spread = np.searchsorted(np.cumsum(weight), (np.arange(FEW_KINDS) + 0.5) / FEW_KINDS * weight.sum())
@@ -81,9 +81,9 @@ def quieter_noise(line: Timeline, reading: Reading, delta: float) -> Noise:
     return "laplace" if totals["laplace"] * math.sqrt(2) <= totals["gaussian"] else "gaussian"
 
 
-def _total(line: Timeline, reading: Reading, delta: float, noise: Noise) -> float:
+def _total(line: Timeline, interpretation: Interpretation, delta: float, noise: Noise) -> float:
     """Σ of the scales over all steps."""
-    scales = sufficient_scales(line, reading, asked_scales(line.specifications, reading, delta, noise))
+    scales = sufficient_scales(line, interpretation, required_scales(line.specifications, interpretation, delta, noise))
     return float((scales.values[:-1] * np.diff(scales.starts)).sum())
 
 

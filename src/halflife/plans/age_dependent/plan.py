@@ -14,9 +14,9 @@ from halflife.notions.gaussian_dp import gaussian_mu
 from halflife.numerics.parameters import real
 from halflife.numerics.search import largest
 from halflife.plans.age_dependent.equally_spaced import contraction, largest_loss, limit_before, periodic_peak
-from halflife.plans.base import STD_OF_UNIT_SCALE, Plan, always, refuse_extra, refuse_gaussian
+from halflife.plans.base import STD_OF_UNIT_SCALE, Plan, refuse_extra, refuse_gaussian, repeat_loss
 from halflife.processes.base import Direction
-from halflife.processes.certifiable import known_to, least_certifiable
+from halflife.processes.certifiable import estimation_error, least_certifiable
 from halflife.registry import register_plan
 from halflife.release import Noise
 
@@ -145,11 +145,11 @@ def _peak(notion: AgeDependent, loss: float, age: int, every: int, releases: int
     notion = replace(notion, bound="tight") if notion.bound == "pairwise" else notion
     state, worst, same = notion.start(), 0.0, 0
     if notion.process.composes == "once":
-        state = notion.record(state, [notion.like(1 + k * every, loss, age) for k in range(releases)])
+        state = notion.record(state, [notion.make_release(1 + k * every, loss, age) for k in range(releases)])
         return notion.exposure(state, 1 + (releases - 1) * every).peak
     for k in range(releases):
         step = 1 + k * every
-        state = notion.record(state, [notion.like(step, loss, age)])
+        state = notion.record(state, [notion.make_release(step, loss, age)])
         risk = notion.exposure(state, step).risk
         same, worst = (same + 1, worst) if risk == worst else (0, max(worst, risk))
         if same > WINDOW + 2 or worst > notion.epsilon:
@@ -184,7 +184,7 @@ def _plan(notion: AgeDependent, request: PlanRequest, noise: Noise, loss: float,
         *_after_the_horizon(notion, request, loss),
         *_what_can_be_certified(notion, loss),
     )
-    return Plan(notion, request, noise, always(loss), source, tail, facts, warnings)
+    return Plan(notion, request, noise, repeat_loss(loss), source, tail, facts, warnings)
 
 
 def first_line(notion: AgeDependent, loss: float | None, request: PlanRequest) -> str:
@@ -220,7 +220,7 @@ def _after_the_horizon(notion: AgeDependent, request: PlanRequest, loss: float) 
 
 def _what_can_be_certified(notion: AgeDependent, loss: float) -> tuple[str, ...]:
     """Say how well an estimated process is known, if it was estimated."""
-    off, least = known_to(notion.process), least_certifiable(notion.process, loss)
+    off, least = estimation_error(notion.process), least_certifiable(notion.process, loss)
     if off is None or least is None:
         return ()
     return (

@@ -140,7 +140,7 @@ def best_schedule(
         return _search(problem, _splits(asked, ages, periods))
     if ages is not None or periods is not None:
         raise InvalidInput(f"method={method!r} looks at all ages and periods: leave them out, or use method='search'")
-    return _rounded(problem, method)
+    return _round_relaxed(problem, method)
 
 
 def frontier(
@@ -237,7 +237,7 @@ def _none_fits(problem: _Problem, youngest: int, diverges: int) -> NoSchedule:
     )
 
 
-def _rounded(problem: _Problem, method: str) -> Schedule:
+def _round_relaxed(problem: _Problem, method: str) -> Schedule:
     """Solve the relaxed problem, and keep the best of the whole ages and periods around, certified again."""
     assert isinstance(problem.process, GeometricMixing)
     asked = problem.asked

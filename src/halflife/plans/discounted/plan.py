@@ -19,7 +19,7 @@ from halflife.numerics.parameters import real
 from halflife.numerics.power_series import Kernel, convolution
 from halflife.numerics.rounding import down
 from halflife.plans import classical
-from halflife.plans.base import Plan, always, listed, numbers, refuse_extra
+from halflife.plans.base import Plan, list_losses, refuse_extra, release_numbers, repeat_loss
 from halflife.plans.discounted.saturating import saturating
 from halflife.registry import register_plan
 
@@ -55,7 +55,7 @@ def corollary_12(notion: ExponentialDiscount, request: PlanRequest) -> Plan:
         return _as_classical(notion, request, classical.corollary_8)
     loss = down(notion.epsilon * (1 - notion.alpha))
     tail = f"Σ_j αʲ · ε(1−α) = ε = {notion.epsilon:g} over all j, so the risk stays below ε for ever."
-    return Plan(notion, request, "laplace", always(loss), "discounted, Corollary 12 (paper)", tail)
+    return Plan(notion, request, "laplace", repeat_loss(loss), "discounted, Corollary 12 (paper)", tail)
 
 
 def paper_constant(beta: float) -> float:
@@ -120,7 +120,7 @@ risk of 2.075 times epsilon, as 1 is needed; use method='tight', whose noise gro
         )
 
     def series(first: int, last: int) -> Floats:
-        return notion.epsilon / (stated * np.sqrt(numbers(first, last))) * (1 - 1e-12)
+        return notion.epsilon / (stated * np.sqrt(release_numbers(first, last))) * (1 - 1e-12)
 
     tail = (
         f"With losses ε/(c√k) the risk is at most ε·c*/c for ever, and c* = {needed:.4f} ≤ c = {stated:.4f} (c* computed "
@@ -179,7 +179,7 @@ def constant(notion: Any, request: PlanRequest) -> Plan:
     tail = (
         f"The horizon of {request.horizon} steps ends it: the largest risk up to there is ε, by computing all of them."
     )
-    return Plan(notion, request, "laplace", listed(losses), "minimax constant scale (ours)", tail)
+    return Plan(notion, request, "laplace", list_losses(losses), "minimax constant scale (ours)", tail)
 
 
 @register_plan("exponential", "optimal")
@@ -208,7 +208,7 @@ def optimal(notion: Any, request: PlanRequest) -> Plan:
     losses = notion.epsilon * found.losses * (1 - MARGIN)
     tail = f"The horizon of {request.horizon} steps ends it: every risk up to there was computed, and is at most ε."
     facts = {"duality_gap": found.gap, "rounds": found.rounds}
-    return Plan(notion, request, "laplace", listed(losses), "least squares by its dual (ours)", tail, facts)
+    return Plan(notion, request, "laplace", list_losses(losses), "least squares by its dual (ours)", tail, facts)
 
 
 @register_plan("gaussian-discount", "tight")
@@ -232,7 +232,7 @@ def gaussian(notion: GaussianDiscount, request: PlanRequest) -> Plan:
     loss = notion.mu / math.sqrt(squares) * (1 - MARGIN)
     tail = f"{why}; then μ_t² ≤ μ² Σ d² / Σ d² = μ² = {notion.mu**2:.6g} at every step, which is (ε, δ) by Gaussian DP."
     source, facts = "Gaussian discounting, T7 (ours)", {"mu": notion.mu}
-    return Plan(notion, request, "gaussian", always(loss), source, tail, facts)
+    return Plan(notion, request, "gaussian", repeat_loss(loss), source, tail, facts)
 
 
 @register_plan("gaussian-discount", "constant")
@@ -252,7 +252,7 @@ def gaussian_constant(notion: GaussianDiscount, request: PlanRequest) -> Plan:
     losses = weights / sigma
     tail = f"The horizon of {request.horizon} steps ends it: the largest Σ d²μ² up to there is μ², by computing all of them."
     source, facts = "minimax constant σ (ours)", {"mu": notion.mu}
-    return Plan(notion, request, "gaussian", listed(losses), source, tail, facts)
+    return Plan(notion, request, "gaussian", list_losses(losses), source, tail, facts)
 
 
 def _as_gaussian_classical(notion: GaussianDiscount, request: PlanRequest) -> Plan:

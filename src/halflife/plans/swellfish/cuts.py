@@ -1,9 +1,9 @@
 """What the noise of many steps must obey so that no secret loses more than its limit: rows of a linear program, made on demand.
 
-A secret's cost is a maximum over placements of its event (`notions.hiding.losses`), so "cost ≤ limit" is one linear row in x for
-every placement (under all-events for every choice of placements): millions of them, of which a few thousand bind. They are not
-written down. For given x the fullest are found with the exact kernels, one for each step at which they end and each power of two
-of their length, so that one household or one long event does not crowd out all others.
+A secret's cost is a maximum over placements of its event (`notions.swellfish.losses`), so "cost ≤ limit" is one linear row in x
+for every placement (under all-events for every choice of placements): millions of them, of which a few thousand bind. They are
+not written down. For given x the fullest are found with the exact kernels, one for each step at which they end and each power
+of two of their length, so that one household or one long event does not crowd out all others.
 
 x_t = 1/λ_t (Gaussian: 1/σ_t²) is written as z_v · unit_v, with the variable v of step t and with z = 1 for the scales of `tight`.
 """
@@ -18,10 +18,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
-from halflife.notions.swellfish.losses import MOST_PLACES, Reading, Running, stretches, weighted, windows, worst_costs
+from halflife.notions.swellfish.losses import MOST_PLACES, Running, stretches, weighted_sums, windows, worst_costs
 from halflife.numerics.arrays import Floats, Integers
 from halflife.release import Noise
 from halflife.specifications.base import Specifications
+from halflife.specifications.neighbours import Interpretation
 from halflife.specifications.sweep import Timeline, covering_max, overlapping_pairs
 
 
@@ -44,7 +45,7 @@ def whole_rows(matrix: csr_array) -> Rows:
     return Rows(matrix, np.full(matrix.shape[0], -1, dtype=np.int64))
 
 
-def joined(parts: Sequence[Rows]) -> Rows:
+def join_rows(parts: Sequence[Rows]) -> Rows:
     """Return all of them together."""
     return Rows(csr_array(vstack([part.matrix for part in parts])), np.concatenate([part.pair for part in parts]))
 
@@ -65,7 +66,7 @@ class Fullest:
         place = place[order]
         self.share[place], self.secret[place], self.low[place] = share[order], secret[order], low[order]
 
-    def found(self) -> tuple[Integers, Integers, Integers]:
+    def list_rows(self) -> tuple[Integers, Integers, Integers]:
         """Return secret, low and high of each."""
         at = np.flatnonzero(self.share > 0)
         return self.secret[at], self.low[at], at % self.steps
@@ -84,7 +85,7 @@ class Constraints:
     secrets: Specifications
     limits: Floats
     delta: float
-    reading: Reading
+    interpretation: Interpretation
     noise: Noise
     first: int
     variable: Integers
@@ -98,9 +99,9 @@ class Constraints:
 
     def shares(self, z: Floats) -> Floats:
         """Return the share of its limit that each secret loses at worst."""
-        return worst_costs(self.secrets, self.x(z), self.first, self.reading, self.noise) / self.limits
+        return worst_costs(self.secrets, self.x(z), self.first, self.interpretation, self.noise) / self.limits
 
-    def shrunk(self, z: Floats) -> Floats:
+    def shrink(self, z: Floats) -> Floats:
         """Return z lowered until every secret keeps its limit: over the steps of J_s by the share of s if that is above 1.
 
         A cost looks at steps of J_s alone and is homogeneous in x, so it falls by that share at least.
@@ -119,32 +120,32 @@ class Constraints:
     def cuts(self, z: Floats, least: float, apart: bool = False) -> Rows:
         """Return the fullest rows at z of those with a share above `least`; under all-events they may be taken apart."""
         x = self.x(z)
-        if self.reading != "all-events":
+        if self.interpretation != "all-events":
             return whole_rows(self._rows_of_windows(*self._fullest_windows(x, least)))
-        shares = worst_costs(self.secrets, x, self.first, self.reading, self.noise) / self.limits
+        shares = worst_costs(self.secrets, x, self.first, self.interpretation, self.noise) / self.limits
         rows = np.flatnonzero(shares > least)
         best = Fullest(len(x), len(x))
         best.put(rows, *self._inside(rows), shares[rows])
-        return self._rows_of_events(best.found()[0], x, apart)
+        return self._rows_of_events(best.list_rows()[0], x, apart)
 
     # One event, one window ----------------------------------------------------------------------------------------------
 
     def _fullest_windows(self, x: Floats, least: float) -> tuple[Integers, Integers, Integers]:
-        s, together = self.secrets, self.reading == "one-window"
+        s, together = self.secrets, self.interpretation == "one-window"
         best = Fullest(len(x), int(s.duration.max()))
         for begin, stop in stretches(s):
-            mine, sums = weighted(s, (begin, stop), x, self.first, self.noise, together)
+            mine, sums = weighted_sums(s, (begin, stop), x, self.first, self.noise, together)
             for row, low, high in windows(mine):
                 secret = begin + row
                 share = sums.between(low, high) * (1.0 if together else self._powers[secret]) / self.limits[secret]
                 held = (share > least) & (high >= self.first) & (high < self.first + len(x))
                 begins, ends = np.maximum(low[held], self.first) - self.first, high[held] - self.first
                 best.put(secret[held], begins, ends, share[held])
-        return best.found()
+        return best.list_rows()
 
     def _rows_of_windows(self, secret: Integers, low: Integers, high: Integers) -> csr_array:
         row, step = _spread(low, high)
-        if self.reading == "one-event":
+        if self.interpretation == "one-event":
             weight = self._powers[secret[row]]
         else:
             delta = self._line.sensitivity[self._line.place(secret[row], step + self.first)]
@@ -157,7 +158,7 @@ class Constraints:
         """For each chosen secret s the sum over s′ of its fullest placement within J_s; or its parts, a row for each s′.
 
         An event of s′ weighs p_s′ in the share that s loses. Gaussian noise: p_s′ Δ_t, by which μ² is bounded linearly
-        (`notions.hiding.losses`; ours).
+        (`notions.swellfish.losses`; ours).
         """
         number = np.full(len(self.secrets), -1, dtype=np.int64)
         number[chosen] = np.arange(len(chosen))
@@ -176,7 +177,7 @@ class Constraints:
             else:
                 matrix = parts[0].matrix + self._matrix(len(chosen), number[row[pair]], step, weight)
                 parts = [whole_rows(matrix)]
-        return joined(parts)
+        return join_rows(parts)
 
     def _pairs(self, chosen: Integers, x: Floats) -> Iterator[tuple[Integers, Integers, Running]]:
         """Pairs of secrets that meet, and the running sums by which their placements are compared: of x_t, or of Δ_t x_t."""
@@ -189,7 +190,7 @@ class Constraints:
         for begin, stop in stretches(s):
             if np.searchsorted(held, begin) == np.searchsorted(held, stop):
                 continue
-            mine, sums = weighted(s, (begin, stop), x, self.first, "laplace")
+            mine, sums = weighted_sums(s, (begin, stop), x, self.first, "laplace")
             yield from ((begin + one, begin + two, sums) for one, two in overlapping_pairs(mine, most))
 
     # What they share ----------------------------------------------------------------------------------------------------

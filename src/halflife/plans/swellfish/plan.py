@@ -14,7 +14,6 @@ from halflife.errors import InvalidInput
 from halflife.notions.base import PlanRequest
 from halflife.notions.calibration import composed_epsilon, unit_scales
 from halflife.notions.swellfish.certified import MOST_COMPOSED
-from halflife.notions.swellfish.losses import READINGS, Reading
 from halflife.notions.swellfish.notion import Swellfish
 from halflife.numerics.arrays import Floats
 from halflife.numerics.parameters import real, whole
@@ -23,13 +22,14 @@ from halflife.plans.base import (
     MEAN_ABSOLUTE_OF_UNIT_SCALE,
     STD_OF_UNIT_SCALE,
     Plan,
-    always,
     refuse_extra,
     refuse_gaussian,
+    repeat_loss,
 )
 from halflife.registry import register_plan
 from halflife.release import Release
 from halflife.specifications import Specifications
+from halflife.specifications.neighbours import INTERPRETATIONS, Interpretation
 from halflife.specifications.sweep import StepFunction, covering_max
 
 SLACK = 1e-9
@@ -130,8 +130,8 @@ class SwellfishPlan(Plan):
         published = STD_OF_UNIT_SCALE[self.noise] * scales[np.isfinite(scales)]
         return float(published.sum()), float(published.mean())
 
-    def verdict(self, neighbours: Reading | None = None) -> dict[str, Any]:
-        """Return whether each secret loses at most its ε under a reading, and which is worst: computed from the scales alone.
+    def verdict(self, neighbours: Interpretation | None = None) -> dict[str, Any]:
+        """Return whether each secret loses at most its ε under an interpretation, and which is worst: from the scales alone.
 
         >>> from halflife import Secret, Specification, Swellfish
         >>> ten = [Secret(3.0, 10, 10 * k + 1, 10 * k + 10, 1.0) for k in range(10)]
@@ -166,18 +166,18 @@ class SwellfishPlan(Plan):
 
     @cached_property
     def verdicts(self) -> dict[str, dict[str, Any]]:
-        """The verdict under each of the three readings."""
-        return {reading: self.verdict(reading) for reading in READINGS}
+        """The verdict under each of the three interpretations."""
+        return {interpretation: self.verdict(interpretation) for interpretation in INTERPRETATIONS}
 
     def not_protected(self) -> list[str]:
-        """Return what is not protected: first where the reading of the promise is not kept, then where exact values are."""
+        """Return what is not protected: first where its own interpretation is not kept, then where exact values are."""
         mine = self._promise
         said = list(self.warnings)
-        for reading, found in self.verdicts.items():
+        for meaning, found in self.verdicts.items():
             worst = found["worst"]
             if not found["kept"]:
                 said.append(
-                    f"Read as {reading!r}, {'the promise is broken' if reading == mine.neighbours else 'nothing is promised'}: "
+                    f"Read as {meaning!r}, {'the promise is broken' if meaning == mine.neighbours else 'nothing is promised'}: "
                     f"{found['broken']:,} of {found['secrets']:,} secrets lose more than their ε, worst that of "
                     f"{worst['household']!r} in steps {worst['start']} to {worst['end']} ({worst['power']:g} for "
                     f"{worst['duration']} steps): {_number(worst['loss'])} instead of {worst['epsilon']:g}."
@@ -195,7 +195,7 @@ class SwellfishPlan(Plan):
         return [*said, *rest]
 
     def certificate(self) -> dict[str, Any]:
-        """Return what is promised, with the worst loss of any secret under each reading."""
+        """Return what is promised, with the worst loss of any secret under each interpretation."""
         made = super().certificate()
         total, mean = self.total(min(self.steps, MOST_STEPS))
         made["plan"] |= {"floor": self.floor, "total_noise": total, "mean_noise": mean, "steps": self.steps}
@@ -221,7 +221,7 @@ def _number(loss: object) -> str:
 
 @register_plan("swellfish", "tight")
 def tight(notion: Swellfish, request: PlanRequest) -> SwellfishPlan:
-    """The sufficient scale of the reading, with T_s/ε_s taken secret by secret (corrected, S1), and with δ exact accounting (T6).
+    """The sufficient scale of the interpretation, T_s/ε_s taken secret by secret (corrected, S1), with δ exactly accounted (T6).
 
     >>> from halflife import Secret, Specification
     >>> both = Specification([Secret(1.0, 65, 1, 65, 1.0), Secret(1.0, 1, 1, 65, 0.1)])
@@ -308,7 +308,7 @@ def build(
     known = {"neighbours": notion.neighbours, "blocks": blocks, **(facts or {})}
     begin = whole("begin", request.extra.get("begin", 1 - request.age))
     return SwellfishPlan(
-        notion, request, notion.noise, always(0.0), source, tail, known, hidden=raised, floor=floor, begin=begin
+        notion, request, notion.noise, repeat_loss(0.0), source, tail, known, hidden=raised, floor=floor, begin=begin
     )
 
 

@@ -1,6 +1,6 @@
 """The least total noise under Swellfish privacy: a convex program, solved by cutting planes (ours).
 
-With x_t = 1/λ_t (Gaussian: 1/σ_t²) every secret's cost is a maximum of sums of x (`notions.hiding.losses`), so
+With x_t = 1/λ_t (Gaussian: 1/σ_t²) every secret's cost is a maximum of sums of x (`notions.swellfish.losses`), so
 
     minimise Σ_t λ_t = Σ_t x_t^(−r),  r = 1 (Gaussian: Σ σ_t, r = ½),  subject to a·x ≤ 1 for all rows a of all secrets
 
@@ -22,7 +22,7 @@ from scipy.sparse import coo_array, csr_array, diags_array, vstack
 from halflife.errors import InvalidInput, missing_extra
 from halflife.notions.swellfish.notion import Swellfish
 from halflife.numerics.arrays import Floats, Integers
-from halflife.plans.swellfish.cuts import Constraints, Rows, joined, whole_rows
+from halflife.plans.swellfish.cuts import Constraints, Rows, join_rows, whole_rows
 from halflife.plans.swellfish.plan import MOST_STEPS, SwellfishPlan
 from halflife.release import Noise
 from halflife.specifications.sweep import StepFunction
@@ -128,26 +128,26 @@ class Optimum(NamedTuple):
 def least_noise(program: Program, rounds: int = ROUNDS) -> Optimum:
     """Return the z of least total noise, up to a relative gap of GAP or what is reached in so many rounds."""
     rules, low, size = program.rules, 0.0, len(program.rules.secrets)
-    best = rules.shrunk(np.ones(len(program.costs)))
+    best = rules.shrink(np.ones(len(program.costs)))
     boxes = whole_rows(csr_array(diags_array(1 / program.ceilings)))
     rows = rules.cuts(best, 0.0)
     for done in range(1, rounds + 1):
-        system = System.of(joined([boxes, rows]), size)
+        system = System.of(join_rows([boxes, rows]), size)
         z, sums, prices = solve(system, program.costs, program.power)
         if not (np.isfinite(z).all() and z.min() > 0):
             break
         low = max(low, lower_bound(system, prices, program.costs, program.power))
-        best = min(best, rules.shrunk(np.minimum(z, program.ceilings)), key=program.value)
+        best = min(best, rules.shrink(np.minimum(z, program.ceilings)), key=program.value)
         if program.value(best) - low <= GAP * program.value(best):
             break
         new = rules.cuts(z, 1 + GAP / 10, apart=True)
         if done <= FORGETFUL:
             paid = prices[len(z) : len(z) + len(rows.pair)] > 1e-6 * prices.max()
             rows = rows.only(np.flatnonzero((rows.matrix @ z > 0.95) | (rows.pair >= 0) | paid))
-        new = new.only(np.flatnonzero(new.matrix @ z > system.held(new.pair, sums) * (1 + GAP / 100)))
+        new = new.only(np.flatnonzero(new.matrix @ z > system.find_limits(new.pair, sums) * (1 + GAP / 100)))
         if not len(new.pair):
             break
-        rows = joined([rows, new])
+        rows = join_rows([rows, new])
     gap = 1 - low / program.value(best)
     return Optimum(best, max(0.0, gap) + 1e-12, done, len(rows.pair))
 
@@ -181,7 +181,7 @@ class System(NamedTuple):
         result[: len(self.part)][self.part >= 0] = 0.0
         return result
 
-    def held(self, pair: Integers, sums: Floats) -> Floats:
+    def find_limits(self, pair: Integers, sums: Floats) -> Floats:
         """Return what rows of these pairs are held to, given the u: 1 if whole, 0 if the pair is new."""
         if not len(self.pairs):
             return np.where(pair < 0, 1.0, 0.0)

@@ -136,7 +136,7 @@ class AlmostPeriodicAdapter(Adapter):
         """Return the notion, with the account's clock where phases follow one."""
         made = super().read_notion()
         assert isinstance(made, AlmostPeriodic)
-        return by_the_clock(made, self.account)
+        return follow_clock(made, self.account)
 
     def read_parameter(self, parameter: Parameter[Any], value: Any) -> Any:
         """Return the notion that is laid over patterns, or a plain parameter."""
@@ -235,7 +235,7 @@ class AlmostPeriodicAdapter(Adapter):
             ))  # fmt: skip
 
 
-def by_the_clock(notion: AlmostPeriodic, account: Steps) -> AlmostPeriodic:
+def follow_clock(notion: AlmostPeriodic, account: Steps) -> AlmostPeriodic:
     """Return the promise with the account's clock where phases follow one that may change.
 
     The clock stands in the policy and among the ledger's facts, so no step can claim another phase than its time of day.

@@ -15,7 +15,7 @@ from halflife.audit.notions.swellfish.faults import SimulatedPath, all_at_once, 
 from halflife.audit.notions.swellfish.histories import worst_secret
 from halflife.specifications import neighbouring
 
-READINGS = ("one-event", "one-window", "all-events")
+INTERPRETATIONS = ("one-event", "one-window", "all-events")
 
 secrets = st.builds(
     lambda power, lasts, start, more, epsilon: Secret(power, lasts, start, start + lasts - 1 + more, epsilon),
@@ -28,8 +28,8 @@ def releases_of(scales):
     return [Release(t, 1 / b, scale=b) for t, b in enumerate(scales, start=1) if math.isfinite(b)]
 
 
-def brute_force(own, secret, scales, reading):
-    """The largest Σ |change|/λ over J_s, over every combination of placements that the reading has."""
+def brute_force(own, secret, scales, interpretation):
+    """The largest Σ |change|/λ over J_s, over every combination of placements that the interpretation has."""
 
     def placements(s):
         return [range(a, a + s.duration) for a in range(s.start, s.end - s.duration + 2)]
@@ -38,9 +38,9 @@ def brute_force(own, secret, scales, reading):
         inside = range(secret.start, min(secret.end, len(scales)) + 1)
         return math.fsum(change.get(t, 0.0) / scales[t - 1] for t in inside)
 
-    if reading == "one-event":
+    if interpretation == "one-event":
         return max(lost(dict.fromkeys(w, secret.power)) for w in placements(secret))
-    if reading == "one-window":
+    if interpretation == "one-window":
         delta = Specification(own).sensitivity
         return max(lost({t: delta(t) for t in w}) for w in placements(secret))
     found = 0.0
@@ -58,40 +58,40 @@ def brute_force(own, secret, scales, reading):
     scales=st.lists(st.sampled_from([1.0, 2.0, 7.0, math.inf]), min_size=3, max_size=9),
 )
 @settings(max_examples=60, deadline=None)
-@pytest.mark.parametrize("reading", READINGS)
-def test_it_is_the_worst_of_all_placements(reading, held, scales):
+@pytest.mark.parametrize("interpretation", INTERPRETATIONS)
+def test_it_is_the_worst_of_all_placements(interpretation, held, scales):
     """Against every combination of placements, for the secret that loses the largest share."""
-    notion = Swellfish([Specification(own, f"home {i}") for i, own in enumerate(held)], neighbours=reading)
+    notion = Swellfish([Specification(own, f"home {i}") for i, own in enumerate(held)], neighbours=interpretation)
     found = worst_secret(notion, releases_of(scales))
-    shares = [brute_force(own, s, scales, reading) / s.epsilon for own in held for s in own]
+    shares = [brute_force(own, s, scales, interpretation) / s.epsilon for own in held for s in own]
     assert found.share == pytest.approx(max(shares), rel=1e-12, abs=1e-12)
     assert found.loss == pytest.approx(found.share * found.epsilon)
 
 
 @given(held=households, scales=st.lists(st.sampled_from([5.0, 20.0, 70.0]), min_size=3, max_size=9))
 @settings(max_examples=40, deadline=None)
-@pytest.mark.parametrize("reading", READINGS)
-def test_both_derivations_agree(reading, held, scales):
+@pytest.mark.parametrize("interpretation", INTERPRETATIONS)
+def test_both_derivations_agree(interpretation, held, scales):
     """The account and the audit, pure and Gaussian; where the account has an upper bound it is one."""
     for delta, noise in ((0.0, "laplace"), (1e-4, "gaussian")):
-        notion = Swellfish(Specification(held), delta, reading, noise)
+        notion = Swellfish(Specification(held), delta, interpretation, noise)
         history = [replace(r, noise=noise) for r in releases_of(scales)]
         account, again = Accountant.replay(notion, history).risk(), worst_loss(notion, history)
-        if noise == "gaussian" and reading == "all-events":
+        if noise == "gaussian" and interpretation == "all-events":
             assert 0.3 * account <= again <= account * (1 + 1e-9)
         else:
             assert again == pytest.approx(account, rel=1e-6, abs=1e-12)
 
 
-@pytest.mark.parametrize("reading", READINGS)
-def test_laplace_noise_with_a_delta_loses_what_its_composition_says(reading):
+@pytest.mark.parametrize("interpretation", INTERPRETATIONS)
+def test_laplace_noise_with_a_delta_loses_what_its_composition_says(interpretation):
     """Calibrated scales come to ε for the longest event, and no more; a tenth less noise comes to more."""
     spec = Specification([Secret(3.0, 20, 1, 60, 1.0), Secret(1.0, 2, 11, 14, 0.5)], "Elm 7")
-    notion = Swellfish(spec, 1e-6, reading, "laplace")
+    notion = Swellfish(spec, 1e-6, interpretation, "laplace")
     scales = notion.plan().scales(60)
     kept = worst_secret(notion, releases_of(scales))
-    assert 0.9 < kept.share < 1.003 if reading != "all-events" else kept.share < 1.003
-    if reading == "one-event":
+    assert 0.9 < kept.share < 1.003 if interpretation != "all-events" else kept.share < 1.003
+    if interpretation == "one-event":
         assert worst_secret(notion, releases_of(scales * 0.9)).share > 1.05
 
 
@@ -182,9 +182,9 @@ def test_other_faults_are_off_by_what_they_say(name, found):
 
 def test_plans_of_every_method_and_reading_are_not_accused():
     spec = Specifications([Specification([Secret(3.0, 2, 1, 9, 1.0), Secret(1.0, 4, 5, 20, 0.5)], "a"), s1_witness()])
-    for reading in READINGS:
-        notion = Swellfish(spec, neighbours=reading)
-        for method in ("tight", "optimal", *(["paper"] if reading != "all-events" else [])):
+    for interpretation in INTERPRETATIONS:
+        notion = Swellfish(spec, neighbours=interpretation)
+        for method in ("tight", "optimal", *(["paper"] if interpretation != "all-events" else [])):
             plan = notion.plan(method=method)
             worst = worst_secret(notion, [r for k in range(1, 101) for r in plan.releases_at(k)])
-            assert worst.share <= 1 + 1e-9, (reading, method, worst)
+            assert worst.share <= 1 + 1e-9, (interpretation, method, worst)

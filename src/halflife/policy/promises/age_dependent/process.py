@@ -124,18 +124,20 @@ def _in_resolutions(policy: PolicyKeys, process: AutoRegressive) -> Process:
 
 def _read(policy: PolicyKeys, given: Any, account: Steps) -> Process:
     if isinstance(given, Process):
-        return _declared(policy, given, None, account)
+        return _check_declared(policy, given, None, account)
     if not isinstance(given, Mapping):
         raise policy.error((AT, f"must be a mapping with a name or a file, not {str(given)[:80]!r}"))
     if "file" in given:
         _refuse_others(policy, given, ("file", "whose"))
-        return _declared(policy, _from_file(policy, given["file"]), given, account)
+        return _check_declared(policy, _from_file(policy, given["file"]), given, account)
     name = _name(policy, given)
     if "fit" in given:
         _refuse_others(policy, given, ("name", "fit"))
-        return _declared(policy, _fitted(policy, name, given["fit"]), None, account)
+        return _check_declared(policy, _fit(policy, name, given["fit"]), None, account)
     whose = {key: given[key] for key in ("whose",) if key in given}
-    return _declared(policy, _written(policy, name, {k: v for k, v in given.items() if k != "whose"}), whose, account)
+    return _check_declared(
+        policy, _make(policy, name, {k: v for k, v in given.items() if k != "whose"}), whose, account
+    )
 
 
 def _refuse_others(policy: PolicyKeys, given: Mapping[str, Any], known: Sequence[str]) -> None:
@@ -156,7 +158,7 @@ def _name(policy: PolicyKeys, given: Mapping[str, Any]) -> str:
 # Written out --------------------------------------------------------------------------------------------------------
 
 
-def _written(policy: PolicyKeys, name: str, given: Mapping[str, Any]) -> Process:
+def _make(policy: PolicyKeys, name: str, given: Mapping[str, Any]) -> Process:
     """A process with its parameters: numbers are read as people write them, and what is wrong is named by its key."""
     known = inspect.signature(PROCESSES[name].__init__).parameters
     wanted = [p for p in known if p != "self"]
@@ -168,21 +170,21 @@ def _written(policy: PolicyKeys, name: str, given: Mapping[str, Any]) -> Process
         if key not in given and known[key].default is inspect.Parameter.empty:
             raise policy.error(((*AT, key), f"missing: {name} needs it"))
     try:
-        return Process.from_dict({key: value if key == "name" else as_meant(value) for key, value in given.items()})
+        return Process.from_dict({key: value if key == "name" else read_value(value) for key, value in given.items()})
     except HalflifeError as error:
         raise policy.error(((*AT, *find_culprit(error, given)), str(error))) from error
 
 
-def as_meant(value: Any) -> Any:
+def read_value(value: Any) -> Any:
     """Numbers and truth values as people mean them, inside lists and mappings too; what is neither stays text.
 
-    >>> as_meant([["0.9", "1e-1"], {"good": "true", "verdict": "fine"}])
+    >>> read_value([["0.9", "1e-1"], {"good": "true", "verdict": "fine"}])
     [[0.9, 0.1], {'good': True, 'verdict': 'fine'}]
     """
     if isinstance(value, Mapping):
-        return {key: as_meant(part) for key, part in value.items()}
+        return {key: read_value(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [as_meant(part) for part in value]
+        return [read_value(part) for part in value]
     if not isinstance(value, str):
         return value
     if value.lower() in ("true", "false"):
@@ -219,7 +221,7 @@ def read_process_file(path: Path, name: str | None = None) -> Process:
 def load_process(content: bytes, name: str) -> Process:
     """Read a process from the JSON of `Process.to_dict`; errors name the file, and quote only so much of it."""
     try:
-        data = json.loads(content, object_pairs_hook=_once, parse_constant=_refuse_constant)
+        data = json.loads(content, object_pairs_hook=_refuse_repeated_keys, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         said = str(error) if isinstance(error, ValueError) else "nested too deeply"
         raise InvalidInput(f"{name} is not JSON: {said[:LONGEST]}") from None
@@ -230,7 +232,7 @@ def load_process(content: bytes, name: str) -> Process:
         raise InvalidInput(f"{name}: {said if len(said) <= LONGEST else said[:LONGEST] + ' …'}") from None
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object, of which no key stands twice."""
     result: dict[str, Any] = {}
     for key, value in pairs:
@@ -247,7 +249,7 @@ def _refuse_constant(name: str) -> Any:
 # Fitted -------------------------------------------------------------------------------------------------------------
 
 
-def _fitted(policy: PolicyKeys, name: str, data: Any) -> Process:
+def _fit(policy: PolicyKeys, name: str, data: Any) -> Process:
     at = (*AT, "fit")
     if name not in KINDS:
         raise policy.error((at, f"{name} cannot be fitted, give its parameters: only {', '.join(sorted(KINDS))} can"))
@@ -317,7 +319,7 @@ def fit_process(
 # Whose readings, and how wide a step --------------------------------------------------------------------------------
 
 
-def _declared(policy: PolicyKeys, process: Process, given: Mapping[str, Any] | None, account: Steps) -> Process:
+def _check_declared(policy: PolicyKeys, process: Process, given: Mapping[str, Any] | None, account: Steps) -> Process:
     """Refuse a fitted process of which nobody says whose readings it was fitted on, or whose steps are not the clock's."""
     fitted = getattr(process, "fitted", None)
     whose = (given or {}).get("whose")

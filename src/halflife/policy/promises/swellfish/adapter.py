@@ -34,7 +34,7 @@ from halflife.policy.outline import Outline
 from halflife.policy.promises.base import Adapter, register_adapter
 from halflife.policy.promises.swellfish.secrets import read_secrets, secrets_schema
 from halflife.policy.promises.table import ADD, COMPLETE, FIXED, REPLACE, SUMS, Case, Rule, accept, refuse
-from halflife.specifications.neighbours import READINGS
+from halflife.specifications.neighbours import INTERPRETATIONS
 from halflife.steps import DAY, Steps, from_us, microseconds, parse_width
 
 RULES: Mapping[str, tuple[Rule, ...]] = {
@@ -231,7 +231,7 @@ class SwellfishAdapter(Adapter):
     def schema(cls) -> dict[str, dict[str, Any]]:
         """Return the schema with what specifications may be, and the interpretations of secrets."""
         interpretations = {
-            "enum": list(READINGS),
+            "enum": list(INTERPRETATIONS),
             "description": "of swellfish: how secrets are read, which must be written",
         }
         return {**super().schema(), "specifications": secrets_schema(), "neighbours": interpretations}

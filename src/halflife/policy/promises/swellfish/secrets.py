@@ -23,7 +23,7 @@ from halflife.policy.measure import read_measure
 from halflife.policy.model import ONE_OR_MANY, Part, PolicyKeys, Positive, Text, Texts
 from halflife.policy.promises.table import SUMS
 from halflife.specifications import Specifications
-from halflife.specifications.files import Reading, read_specifications
+from halflife.specifications.files import ParsedSpecifications, read_specifications
 from halflife.steps import MOST_STEPS, Steps, parse_time, to_us
 
 AT: Where = ("promise", "specifications")
@@ -53,7 +53,7 @@ class Secrets(Part):
     )
 
 
-def read_secrets(policy: PolicyKeys, given: Any, account: Steps) -> Reading:
+def read_secrets(policy: PolicyKeys, given: Any, account: Steps) -> ParsedSpecifications:
     """Return the secrets that a policy names, their powers in whole units of its streams, and what could not be read."""
     wanted = _secrets(policy, given)
     with policy.about(*AT):
@@ -74,7 +74,7 @@ def read_secrets(policy: PolicyKeys, given: Any, account: Steps) -> Reading:
             raise policy.error(*((AT, problem) for problem in error.problems)) from error
         if not len(found.specifications):
             raise InvalidInput("hold no secret that could be read within the clock's steps: nothing would be hidden")
-    return Reading(in_units(policy, found.specifications, account, wanted), found.problems)
+    return ParsedSpecifications(in_units(policy, found.specifications, account, wanted), found.problems)
 
 
 def _secrets(policy: PolicyKeys, given: Any) -> Secrets:

@@ -136,7 +136,7 @@ def flat(folder: Path, largest: int = 1_000_000) -> None:
     done = 0
     for size in (1_000, 10_000, 100_000, largest):
         session = Session(policy)
-        with session.held(1.0):
+        with session.hold(1.0):
             (channel,) = session.channels
             for first in range(done + 1, size + 1, 10_000):
                 last = min(first + 9_999, size)

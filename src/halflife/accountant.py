@@ -1,4 +1,4 @@
-"""A notion with state: what has been spent, and what may still be."""
+"""The privacy accountant: the budget that releases have used under a notion, and what is left of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from halflife.release import FORMAT_VERSION, History, Release, read_format
 
 
 class Accountant:
-    """The account of one population under one notion.
+    """The privacy account of one population under one notion.
 
     Releases come in the order of their steps. `admit` tries them on a copy and commits only if the promise holds from
     each of their steps on; a refused `admit` leaves the account as it was. Answers are given for the newest step and
@@ -52,14 +52,14 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
         return self._step
 
     def copy(self) -> Accountant:
-        """Return an account that goes its own way from here; cheap, as states are immutable."""
+        """Return an independent copy of the account; cheap, as states are immutable."""
         other = Accountant.__new__(type(self))
         other.__dict__.update(self.__dict__)
         other._parent = self._version
         return other
 
     def adopt(self, other: Accountant) -> None:
-        """Take over the state of a copy that went ahead: the commit after a dry run."""
+        """Take over the state of a copy to which releases were admitted: the commit after a dry run."""
         if other.notion != self.notion or other._parent != self._version:
             raise InvalidInput(
                 f"cannot adopt an account of {other.notion!r} at step {other.step}: it is no successor of this one, which has "
@@ -123,7 +123,7 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
         return at
 
     def exposure(self, step: int | None = None) -> Exposure:
-        """Return risk, peak and limit at `step`, the newest one if none is given."""
+        """Return risk, peak and limit at `step`, by default the newest step."""
         exposure = self.notion.exposure(self._state, self._at(step))
         return exposure if self._unbounded is None else Exposure(math.inf, math.inf, exposure.limit)
 
@@ -204,7 +204,7 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
 
     @classmethod
     def replay(cls, notion: Notion[Any], history: Iterable[Release]) -> Self:
-        """Return the account that this history leaves: the lens, any history under any notion.
+        """Return the account after all releases of a history, under any notion, whichever one they were planned for.
 
         Nothing is refused for its risk, which may come out above the promise, or infinite where a release has no
         bound under the notion (exact values, shared noise, Gaussian noise under a pure promise): `why_unbounded` says so.
@@ -247,7 +247,7 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
         return other
 
     def agrees(self, other: Accountant) -> bool:
-        """Whether both accounts tell of the same releases under the same promise."""
+        """Return whether both accounts hold the same releases under the same promise."""
         facts = (self._step, self._draws, self._unbounded, self.notion)
         return facts == (other._step, other._draws, other._unbounded, other.notion) and self.notion.same(
             self._state, other._state
@@ -268,7 +268,7 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
         )
 
     def _whole_notion(self) -> dict[str, Any]:
-        """The promise with all that is attached to it."""
+        """The facts of the promise, its attachment included."""
         facts, attached, whole_of = self.notion.to_facts(), self.notion.attached, self.notion.attachment()
         return facts if attached is None or whole_of is None else {**facts, attached: json.loads(whole_of)}
 

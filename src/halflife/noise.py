@@ -48,7 +48,7 @@ SMALLEST_LOSS = 2.0**-40
 
 @dataclass(frozen=True)
 class Calibration:
-    """Noise that is fully described before it is drawn.
+    """Noise before it is drawn: its family, scale, grid, sensitivity and privacy loss.
 
     `grid` g, `spread` S in grid units, `scale` b = g·S, and the `loss` that it is charged at. With a `lattice`, values are
     whole multiples of it, and so many grid units lie between two of them (`refinement`); else they are rounded to the grid.
@@ -122,7 +122,7 @@ class GridNoise:
         return [multiple << self.refinement for multiple in multiples]
 
     def under(self, fresh: GridNoise) -> GridNoise:
-        """Return this noise and `fresh` on the same lattice as one, exactly: the finer of the two grids holds both."""
+        """Return the exact sum of this noise and `fresh`, both on one lattice, on the finer of their two grids."""
         if self.lattice is None or self.lattice != fresh.lattice or len(self.units) != len(fresh.units):
             raise InvalidInput(
                 "two noises add up exactly only on one lattice: draw both with the same lattice and size"
@@ -197,7 +197,7 @@ def by_scale(
 
 
 def exact(sensitivity: float, family: str = "laplace", size: int = 1) -> Calibration:
-    """Return no noise at all: the exact value, at an infinite loss, for what a promise says is public.
+    """Return the calibration without noise: the exact value, at an infinite loss, for what a promise declares public.
 
     >>> 20.25 + draw(exact(1.0))
     20.25
@@ -267,7 +267,7 @@ def _loss_of_one_unit(family: str, spread: float) -> float:
 
 @lru_cache(maxsize=1024)
 def _sampler(family: str, spread: float) -> Any:
-    """OpenDP's integer mechanism of this scale on a vector; built once for each scale."""
+    """Return OpenDP's integer noise mechanism of this scale for vectors; it is built once for each scale."""
     # not opendp.prelude, which takes seconds: it loads scikit-learn and scipy.stats where they are installed
     from opendp.domains import atom_domain, vector_domain
     from opendp.measurements import make_gaussian, make_laplace
@@ -282,7 +282,7 @@ def _sampler(family: str, spread: float) -> Any:
 
 
 def draw(calibration: Calibration) -> GridNoise:
-    """Draw release-grade noise once. There is no seed to give.
+    """Return release-grade noise, drawn once; it cannot be seeded.
 
     >>> draw(by_loss(1.0, 1.0))
     GridNoise(secret)

@@ -1,4 +1,4 @@
-"""Where notions, plans and mechanisms make themselves known, by name.
+"""Registries of notions, plans and mechanisms, by name.
 
 A policy, a saved account and the contract suites find them here; nothing else needs to change when one is added.
 """
@@ -30,13 +30,13 @@ def import_modules(package: str, path: Iterable[str]) -> None:
 
 
 def register_notion(cls: type[T]) -> type[T]:
-    """Make a notion known under its `name`."""
+    """Register a notion's class under its `name`."""
     NOTIONS[cls.name] = cls  # type: ignore[attr-defined]
     return cls
 
 
 def register_plan(notion: str, *methods: str) -> Callable[[T], T]:
-    """Make a function `(notion, request) → Plan` known as these methods of a notion."""
+    """Register a function `(notion, request) → Plan` as these planning methods of a notion."""
 
     def remember(function: T) -> T:
         for method in methods:
@@ -47,7 +47,7 @@ def register_plan(notion: str, *methods: str) -> Callable[[T], T]:
 
 
 def register_mechanism(cls: type[T]) -> type[T]:
-    """Make a mechanism known under its `name`."""
+    """Register a mechanism's class under its `name`."""
     MECHANISMS[cls.name] = cls  # type: ignore[attr-defined]
     return cls
 

@@ -1,4 +1,4 @@
-"""What happened: `Release` and `History`, frozen facts with a versioned form on disk whose meaning never changes."""
+"""Published noisy values as accounts see them: `Release` and `History`, immutable, with a versioned JSON form."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """One noisy number that left the house.
+    """The record of one noisy value that was published: when, about which data, with which noise and at which privacy loss.
 
     step         S_k ≥ 1, when it was published
     loss         ρ_k, what its noise costs on its own: Δf/b for Laplace noise, the pure loss in nats; Δf/σ for Gaussian
@@ -130,7 +130,7 @@ state what the noise costs, or leave the scale out
         return None if self.span == 1 or one == self.sensitivity else one
 
     def at_step(self, step: int, age: int) -> Release:
-        """Return the same facts at another step and age; nothing else needs to be looked at again.
+        """Return a copy of this release at another step and age; the other fields are not checked again.
 
         >>> Release(1, 0.5, scale=2.0).at_step(7, 2)
         Release(step=7, loss=0.5, age=2, sensitivity=1.0, scale=2.0, noise='laplace', draw=None, atop=None, span=1, \
@@ -232,7 +232,7 @@ _SLOTS = tuple(
 
 @dataclass(frozen=True)
 class History:
-    """Releases in the order of their steps: what an account is replayed from.
+    """A sequence of releases in the order of their steps, from which an account can be replayed.
 
     >>> History([Release(1, 0.1), Release(2, 0.2)]).last_step
     2
@@ -335,7 +335,7 @@ def _flatten(event: Any) -> Iterator[tuple[float, Noise]]:
 
 
 def read_format(text: str, name: str) -> dict[str, Any]:
-    """Parse one of our JSON forms, or say what is wrong with it.
+    """Return the JSON object of a versioned form (`name`); refuse text that is none, or of a newer version.
 
     >>> read_format('{"format": "halflife.history", "version": 9}', "halflife.history")
     Traceback (most recent call last):

@@ -1,4 +1,4 @@
-"""How far one person can move a statistic, from public knowledge alone."""
+"""Sensitivities: how far one person can move a statistic, from public knowledge alone."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def mean_sensitivity(low: float, high: float, members: Sequence[int]) -> list[fl
 
 
 class Sensitivity(NamedTuple):
-    """How far one person can move the numbers of a step, in whole units, and why.
+    """The sensitivity of the numbers of one step, in whole units: how far one person can move them (L1 and L2), and why.
 
     l1, l2   the largest L1 and L2 distance between the vectors of neighbours (Laplace and Gaussian noise)
     touched  how many of the numbers one person can change
@@ -49,7 +49,7 @@ class Sensitivity(NamedTuple):
     reason: str
 
     def of(self, noise: str) -> float:
-        """The one that this noise needs."""
+        """Return the sensitivity that this family of noise is calibrated to."""
         return float(self.l1) if noise == "laplace" else self.l2
 
 

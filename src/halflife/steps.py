@@ -77,7 +77,7 @@ def microseconds(width: datetime.timedelta) -> int:
 
 
 def to_us(moment: datetime.datetime) -> int:
-    """Return a moment that knows its zone in µs since 1970.
+    """Return a datetime with a zone as µs since 1970.
 
     >>> to_us(datetime.datetime(1970, 1, 1, 0, 0, 1, tzinfo=datetime.UTC))
     1000000
@@ -86,7 +86,7 @@ def to_us(moment: datetime.datetime) -> int:
 
 
 def from_us(us: int, zone: str = "UTC") -> datetime.datetime:
-    """Return µs since 1970 as a moment in a zone."""
+    """Return µs since 1970 as a datetime in a zone."""
     return (EPOCH + datetime.timedelta(microseconds=us)).astimezone(find_zone(zone))
 
 
@@ -165,9 +165,9 @@ def offsets(zone: str, first_us: int, last_us: int) -> tuple[Piece, ...]:
 
 @lru_cache(maxsize=64)
 def skipped_days(zone: str) -> tuple[Piece, ...]:
-    """Return (from, days): the moments at which whole days of a zone's calendar were left out, and how many.
+    """Return (from, days): the moments at which a zone's calendar skipped whole days, and how many.
 
-    Who changes sides of the date line stays there, so a look at every month's offset finds it.
+    A zone that has crossed the date line stays on its new side, so comparing the offsets of every month finds the change.
 
     >>> [(str(from_us(us))[:16], days) for us, days in skipped_days("Pacific/Apia")]
     [('2011-12-30 10:00', 1)]
@@ -213,7 +213,7 @@ class Buckets:
 
 @dataclass(frozen=True)
 class Steps:
-    """The steps of a stream: when step 1 starts, how wide a step is, and the zone whose clock people read.
+    """The time grid of a stream: when step 1 starts, how wide a step is, and the time zone.
 
     `days` above 0 makes steps of so many local days, of those that there were; else `width` µs each.
 
@@ -289,7 +289,7 @@ class Steps:
 
     @property
     def _origin(self) -> int:
-        """Midnight of the first day on the local clock, as if that were UTC; where the clock skips it, it is not shown."""
+        """The local midnight that begins the first day, in µs as if it were UTC, also where the clock skips it."""
         local = from_us(self.start_us, self.zone)
         return to_us(datetime.datetime.combine(local.date(), datetime.time(), datetime.UTC))
 
@@ -326,7 +326,7 @@ class Steps:
         return Buckets(self.width, tuple(pieces))
 
     def _days_skipped_by(self, us: int) -> int:
-        """How many days of the calendar were left out between the start and a moment; below 0 for one before the start."""
+        """Return how many calendar days the zone skipped between the start and a moment; below 0 for one before the start."""
         known = skipped_days(self.zone)
         return sum(days for at, days in known if at <= us) - sum(days for at, days in known if at <= self.start_us)
 

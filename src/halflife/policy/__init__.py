@@ -1,4 +1,4 @@
-"""What to publish, and under which promise: the policy file, worked out and checked before any data is read."""
+"""What to publish, and under which promise: the policy file, checked as a whole before any data is read."""
 
 from halflife.parsing.documents import PolicyError
 from halflife.policy.facts import find_change, ledger_facts, stream_layout

@@ -1,4 +1,4 @@
-"""What a ledger is held to: the facts of the policy that it was begun under, written out by hand, and what may change of them.
+"""The facts of a policy that a ledger is begun with, in a versioned form, and which of them may change later.
 
     population, promise, clock     what is promised, about whom, in which steps
     stream:NAME                    what is published: source, statistic, groups, steps, share
@@ -274,7 +274,7 @@ PARTS: Mapping[str, Mapping[str, Key]] = {"population": POPULATION, "promise": P
 def find_change(known: Mapping[str, str], policy: Policy) -> str | None:
     """Say what the policy changes of the facts that a ledger was begun with, None if nothing.
 
-    Raises InvalidInput for facts that a newer halflife wrote, or nobody.
+    Raises InvalidInput for facts that a newer halflife wrote, or that are damaged.
     """
     now, adapter = ledger_facts(policy), channels(policy)[0].promise
     parts = {**PARTS, "promise": {**PROMISE, **{key: Key(words, None) for key, words in adapter.words.items()}}}
@@ -347,7 +347,7 @@ def _compare_notions(old: Facts, new: Facts, notion: Notion[Any]) -> str | None:
 
 
 def _say_change(words: str, old: Any, new: Any, say: Callable[[Any], str] | None = None) -> str:
-    """One change as a sentence.
+    """Return one change as a sentence.
 
     >>> _say_change("the population's size", 4, 5)
     "the population's size was 4 and is now 5"

@@ -16,7 +16,7 @@ MOST_GROUPS = 100_000
 
 @dataclass(frozen=True)
 class GroupList:
-    """The groups of a stream, worked out.
+    """The groups of a stream: names, sizes, and how many of them one person counts in.
 
     names  the public list, empty for no groups
     table  each person's group, as an index into `names`, fixed for ever; None without one

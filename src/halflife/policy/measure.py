@@ -1,4 +1,4 @@
-"""A statistic worked out: how readings become whole units, how far one person can move it, and what a unit is worth.
+"""A statistic in whole units: how readings become units, its sensitivity, and the value of a unit in the output.
 
 All of it in whole numbers and fractions, so that nothing is rounded between the policy and the sums.
 """
@@ -23,7 +23,7 @@ from halflife.sensitivity import Sensitivity, bounded_sensitivity, histogram_sen
 
 @dataclass(frozen=True)
 class Measure:
-    """What one person counts as, in whole units.
+    """What one person contributes to a statistic, in whole units.
 
     low, high   the bounds of what one person counts as in a step, after the fold
     readings    the bounds of single readings, before the fold; None for none
@@ -51,7 +51,7 @@ class Measure:
         return tuple(pairwise(edges))
 
     def to_question(self, statistic: Statistic, groups: GroupList) -> dict[str, Any]:
-        """Return what an engine's question says about values."""
+        """Return the part of an engine's question that is about values."""
         if self.kind == "count":
             return {"kind": "count", "low": 1, "high": 1, "most_groups": groups.most}
         return {
@@ -81,7 +81,7 @@ class Measure:
         )  # fmt: skip
 
     def factors(self, groups: GroupList, population: int) -> tuple[Fraction, ...]:
-        """What a unit is worth in the output, by group: the resolution, over the number of people for a mean.
+        """The value of a unit in the output, by group: the resolution, divided by the number of people for a mean.
 
         A histogram counts people: its resolution is that of its edges.
         """
@@ -94,7 +94,7 @@ class Measure:
         return tuple(worth / max(1, n) for n in people)
 
     def offsets(self, groups: GroupList, population: int) -> tuple[int, ...]:
-        """What all people come to if every one of them is missing, by group, in units."""
+        """The total of a group if everyone in it is missing, by group, in units."""
         people = groups.people(population)
         reach = self.heaviest * max(abs(self.low), abs(self.high), abs(self.missing))
         if reach * max(population, *people) >= LARGEST_TOTAL:
@@ -213,7 +213,7 @@ def _multiple(text: str, unit: str | None, resolution: Fraction) -> int:
 
 
 def _weights(policy: PolicyKeys, s: Statistic) -> tuple[Mapping[str, int] | None, Fraction, int]:
-    """Each person's public weight in whole multiples of its resolution, clipped at the largest that counts; that one too."""
+    """Return each person's public weight in multiples of the resolution, clipped; the resolution; and the largest weight."""
     w = s.weights
     if w is None:
         if s.kind == "weighted sum":

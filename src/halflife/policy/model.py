@@ -31,7 +31,7 @@ def _one_or_many(value: Any) -> Any:
 
 
 def read_number(value: Any) -> Any:
-    """A number as people write it: 1e6 is a million; yes and no are none."""
+    """Return a number as people write it: 1e6 is a million; yes and no are not numbers."""
     if isinstance(value, bool):
         raise ValueError("must be a number")
     try:
@@ -42,7 +42,7 @@ def read_number(value: Any) -> Any:
 
 
 def _moment(value: Any) -> Any:
-    """A date or time that a program has, as text."""
+    """Return a date or time object as text."""
     return value.isoformat() if isinstance(value, datetime.date) else value
 
 
@@ -63,7 +63,7 @@ Share = Annotated[float, Field(gt=0, le=1), BeforeValidator(read_number)]
 
 
 class Part(BaseModel):
-    """What all parts of a policy share: unknown keys are refused, and nothing changes once it is read."""
+    """The base class of all parts of a policy: immutable, and unknown keys are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True, allow_inf_nan=False)
 
@@ -98,7 +98,7 @@ class Promise(Part):
 
 
 class Clock(Part):
-    """Steps in wall-clock terms."""
+    """The clock of a policy: step width, start, end and time zone."""
 
     step: Text = Field(description="The account's step: 30 min, 1 h, 1 day.")
     start: Moment = Field(description="When step 1 begins, as 2026-01-31 or 2026-01-31T13:30.")
@@ -112,7 +112,7 @@ class Clock(Part):
 
 
 class Source(Part):
-    """Where readings come from. Paths are relative to the policy file."""
+    """The data source of a stream: files and columns. Paths are relative to the policy file."""
 
     files: Texts = Field(description="A file, a pattern such as meters-*.csv.gz, or a list of them.")
     format: Literal["parquet", "csv", "duckdb", "sqlite"] | None = Field(
@@ -138,7 +138,7 @@ class Weights(Part):
 
 
 class Statistic(Part):
-    """What is computed at each step."""
+    """The statistic that is computed at each step."""
 
     kind: Literal["count", "sum", "mean", "histogram", "weighted sum"] = Field(
         description="count (of people with a reading), sum, mean, histogram or weighted sum."
@@ -231,7 +231,7 @@ class StreamPart(Part):
 
 
 class PolicyKeys(Part):
-    """All keys of a policy, and where each of them stands. Nothing of it is worked out: `Policy` does that."""
+    """All keys of a policy with their positions in its file, validated one by one; `Policy` checks how they fit together."""
 
     halflife: Annotated[Literal[1], BeforeValidator(read_number)] = Field(1, description="The version of this format.")
     population: Population
@@ -347,7 +347,7 @@ def name_problems(model: type[BaseModel], error: ValidationError) -> list[Proble
 
 
 def _in_words(model: type[BaseModel], error: Any) -> Problem:
-    """One of pydantic's errors as a person would say it, with the nearest valid name."""
+    """Return one of pydantic's errors as a sentence, with the nearest valid name."""
     where: Where = tuple(part for part in error["loc"] if part != "[key]")
     if error["type"] == "extra_forbidden":
         return where, str(unknown("key", where[-1], _part(model, where[:-1]).model_fields))
@@ -369,7 +369,7 @@ def _short(value: Any) -> str:
 
 
 def _about(model: type[BaseModel], where: Where) -> str:
-    """What a key is for."""
+    """Return the description of a key."""
     names = tuple(key for key in where if isinstance(key, str))
     known = _part(model, names[:-1]).model_fields.get(names[-1])
     if known is None:
@@ -378,7 +378,7 @@ def _about(model: type[BaseModel], where: Where) -> str:
 
 
 def _part(model: type[BaseModel], where: Where) -> type[BaseModel]:
-    """The model that a path leads to; the last one on the way, where it leaves the known keys."""
+    """Return the model that a path of keys leads to, or the last one before the path leaves the known keys."""
     for key in where:
         waiting: list[Any] = [model.model_fields[key].annotation] if key in model.model_fields else []
         while waiting:

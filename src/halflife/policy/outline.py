@@ -1,4 +1,4 @@
-"""A stream before its plan: what follows from the policy's keys and public tables alone."""
+"""A stream without its plan: what follows from the policy's keys and public tables, whatever the notion."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from halflife.steps import Steps
 
 @dataclass(frozen=True, kw_only=True)
 class Outline:
-    """One stream, worked out as far as no notion is needed for it.
+    """One stream as far as it does not depend on the notion: steps, groups, statistic and sensitivity.
 
     index, part      its place among the policy's streams, and its keys
     share            its share of the promise

@@ -1,6 +1,6 @@
-"""The files of a policy: no two outputs are one, none is the ledger's, and none is read back as a source.
+"""Checks of a policy's file paths: outputs are distinct, none is a file of the ledger, and none is among the sources.
 
-A value that was published and then read as if it were a reading would go into what is published next.
+A published value that is read as if it were a person's reading would enter what is published next.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from halflife.parsing.documents import Where
 from halflife.policy.model import PolicyKeys
 
 PART = "part-000000001-000000001.parquet"
-"""As a folder of parts has them."""
+"""The name of a file in an output folder, for matching against the sources' patterns."""
 
 
 def check_files(policy: PolicyKeys) -> None:
-    """Refuse two files that are one, and files that are written to and read from."""
+    """Refuse two outputs in one file, an output in a file of the ledger, and a source that the policy itself writes."""
     with policy.about("ledger"):
         written: dict[str, Where] = dict.fromkeys(ledger_files(policy.ledger_url), ("ledger",))
     for i, stream in enumerate(policy.streams):
@@ -52,13 +52,13 @@ def _whose(policy: PolicyKeys, where: Where) -> str:
 
 
 def _check_sources(policy: PolicyKeys, written: dict[str, Where]) -> None:
-    """Refuse a source that takes in what the policy itself writes, if not today then from the second run on."""
+    """Refuse a source whose pattern matches a file that the policy writes, even if that file does not exist yet."""
     seen: set[str] = set()
     for where, name in _sources(policy):
         try:
             pattern = os.path.realpath(policy.path(name))
         except InvalidInput:
-            continue  # nobody's home: whoever reads it says so
+            continue  # the path names no user's home (~name): reading the source refuses it
         if pattern in seen:
             continue
         seen.add(pattern)
@@ -78,7 +78,7 @@ def _sources(policy: PolicyKeys) -> Iterator[tuple[Where, str]]:
 
 
 def matches(file: str, pattern: str) -> bool:
-    """Whether a file is one that a pattern finds: * and ? within a name, ** over folders, and none that are hidden.
+    """Return whether a glob pattern matches a file: * and ? within a name, ** over folders, hidden files only by name.
 
     >>> [matches(file, "/a/**/*.csv") for file in ("/a/x.csv", "/a/b/c/x.csv", "/a/b/.x.csv", "/b/x.csv")]
     [True, True, False, False]
@@ -96,7 +96,7 @@ def matches(file: str, pattern: str) -> bool:
 
 
 def _skip(places: set[int], parts: list[str]) -> set[int]:
-    """Where in a pattern one may stand, as ** takes no folder at all, too."""
+    """Return these positions in a pattern and those reached when a ** matches no folder."""
     waiting = list(places)
     while waiting:
         i = waiting.pop()

@@ -1,4 +1,4 @@
-"""A policy: its keys, read and worked out, so that one which cannot be kept is refused before any data is read."""
+"""Policies, read from a file and checked as a whole: one that cannot be kept is refused before any data is read."""
 
 from __future__ import annotations
 
@@ -93,14 +93,14 @@ class Policy(PolicyKeys):
         return channels(self)[0].promise.notion
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return a copy, changed if asked; it is worked out afresh."""
+        """Return a copy with these changes; it is checked again."""
         copy = super().model_copy(update=update, deep=deep)
         copy._channels = None
         return copy
 
 
 def channels(policy: Policy) -> tuple[Channel, ...]:
-    """Return the streams of a policy, worked out once: tables are read and processes fitted once."""
+    """Return the streams of a policy; cached, so that tables are read and processes fitted once."""
     if policy._channels is None:
         policy._channels = work_out(policy)
     return policy._channels

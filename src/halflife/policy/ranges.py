@@ -1,4 +1,4 @@
-"""Between which bounds a total lies, from public knowledge alone: what a program pushes is held within them."""
+"""The public range of a total, to which the values that a program pushes are clipped."""
 
 from __future__ import annotations
 

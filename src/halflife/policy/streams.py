@@ -1,4 +1,4 @@
-"""A stream worked out: its steps, what is asked of an engine, how far one person can move it, and its plan.
+"""Streams ready to be published: steps, the query to an engine, sensitivity and plan of each.
 
 Everything here follows from the policy and its public tables; no reading has been looked at.
 """
@@ -54,7 +54,7 @@ CALENDAR = 30 * 365 * DAY
 
 @dataclass(frozen=True, kw_only=True)
 class Channel(Outline):
-    """One stream, worked out.
+    """One stream, ready to be published: its `Outline` with its plan and mechanism.
 
     plan     the losses of its releases, `every` account steps apart at the least
     why      what the promise hides of one person in this stream
@@ -72,13 +72,13 @@ class Channel(Outline):
 
     @property
     def layout(self) -> Layout:
-        """What the output looks like."""
+        """The columns of the output: groups and bins."""
         unit = self.part.statistic.unit
         return Layout(self.name, self.steps.zone, self.groups, self.bins, unit)
 
     @property
     def factor_of_cells(self) -> tuple[Fraction, ...]:
-        """What a unit is worth, number by number."""
+        """The value of one unit in the output, for each number of a step."""
         return tuple(f for f in self.factors for _ in range(max(1, len(self.bins))))
 
     def published_at(self, step: int) -> int:
@@ -117,7 +117,7 @@ class Channel(Outline):
         )
 
     def make_mechanism(self) -> Mechanism:
-        """Return what turns this stream's values into outputs, fresh; refuse a mechanism that is not proved for its plan."""
+        """Return a new mechanism for this stream, without state; refuse one that is not proved for its plan."""
         begin = int(self.release_steps(1, 1)[0]) - self.age
         made: Mechanism = registry.find_mechanism(self.mechanism).for_stream(
             self.plan, name=self.name, steps=self.steps, begin=begin, cells=self.cells, touched=self.sensitivity.touched
@@ -126,7 +126,7 @@ class Channel(Outline):
 
     @property
     def mechanism(self) -> str:
-        """The name of what turns its values into outputs."""
+        """The name of the stream's mechanism."""
         return self.part.mechanism or self.plan.notion.mechanism
 
     def plan_steps(self, first: int, last: int) -> range:
@@ -160,7 +160,7 @@ class Channel(Outline):
         return record(map(Turn, self.release_steps(first, last).tolist(), self.requests(mechanism, first, last)))
 
     def smoothers(self) -> list[Smoother]:
-        """Return the post-processing, fresh."""
+        """Return new post-processors, without state."""
         fresh = not self.plan.notion.shares_draws
         return [_smoother(self.part, j, independent=fresh and j == 0) for j in range(len(self.part.post))]
 
@@ -296,7 +296,7 @@ def _times(policy: PolicyKeys, i: int, account: Steps) -> tuple[Steps, int | Non
 
 
 def _find_time_key(policy: PolicyKeys, i: int, key: str) -> Where:
-    """Where a stream's time is written: with the stream, or else with the clock."""
+    """Return where a time key (start, step, end) is written: in the stream, or else in the policy's clock."""
     return ("clock", key) if getattr(policy.streams[i], key) is None else ("streams", i, key)
 
 
@@ -367,7 +367,7 @@ def _check_ages(policy: PolicyKeys, outlines: list[Outline], promise: Adapter) -
 
 
 def _age(policy: PolicyKeys, i: int, account: Steps) -> int:
-    """How many of the account's steps a stream waits before it publishes a step that is over."""
+    """Return the age of a stream's releases: how many of the account's steps pass before a step that is over is published."""
     delay = policy.streams[i].delay
     if delay is None or re.fullmatch(r"\s*(none|0+(\.0*)?\s*[a-z]*)\s*", delay):
         return 0

@@ -104,7 +104,7 @@ def _guess(
     taken: Sequence[str | None],
     unlikely: tuple[str, ...] = (),
 ) -> str | None:
-    """The column that is called so, else the only kind of column that it can be; None leaves it blank.
+    """Return the column with one of these names, else one of a fitting type; None leaves the key blank.
 
     One that is called so but is of an unlikely type comes last: `timestamp DOUBLE` beside `time TIMESTAMP`.
     """
@@ -117,7 +117,7 @@ def _guess(
 
 
 def _text(value: str | None) -> str:
-    """A text as YAML writes it without surprises."""
+    """Return text as a YAML scalar, quoted where YAML would read anything but this text."""
     if value is None:
         return ""
     plain = re.fullmatch(r"[\w./][\w./*-]*", value) and value.lower() not in ("null", "...")
@@ -136,7 +136,7 @@ def _stream_name(value: str | None) -> str:
 
 
 def _choose_file(name: str, files: Sequence[str]) -> str:
-    """A file to write to, beside the policy if it is not among those that are read."""
+    """Return a path to write to that no source pattern matches, beside the policy if possible."""
     patterns = [os.path.abspath(pattern) for pattern in files]
     places = [f"{folder}{name}" for folder in ("", "published/", "../published/")]
     free = [p for p in places if not any(matches(os.path.abspath(p), pattern) for pattern in patterns)]
@@ -161,7 +161,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def _loosen(schema: Any) -> Any:
-    """An editor reads 007 and 1e-6 as numbers, true as a truth value; a policy takes them as text, and "5" as a number."""
+    """Return the schema with numbers and truth values allowed as text and the reverse: editors read 007 and 1e-6 as numbers."""
     if isinstance(schema, list):
         return [_loosen(part) for part in schema]
     if not isinstance(schema, dict):

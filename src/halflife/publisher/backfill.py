@@ -128,7 +128,7 @@ class _Run:
         return dues
 
     def _open(self, channel: Channel) -> Engine:
-        """Open a stream's readings; what must be parsed first is kept beside the ledger, which is private already."""
+        """Open a stream's source; files that must be parsed first are cached beside the ledger, which is private too."""
         scratch = self.session.ledger.scratch
         if channel.name in self.sources:
             return open_source(self.sources[channel.name], scratch=scratch)
@@ -208,7 +208,7 @@ class _Run:
 
 
 def _draw_ahead(batches: Sequence[Sequence[Due]], charged: Sequence[ChargedBatch | None]) -> None:
-    """Draw noise for the next batches while the engine reads: noise knows nothing of the data. Unused, it is forgotten."""
+    """Draw the noise of the next batches while the engine reads; it does not depend on the data, and is dropped if unused."""
     room = AHEAD_CELLS
     for batch, made in zip(batches, charged, strict=True):
         room -= sum(len(d.steps) * d.channel.cells for d in batch)

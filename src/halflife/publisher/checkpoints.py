@@ -14,4 +14,4 @@ CHECKPOINTS = (
 
 
 def reach(checkpoint: str) -> None:
-    """Do nothing; tests put something in its place."""
+    """Mark that a run has reached a checkpoint; does nothing, but tests replace it."""

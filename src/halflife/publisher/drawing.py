@@ -79,7 +79,7 @@ class ChargedBatch:
 
 
 def _add_rows(totals: Totals, noise: Iterator[GridNoise]) -> Floats:
-    """Totals with the noise of each of their rows. In one flat list, as the garbage collector counts every small one."""
+    """Return totals plus the noise of each row; one flat list, which spares the garbage collector many small ones."""
     flat, cells = totals.ravel().tolist(), totals.shape[1]
     sums: list[float] = []
     for k, one in enumerate(noise):
@@ -109,7 +109,7 @@ def run_steps(
 
 @lru_cache(maxsize=10_000)
 def find_spread(scales: tuple[float, ...], noise: str) -> float:
-    """Return the scale of one noise that strays as far as noises of these scales together, in 19 cases of 20.
+    """Return the scale of one noise whose 95 % band equals that of the sum of noises of these scales.
 
     Gaussian: the root of the sum of squares. Laplace, two of them: P(|X + Y| > x) = (a² e^{−x/a} − b² e^{−x/b})/(a² − b²) for
     scales a > b. Of more than two all but the largest are taken as one of the same variance, which is approximate.

@@ -1,4 +1,4 @@
-"""What readers see of an entry: values and error bands in the output's unit. A pure function of the ledger."""
+"""Ledger entries as readers see them: values and error bands in the output's unit, from the ledger alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BAND_OF_UNIT_SCALE = {"laplace": 2.995732273553991, "gaussian": 1.95996398454005
 
 
 def in_output_units(units: Floats, factors: Sequence[Fraction]) -> Floats:
-    """Return whole units as what they are worth, number by number.
+    """Return values in whole units converted to the output's unit, number by number.
 
     >>> in_output_units(np.array([500.0]), [Fraction(1, 1000)]).tolist()
     [0.5]
@@ -42,7 +42,7 @@ def make_readable(entries: Sequence[Entry], factors: Sequence[Fraction]) -> list
 
 
 def make_readable_block(entries: Sequence[Entry], factors: Sequence[Fraction]) -> Block:
-    """Return entries as readers see them, side by side; at least one."""
+    """Return entries as readers see them, as one block of columns; there must be at least one."""
     if any(len(e.noisy) != len(factors) for e in entries):
         raise InvalidInput(f"an entry does not hold {len(factors)} numbers, one for each group and bin")
     if not all(e.releases for e in entries):

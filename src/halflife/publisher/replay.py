@@ -1,4 +1,4 @@
-"""Post-processing worked out again, from what a ledger says was published: each step with the chain that held then."""
+"""Post-processing recomputed from the noisy values in a ledger, each step with the chain that was in force then."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ALIKE = 1e-9
 
 
 class Replay:
-    """One stream's post-processing, as its entries are read in order.
+    """Recomputes one stream's post-processing as its entries are read in order.
 
     factors  what a unit is worth, number by number
     """
@@ -42,7 +42,7 @@ class Replay:
             yield from self._compare(list(block))
 
     def _find_chain(self, entry: Entry) -> int:
-        """The place of the chain that held at an entry's step, −1 before the first."""
+        """Return the index of the chain in force at an entry's step, −1 before the first."""
         return sum(since.step <= entry.step for since in self._record) - 1
 
     def _compare(self, entries: list[Entry]) -> Iterator[Entry]:
@@ -64,7 +64,7 @@ class Replay:
                 yield entry
 
     def _scale(self, entry: Entry) -> float:
-        """How far the noise of a step strays before post-processing, as a scale; noise that it lies atop included."""
+        """Return the scale of all noise in a step before post-processing, reused noise included."""
         self._shared |= {r.draw: r.scale or 0.0 for r in entry.releases if r.draw is not None}
         fresh = [r.scale or 0.0 for r in entry.releases if r.draw is None]
         names = {r.draw or r.atop for r in entry.releases} - {None}

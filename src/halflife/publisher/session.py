@@ -1,4 +1,4 @@
-"""A policy's ledger, held: the account and states as it has them, outputs brought up to date, and the one way to publish.
+"""An exclusive session on a policy's ledger: loads account and states, completes outputs, and publishes steps.
 
     exact totals → charge a copy of the account → draw → commit all of it in one transaction → write the outputs
 
@@ -38,7 +38,7 @@ LATEST = 60_000_000_000
 
 
 class Session:
-    """What `publish` and `Stream` share. Use it inside `with session.hold():`."""
+    """An open ledger with account, mechanisms and outputs, for `publish` and `Stream`; used inside `with session.hold(…):`."""
 
     def __init__(self, given: GivenPolicy, clock: Callable[[], float] = time.time) -> None:
         self.clock = clock
@@ -53,7 +53,7 @@ class Session:
         self.emitted_again = dict.fromkeys((c.name for c in self.channels), 0)
 
     def close(self) -> None:
-        """Let go of the ledger."""
+        """Close the ledger."""
         self.ledger.close()
 
     def now_us(self) -> int:
@@ -65,7 +65,7 @@ class Session:
 
     @contextmanager
     def hold(self, wait: float, stop: Callable[[], bool] = lambda: False) -> Iterator[None]:
-        """Hold the ledger, with everything as it has it; outputs are complete when this ends."""
+        """Lock the ledger and load its state; when the block ends, outputs are complete."""
         with self.ledger.hold(wait, stop):
             checkpoints.reach("ledger locked")
             self._check_policy(self.ledger.begin(self._facts))
@@ -95,7 +95,7 @@ class Session:
             )
 
     def _load(self) -> None:
-        """Take account, mechanisms and smoothers from the ledger. What is wrong with a state is not told: some are secret."""
+        """Take account, mechanisms and smoothers from the ledger. Errors do not quote a state: some are secret."""
         self.done = {c.name: self.ledger.last_step(c.name) for c in self.channels}
         try:
             return self._restore(self.ledger.states())
@@ -142,7 +142,7 @@ class Session:
         return scheduled if len(scheduled) == len(self.mechanisms) else None
 
     def _own(self, stream: str, names: Iterable[str]) -> None:
-        """Note whose noise it is; refuse noise that two streams would share: their values would tell each other apart."""
+        """Record which stream uses these names of noise; refuse a name that two streams would share."""
         for name in names:
             if self._owners.setdefault(name, stream) != stream:
                 raise InvalidInput(
@@ -170,7 +170,7 @@ class Session:
             raise LedgerError(f"{self.ledger.name}: {error}") from error
 
     def _states(self, draw: ReleaseDraw) -> dict[str, str]:
-        """What `_load` needs next time; what is attached to the promise is written when it has changed."""
+        """Return the states that `_load` reads; the promise's attachment only when it has changed."""
         states = {"account": draw.account.to_json(short=True)}
         if self._attachment is not None and self._attachment != self._kept:
             states["attachment"] = self._attachment
@@ -190,7 +190,7 @@ class Session:
         return states
 
     def _check_clock(self) -> None:
-        """What is due follows from the clock, so nothing is published by one that has jumped back."""
+        """Refuse a clock that has gone back behind the ledger's last time: what is due follows from the clock."""
         newest = self.ledger.newest()
         behind = newest.at_us - self.now_us() if newest else 0
         if behind > CLOCK_SLACK:
@@ -218,7 +218,7 @@ class Session:
         )  # fmt: skip
 
     def _emit_rest(self) -> None:
-        """Write what is in the ledger and not in the outputs: nothing is drawn again."""
+        """Write to the outputs what only the ledger holds; nothing is drawn again."""
         for channel, output in zip(self.channels, self.outputs, strict=True):
             rest = self.ledger.entries(channel.name, output.last_step + 1)
             while block := list(islice(rest, BLOCK)):
@@ -245,11 +245,11 @@ class Session:
 
     @property
     def late_counts_now(self) -> bool:
-        """Whether what is published late is charged when it is really published."""
+        """Whether a late step is charged at the step at which it is actually published."""
         return self.notion.forgets and self.policy.clock.late == "now"
 
     def select_fitting(self, dues: Sequence[Due]) -> list[Due]:
-        """Return the newest steps of each stream that the promise has room for now; older ones are passed over for good.
+        """Return the newest steps of each stream that the promise has room for now; older ones are skipped and never published.
 
         Only late steps are ever passed over: under a promise that forgets they count from now on, and waiting would not help, as
         every step takes up the room that comes back; under one that counts by data time the account may no longer
@@ -279,7 +279,7 @@ class Session:
         return [d.last(count) for d, count in zip(dues, kept, strict=True)]
 
     def _count_forgotten(self, turns: Iterator[Turn]) -> int:
-        """How many of the oldest draws the account can no longer take: it forgets data times that lie too far back."""
+        """Return how many of the oldest draws are about data times that the account has already forgotten."""
         forgotten = 0
         for turn in turns:
             if turn.step > self.account.step:

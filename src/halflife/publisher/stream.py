@@ -69,7 +69,7 @@ class Stream:
         self._queue = threading.Lock()
 
     def close(self) -> None:
-        """Let go of the ledger."""
+        """Close the ledger."""
         self._session.close()
 
     def __enter__(self) -> Stream:
@@ -150,7 +150,7 @@ class Stream:
 
 
 def _exact(cell: Any) -> Fraction | None:
-    """A pushed number as it is, BEYOND at the furthest; None if it counts as missing.
+    """Return a pushed number exactly, at most BEYOND in size; None if it counts as missing.
 
     >>> _exact(0.5), _exact(10**400) == BEYOND, _exact(Decimal("-1e999999")) == -BEYOND, _exact(Decimal("nan"))
     (Fraction(1, 2), True, True, None)

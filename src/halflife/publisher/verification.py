@@ -1,4 +1,4 @@
-"""`verify`: is the ledger what was written, does it keep its promise, and does the output say what it says?
+"""`verify`: checks that a ledger is unaltered and keeps its promise, and that the outputs agree with it.
 
 Everything is worked out again from the ledger alone: each link of the chain, that no loss is less than its noise
 costs, each risk by replaying every release through a new account, which must come out equal to the saved one to the last bit.
@@ -25,12 +25,12 @@ from halflife.publisher.readable import make_readable, make_readable_block
 from halflife.publisher.replay import Replay
 
 UNREADABLE = (HalflifeError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
-"""What reading a state that nobody wrote may raise. Such errors may quote it, and states may be secret: none is passed on."""
+"""What reading a damaged state may raise. Such errors may quote the state, which may be secret, so they are not passed on."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was found: nothing wrong if `problems` is empty.
+    """The result of `verify`: nothing is wrong if `problems` is empty.
 
     steps   published steps by stream;  risk, peak, used  worked out again;  head  the newest hash of the chain, to be noted
     """
@@ -115,7 +115,7 @@ def is_policy(path: Path | str) -> bool:
 
 
 def _pin(target: str, stack: ExitStack) -> Pinned | InvalidInput:
-    """An output as it is now, or why it cannot be read."""
+    """Return an output, pinned as it is now, or the error why it cannot be read."""
     try:
         pinned = pin_output(target)
     except InvalidInput as error:
@@ -168,7 +168,7 @@ def _nothing(problem: str) -> Verdict:
 
 
 class _Walk:
-    """One pass over the ledger: links, losses and risks. What is not as it was written is named by its place, not repeated."""
+    """One pass over the ledger: links, losses and risks. Damaged content is named by its place, never quoted."""
 
     def __init__(self, book: Ledger, progress: Progress, outputs: Sequence[_Compared] = ()) -> None:
         self.book, self.progress, self.outputs = book, progress, outputs
@@ -298,7 +298,7 @@ class _Walk:
 
 
 class _Compared:
-    """An output beside its ledger: met as the ledger is read, and gone through once more if it is not the same."""
+    """Compares an output with the ledger as that is read, and once more row by row if they differ."""
 
     def __init__(self, book: Ledger, stream: str, target: str, output: Pinned | InvalidInput) -> None:
         self.book, self.stream, self.target, self.output = book, stream, target, output
@@ -306,7 +306,7 @@ class _Compared:
         self._match = match_output(output, self.layout) if isinstance(output, Pinned) else None
 
     def feed(self, entries: Sequence[Entry]) -> None:
-        """Meet the next entries of the stream."""
+        """Compare the next entries of the stream."""
         if entries and self._match is not None and self._match.same:
             self._match.feed(make_readable_block(entries, self._factors))
 

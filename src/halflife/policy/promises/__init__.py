@@ -23,5 +23,5 @@ import_modules(__name__, __path__)
 
 
 def find_rules(notion: Notion[Any]) -> tuple[Rule, ...]:
-    """Return the rules of a promise; none for a notion that nobody has declared any for."""
+    """Return the rules of a promise, an empty tuple for a notion that declares none."""
     return RULES.get(ADAPTERS.get(notion.name, Adapter).variant(notion), ())

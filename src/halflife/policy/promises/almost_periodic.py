@@ -1,4 +1,4 @@
-"""What an almost-periodic promise asks of a policy: to say what is published exactly, and that nothing breaks linearity."""
+"""Almost-periodic privacy in policies: the declarations that a weak promise needs, and phases by the wall clock."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ RULES = {
 
 
 class Declarations(Part):
-    """What a weak promise must say, and no other may."""
+    """The keys that a weak promise must have, and a strong one must not."""
 
     variations: Literal["public"] | None = Field(
         None, description="Almost-periodic, weak: that changes from period to period are published exactly."
@@ -212,7 +212,7 @@ class AlmostPeriodicAdapter(Adapter):
 
     def _check_period(self) -> None:
         """Refuse a period of days whose phases would not follow the wall clock that people live by: their noise would be used
-        for another stretch of the day after a clock change, and the difference of the two tells all."""
+        for another stretch of the day after a clock change, and the difference of the two values has no noise."""
         policy, account = self.policy, self.account
         if account.days or (self.notion.period * account.width) % DAY:
             return
@@ -246,7 +246,7 @@ def follow_clock(notion: AlmostPeriodic, account: Steps) -> AlmostPeriodic:
 
 
 def _clock_changes(zone: str) -> set[int]:
-    """By how many microseconds the clocks of a zone change within the years that anybody may publish in."""
+    """Return the sizes of a zone's clock changes, in µs, within the supported years."""
     place, offsets = find_zone(zone), []
     for year in range(1990, 2061):
         for month in range(1, 13):

@@ -1,4 +1,4 @@
-"""What a notion says about its promises in policies: its keys, what it accepts, checks, plans, explanation and schema.
+"""The base class of adapters, which connect a notion to policies: keys, accepted statistics, checks, plans and schema.
 
 A notion that has nothing of its own to say needs its rules alone:
 
@@ -41,7 +41,7 @@ JSON_TYPES: Mapping[str, list[str]] = {
 
 
 class Adapter:
-    """The promise of one policy: its notion, read from the keys, and all that the notion has to say about streams.
+    """The promise of one policy: reads the notion from the keys, and accepts, plans and explains the streams under it.
 
     names     the registered notions that it serves
     rules     what a policy may ask of them, by variant
@@ -65,7 +65,7 @@ class Adapter:
     # Reading ----------------------------------------------------------------------------------------------------------
 
     def _own_keys(self) -> dict[str, Any]:
-        """The keys that are neither common to all promises nor parameters; refuse those that are not of this notion."""
+        """Return the keys of this adapter alone, neither common to all promises nor parameters; refuse unknown ones."""
         own: dict[str, Any] = {}
         cls = registry.find_notion(self.policy.promise.notion)
         parameters = _parameters(cls)
@@ -201,14 +201,14 @@ class Adapter:
 
 
 def register_adapter(cls: type[Adapter]) -> type[Adapter]:
-    """Make an adapter known under the names of its notions, and its rules under those of their variants."""
+    """Register an adapter under the names of its notions, and its rules under those of their variants."""
     ADAPTERS.update(dict.fromkeys(cls.names, cls))
     RULES.update(cls.rules)
     return cls
 
 
 def find_adapter(name: str) -> type[Adapter]:
-    """Return the adapter of a notion; for one without, that which accepts no statistic."""
+    """Return the adapter of a notion; for a notion without one, the base adapter, which accepts no statistic."""
     return ADAPTERS.get(registry.find_notion(name).name, Adapter)
 
 
@@ -259,7 +259,7 @@ def _name_post(post: PostProcessing) -> str:
 
 
 def _find_key(about: str, i: int) -> Where:
-    """Where a policy writes what an axis of the table is about."""
+    """Return the key of the policy that an axis of the table of rules is about."""
     places: dict[str, Where] = {
         "neighbours": ("population", "neighbours"),
         "groups": ("streams", i, "groups"),

@@ -1,4 +1,4 @@
-"""Streams that share an (ε, δ) whose losses compose as loss distributions: planned so that the account admits all of them."""
+"""Plans for streams that share one (ε, δ) composed by privacy loss distributions, so that the account admits all of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LONGEST = 64
 
 
 class SharedDelta(Adapter):
-    """Plans parts of (ε, δ); where what δ gains is lost in the rounding of the account, parts of ε alone.
+    """Gives each stream a part of (ε, δ), or of ε alone where the account's rounding uses up what δ gains.
 
     Parts (pε, pδ) compose to (ε, δ). The account works that out with loss distributions on a grid, rounded up; of few releases δ
     gains less than that rounding costs, and the account then refuses parts that are within the promise (w = 1, δ = 10⁻⁶, two

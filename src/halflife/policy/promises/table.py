@@ -1,4 +1,4 @@
-"""What a policy may ask of a promise: every combination, accepted with its sensitivity or refused with the reason.
+"""The rules of which combinations of statistic, neighbours and so on a promise accepts, with what sensitivity, or why not.
 
 A combination is a notion × statistic × neighbours × groups × clip × fold × post-processing. Each `promises/<slug>.py` declares
 those of its notion as rules; the first rule that fits decides, and what no rule fits is refused: nobody has shown that it

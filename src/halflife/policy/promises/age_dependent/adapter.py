@@ -1,4 +1,4 @@
-"""Age-dependent privacy in policies: where a person is now, who is present whatever their state.
+"""Age-dependent privacy in policies: hides a person's current state, not whether they take part.
 
 The process is written out, read from a file or fitted (`process`). Streams share losses rather than ε.
 """

@@ -159,7 +159,7 @@ def _name(policy: PolicyKeys, given: Mapping[str, Any]) -> str:
 
 
 def _make(policy: PolicyKeys, name: str, given: Mapping[str, Any]) -> Process:
-    """A process with its parameters: numbers are read as people write them, and what is wrong is named by its key."""
+    """Return the named process with these parameters, numbers as people write them; an error names the key."""
     known = inspect.signature(PROCESSES[name].__init__).parameters
     wanted = [p for p in known if p != "self"]
     for key in given:
@@ -176,7 +176,7 @@ def _make(policy: PolicyKeys, name: str, given: Mapping[str, Any]) -> Process:
 
 
 def read_value(value: Any) -> Any:
-    """Numbers and truth values as people mean them, inside lists and mappings too; what is neither stays text.
+    """Return text that reads as a number or truth value as that, inside lists and mappings too; other text stays.
 
     >>> read_value([["0.9", "1e-1"], {"good": "true", "verdict": "fine"}])
     [[0.9, 0.1], {'good': True, 'verdict': 'fine'}]
@@ -233,7 +233,7 @@ def load_process(content: bytes, name: str) -> Process:
 
 
 def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object, of which no key stands twice."""
+    """Return the pairs of a JSON object as a dict; refuse a key that occurs twice."""
     result: dict[str, Any] = {}
     for key, value in pairs:
         if key in result:
@@ -289,7 +289,7 @@ def fit_process(
     slots: int | None = None,
     lags: int | None = None,
 ) -> Process:
-    """Fit a process on a sample; it remembers how wide a step is, and whose readings they were if that is said.
+    """Return a process fitted on a sample, with the step width and, if given, whose readings they were.
 
     name  markov-chain, process-family, periodic-markov-chain or empirical;  states  how many, or the edges between them
     """
@@ -320,7 +320,7 @@ def fit_process(
 
 
 def _check_declared(policy: PolicyKeys, process: Process, given: Mapping[str, Any] | None, account: Steps) -> Process:
-    """Refuse a fitted process of which nobody says whose readings it was fitted on, or whose steps are not the clock's."""
+    """Return the process; refuse a fitted one without `whose` readings it was fitted on, or with steps unlike the clock's."""
     fitted = getattr(process, "fitted", None)
     whose = (given or {}).get("whose")
     if whose is not None:

@@ -1,4 +1,4 @@
-"""Declared secrets in policies."""
+"""Swellfish privacy (declared secrets) in policies."""
 
 from halflife.policy.promises.swellfish import adapter
 

@@ -1,4 +1,4 @@
-"""Declared secrets in policies: what a household's events add to what it counts as.
+"""Swellfish privacy in policies: what the declared events of a household add to its value.
 
 promise:
   notion: swellfish
@@ -65,7 +65,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
 
 
 class Outside(Part):
-    """What is published where nothing is hidden."""
+    """The key `outside`: what is published at steps where no secret is relevant."""
 
     outside: Literal["exact"] | None = Field(
         None, description="Swellfish: that exact values are published outside hiding intervals."
@@ -152,7 +152,7 @@ class SwellfishAdapter(Adapter):
         return replace(plan, warnings=self._warnings(stream), facts=facts)
 
     def _options(self, stream: Outline) -> dict[str, Any]:
-        """What the plan is asked for beside the rest: its floor in units, its blocks, and where its steps begin."""
+        """Return the options of this notion's plans: the noise floor in units, the blocks, and where steps begin."""
         options: dict[str, Any] = {"begin": stream.first}
         if self.own.floor is not None:
             with self.policy.about("promise", "floor"):
@@ -167,7 +167,7 @@ class SwellfishAdapter(Adapter):
         return options
 
     def _warnings(self, stream: Outline) -> tuple[str, ...]:
-        """What must be read first: a δ too large for the population, households left out, and when nobody hides anything."""
+        """Return warnings: a δ too large for the population, households left out, steps at which no secret is relevant."""
         said = []
         size, delta = self.policy.population.size, self.notion.delta
         if delta * size >= 1:
@@ -212,7 +212,7 @@ class SwellfishAdapter(Adapter):
 
     @classmethod
     def describe_sensitivity(cls, case: Case) -> str:
-        """Return where the sensitivity comes from: it is no matter of the statistic."""
+        """Return where the sensitivity comes from: the secrets, whatever the statistic."""
         return "Σ of the secrets' powers"
 
     def to_facts(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""YAML as people mean it, and where each part of it stands.
+"""YAML documents as plain data without implicit types, with the line and column of each key.
 
 Every plain scalar stays the text that was written: `no` is a group's name until a yes-or-no question reads it, `12:30` a time,
 `1e-6` a number, `007` a meter's number. The model decides by what it expects. A key that stands twice is refused.
@@ -51,7 +51,7 @@ class Document:
         return PolicyError(*lines)
 
     def _place(self, where: Where) -> tuple[int, int]:
-        """Where a key stands, or the nearest key around it."""
+        """Return the position of a key, or of the nearest key around it."""
         for length in range(len(where), -1, -1):
             if where[:length] in self.places:
                 return self.places[where[:length]]

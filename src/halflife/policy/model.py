@@ -98,7 +98,7 @@ class Promise(Part):
 
 
 class Clock(Part):
-    """The clock of a policy: step width, start, end and time zone."""
+    """Steps in wall-clock terms."""
 
     step: Text = Field(description="The account's step: 30 min, 1 h, 1 day.")
     start: Moment = Field(description="When step 1 begins, as 2026-01-31 or 2026-01-31T13:30.")

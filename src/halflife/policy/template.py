@@ -104,7 +104,7 @@ def _guess(
     taken: Sequence[str | None],
     unlikely: tuple[str, ...] = (),
 ) -> str | None:
-    """Return the column with one of these names, else one of a fitting type; None leaves the key blank.
+    """Return the column with one of these names, else the only one of a fitting type; None leaves the key blank.
 
     One that is called so but is of an unlikely type comes last: `timestamp DOUBLE` beside `time TIMESTAMP`.
     """

@@ -24,7 +24,7 @@ from halflife.numerics.arrays import Floats
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """What is publicly known of some steps beside their scales.
+    """Public facts about some steps beside their noise scales.
 
     steps   their numbers, which tell how many steps were left out between two values (None: none were)
     worth   what a scale of 1 is worth in each cell, in the unit of the values; one number if all cells agree
@@ -68,7 +68,7 @@ class Smoother(Protocol):
 
 
 def check_values(values: Floats, scales: Floats) -> None:
-    """Refuse what is no value or no scale."""
+    """Refuse invalid values or noise scales."""
     if values.ndim != 2 or scales.shape != values.shape[:1]:
         raise InvalidInput(
             f"post-processing needs steps × cells and a scale for each step, not {values.shape} and {scales.shape}"

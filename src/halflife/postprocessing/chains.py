@@ -1,4 +1,4 @@
-"""Which post-processing held from which step of a stream on: free to change, and recorded.
+"""The record of a stream's post-processing chains, each with the step from which on it is in force.
 
 A chain is a list of smoothers, one after the other. A new one begins fresh at the step after the newest: what the one before had
 seen is not carried over. The record is public and stays with the ledger, so that every step can be worked out again.
@@ -23,13 +23,13 @@ SMOOTHERS: dict[str, type[Smoother]] = {kind.name: kind for kind in (Truncate, M
 
 
 class Since(NamedTuple):
-    """From this step on, these smoothers, by their facts."""
+    """A chain of post-processors, by their facts, and the step from which on it is in force."""
 
     step: int
     chain: tuple[dict[str, Any], ...]
 
     def smoothers(self) -> list[Smoother]:
-        """Return the chain, fresh."""
+        """Return new post-processors of the chain, without state."""
         return [read_smoother(facts) for facts in self.chain]
 
 

@@ -68,7 +68,7 @@ class Kalman:
         return estimates, left
 
     def _meet(self, y: Floats, r: float, moved: Floats) -> Floats:
-        """Take in one step's values, with noise of standard deviation r, after a drift of standard deviation `moved`."""
+        """Update the filter with a step's values, noise of standard deviation r, after a drift of standard deviation `moved`."""
         if self._level is None or r == 0.0:
             self._level = y.copy()
             self._error, self._noise, self._moved = np.full(len(y), r), np.full(len(y), r), np.zeros(len(y))
@@ -105,7 +105,7 @@ class Kalman:
         }
 
     def restore(self, state: Any) -> None:
-        """Go on from there."""
+        """Restore the state that `state` gave."""
         if state is None:
             self._level, self._step = None, 0
         else:

@@ -93,7 +93,7 @@ class MovingAverage:
         return {"values": self._values.tolist(), "scales": self._scales.tolist()}
 
     def restore(self, state: Any) -> None:
-        """Go on from there."""
+        """Restore the state that `state` gave."""
         if state is None:
             self._values, self._scales = None, np.zeros(0)
         else:

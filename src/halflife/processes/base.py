@@ -1,4 +1,4 @@
-"""What every process answers: how much of what was learnt about a person at one step is left t steps later?
+"""The base class of processes (models of how one person's data moves): how much of a loss is left t steps later.
 
 A process describes how *one* person's state moves; people are independent of each other (the certificate says so). It is frozen,
 has a form on disk, and carries the outcome of its last check against data, if there was one.
@@ -34,7 +34,7 @@ PROCESSES: dict[str, Any] = {}
 
 
 def register_process(cls: type[Any]) -> type[Any]:
-    """Make a process known under its `name`."""
+    """Register a process's class under its `name`."""
     PROCESSES[cls.name] = cls
     return cls
 
@@ -207,12 +207,12 @@ def json_object(name: str, value: Any) -> dict[str, Any]:
 
 
 def frontier_at_zero(t: int) -> Frontier | None:
-    """What every process says of t = 0: nothing has faded."""
+    """Return the frontier of lag 0, where nothing has faded yet; None for t > 0."""
     return EVERYTHING if t == 0 else None
 
 
 def read_rows(name: str, rows: Any) -> list[Sequence[float]]:
-    """Read a list of lists from outside."""
+    """Return a list of rows of numbers from untrusted data, or refuse it."""
     if isinstance(rows, np.ndarray):
         rows = rows.tolist()
     if not isinstance(rows, Sequence) or isinstance(rows, str) or not rows:

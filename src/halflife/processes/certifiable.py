@@ -1,4 +1,4 @@
-"""What an estimated process can certify at all: how well its kernels are known, given how many readings they come from."""
+"""The smallest loss that an estimated process can certify, given how many readings its kernels come from."""
 
 from __future__ import annotations
 

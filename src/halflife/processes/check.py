@@ -1,4 +1,4 @@
-"""Does a process under-report on data? Its Δ(t) against what is counted directly, lag by lag, with family-wise confidence.
+"""A statistical check of a process against data: its Δ(t) beside direct estimates, lag by lag, at family-wise confidence.
 
 A *unit* is one person's sequence (or one stretch of it, if there are fewer than 16 people). At each lag, and for each unit,
 
@@ -246,7 +246,7 @@ def _at_the_same_time(i: int, person: _Person, lag: int, parts: int, stretch: in
 
 
 def _parts(length: int, parts: int, stretch: int) -> list[NDArray[np.int64]]:
-    """Cut these places into parts; none if they are too short for what the model takes to forget."""
+    """Return these places cut into parts; none if they are too short for the model's time to forget."""
     return np.array_split(np.arange(length), parts) if length // parts >= FEWEST_STRETCHES * stretch else []
 
 

@@ -1,4 +1,4 @@
-"""How much of a loss survives a step back in time: the exact contraction of a kernel, as a handful of points.
+"""The exact contraction of a kernel, as a few points: how much of a privacy loss about old data is left about newer data.
 
 Let an ε-differentially private mechanism look at a person's state z, drawn from row x of a kernel R. All that is known of the
 likelihood f(z) of an output is max f / min f ≤ e^ε, so what the output tells about x is at most

@@ -197,7 +197,7 @@ class _Lag(NamedTuple):
 
 
 def _count_lags(people: list[Quantised], last: int, alpha: float) -> Iterator[_Lag]:
-    """What is known of each lag; a few lags at a time, so that memory stays small."""
+    """Yield the estimates of each lag; a few lags are counted at a time, so that memory stays small."""
     for first in range(1, last + 1, LAGS_AT_ONCE):
         lags = range(first, min(first + LAGS_AT_ONCE, last + 1))
         curves = [_person(i, person, lags, alpha) for i, person in enumerate(people)]

@@ -1,4 +1,4 @@
-"""People whose data moves differently: the worst of them."""
+"""Families of processes: people whose data moves differently, bounded by the worst of them."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class ProcessFamily(Process):
         return found
 
     def spread(self, t: int) -> float:
-        """The largest D_t of anybody."""
+        """Return the largest D_t of any member."""
         return max(one.spread(t) for one in self.processes)
 
     def _other_variations(self) -> Mapping[str, Callable[[int], float]]:

@@ -19,7 +19,7 @@ NO_SMOOTHING = 0.0
 
 
 def read_fit(fitted: Any) -> dict[str, Any] | None:
-    """Read what a fit wrote about itself."""
+    """Return the facts of a fit after checking them, None if there are none."""
     if fitted is None:
         return None
     result = json_object("fitted", fitted)
@@ -75,7 +75,7 @@ def wrong_sequences(count: int, says: str, person: int | None) -> InvalidInput:
 
 
 def describe(found: Quantised, states: Any, smoothing: float, sequences: int, transitions: int) -> dict[str, Any]:
-    """What a fit says of itself."""
+    """Return the facts of a fit, for certificates."""
     asked = list(map(float, states)) if isinstance(states, list | tuple | np.ndarray) else states
     return {
         "sequences": sequences,
@@ -131,6 +131,6 @@ def fit_cycle(sequences: list[Floats], states: Any, slots: int, smoothing: float
                 f"state {stuck[0, 1]} in slot {stuck[0, 0]} is never followed by a reading, so nothing is known about where it "
                 "leads: use fewer states or slots, or give a smoothing above 0"
             )
-        counts = np.where(left[:, :, None], counts, 1)  # rows that nobody is ever in
+        counts = np.where(left[:, :, None], counts, 1)  # states without readings
     about = describe(found, states, smoothing, len(each), int(counts[left].sum()))
     return _frequencies(counts, smoothing), about | {"slots": slots, "impossible": int((visits == 0).sum())}

@@ -1,4 +1,4 @@
-"""A Markov chain: the state of now is all that tells about the state of the next step."""
+"""Markov chains: the next state depends on the current one alone."""
 
 from __future__ import annotations
 

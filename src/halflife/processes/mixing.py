@@ -1,4 +1,4 @@
-"""Geometric mixing: a Markov process of which no more is known than how fast it forgets."""
+"""Geometric mixing: a Markov process known only by a bound c ρ^t on its total variation."""
 
 from __future__ import annotations
 

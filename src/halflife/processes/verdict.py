@@ -1,4 +1,4 @@
-"""What came of comparing a process with data, in numbers and in words."""
+"""The result of checking a process against data, in numbers and in words."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Check:
-    """What came of comparing a process with data.
+    """The result of checking a process against data.
 
     outcome  "under-reports", "no contradiction found" or "too little data";  rows  lag by lag, both kinds
     people, units   how many sequences, and into how many units they were cut at most
@@ -171,5 +171,5 @@ def duration(minutes: float) -> str:
 
 
 def people_text(people: int) -> str:
-    """One person, two people."""
+    """Return a number of people as text: 1 person, 2 people."""
     return "1 person" if people == 1 else f"{people:,} people"

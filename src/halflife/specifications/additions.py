@@ -1,4 +1,4 @@
-"""Secrets that are added while a stream runs: for the future alone, and never at the cost of what is promised already."""
+"""Adding secrets while a stream runs: only for steps not yet published, and without weakening earlier promises."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def check_added(old: Specifications, new: Specifications, published: int, *, nei
 
 
 def _merge(old: Specifications, new: Specifications) -> tuple[list[str], dict[str, Any], NDArray[np.bool_], Any]:
-    """All rows of both in order: the names, the columns, where a row differs from the one before, and whose it is."""
+    """Return all rows of both, sorted: names, columns, whether a row differs from the one before, and which set it is from."""
     names = sorted({*old.households, *new.households})
     number = {name: i for i, name in enumerate(names)}
     codes = [np.array([number[n] for n in s.households], dtype=np.int64)[s.household] for s in (old, new) if len(s)]

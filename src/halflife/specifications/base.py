@@ -1,4 +1,4 @@
-"""Secrets, what a household wants hidden and when; one by one, and as columns for millions of them."""
+"""Secrets (an event of a household, hidden within an interval): single ones, specifications of a household, and columns."""
 
 from __future__ import annotations
 
@@ -298,7 +298,7 @@ class Specifications:
 
     @cached_property
     def sha256(self) -> str:
-        """A digest of all names and numbers: the same for the same secrets, in whatever order they came."""
+        """The SHA-256 digest of all names and numbers, independent of the order in which secrets were given."""
         total = hashlib.sha256("\0".join(self.households).encode())
         for name in ("household", *NUMBERS):
             total.update(np.ascontiguousarray(getattr(self, name)).data)
@@ -341,7 +341,7 @@ class Specifications:
         return self._with({name: getattr(self, name)[rows] for name in ("household", *NUMBERS)})
 
     def _with(self, columns: Mapping[str, Any]) -> Specifications:
-        """The same households with other columns that keep the order; nothing is checked again."""
+        """Return the same households with other columns in the same order; nothing is checked again."""
         made = Specifications.__new__(Specifications)
         made.households = self.households
         for name in ("household", *NUMBERS):
@@ -366,7 +366,7 @@ class Specifications:
         return self._with({"duration": np.minimum(self.duration + 1, self.end - self.start + 1)})._merge_alike()
 
     def _merge_alike(self) -> Specifications:
-        """The same in order again; secrets that have become alike are one with their powers added, as both events may happen."""
+        """Return the secrets sorted; equal ones become one whose power is the sum, as both events may happen."""
         keys = [getattr(self, n) for n in ("power", "epsilon", "duration", "end", "start", "household")]
         order = np.lexsort(keys)
         columns = {n: getattr(self, n)[order] for n in ("household", *NUMBERS)}
@@ -412,7 +412,7 @@ class Specifications:
         return cls.from_columns(form["households"], form["household"], {key: form[key] for key in columns})
 
     def summary(self) -> dict[str, Any]:
-        """Return what identifies and describes them, short: for certificates and ledgers."""
+        """Return a short description with the digest, for certificates and ledgers."""
         if not len(self):
             return {"households": len(self.households), "secrets": 0, "sha256": self.sha256}
         return {

@@ -1,4 +1,4 @@
-"""What makes columns of numbers secrets: each fault with its row and field, for one secret or for millions."""
+"""Validity checks of secrets, one or millions: each fault with its row and field."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def check_names(names: Sequence[object]) -> None:
 
 
 def column(name: str, values: Any) -> tuple[NDArray[Any], NDArray[np.bool_], list[Fault]]:
-    """Return one column as numbers, whole ones where steps are counted; which are none (there it holds 1), and the first of them.
+    """Return a column as numbers, whole ones where it counts steps; which rows are invalid (they hold 1); the first faults.
 
     It is a copy: what is held is never changed from outside.
     """
@@ -95,7 +95,7 @@ def column(name: str, values: Any) -> tuple[NDArray[Any], NDArray[np.bool_], lis
 
 
 def _numbers(name: str, values: Any) -> tuple[NDArray[Any], list[Fault]]:
-    """The values as an array of some kind of number; NaN where one is none."""
+    """Return the values as an array of numbers; NaN where a value is no number."""
     listed = isinstance(values, list | tuple)
     array = None if listed and any(type(v) is bool for v in values) else np.array(values)
     if array is not None and array.ndim == 1 and (array.dtype.kind in "iuf" or not array.size):
@@ -116,7 +116,7 @@ def _numbers(name: str, values: Any) -> tuple[NDArray[Any], list[Fault]]:
 
 
 def _rules(columns: Mapping[str, Any]) -> Iterator[tuple[str, NDArray[np.bool_], str]]:
-    """The field, where it is good, and what it must be."""
+    """Yield each rule: the field, which rows satisfy it, and what it requires."""
     power, duration, start, end, epsilon = (columns[name] for name in NUMBERS)
     yield "power", (power >= SMALLEST_NORMAL) & (power <= MOST_POWER), f"must be above 0 and at most {MOST_POWER:g}"
     yield "duration", duration >= 1, "must be at least 1"

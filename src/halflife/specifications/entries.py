@@ -40,7 +40,7 @@ Columns = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Frame:
-    """What written secrets are read against: the stream's steps, the last one wanted, the unit of power, and a zone."""
+    """The context in which written secrets are read: the stream's steps, the last step, the unit of power, and a zone."""
 
     steps: Steps | None = None
     last: int | None = None
@@ -100,7 +100,7 @@ class _Fields:
         self.about: str | None = None
 
     def need_steps(self, field: str) -> None:
-        """Take it as a problem of this field if the stream's steps are not known."""
+        """Record a problem of this field if the stream's steps are not known."""
         if self.frame.steps is None:
             self.problems.append((field, _NEEDS_STEPS))
             self.about = "steps"
@@ -212,7 +212,7 @@ class _Fields:
         return {name: (value,) for name, value in zip(NUMBERS, values, strict=True)}
 
     def _blame(self, values: tuple[Any, ...]) -> None:
-        """Say which of the numbers make no secret."""
+        """Name the fields whose numbers make the secret invalid."""
         arrays = {}
         for name, value in zip(NUMBERS, values, strict=True):
             arrays[name], _, faults = column(name, np.array([value]))

@@ -25,7 +25,7 @@ LONGEST_KEY = 1000
 
 @dataclass(frozen=True)
 class ParsedSpecifications:
-    """What was read, and what was left out and why, a line each (only with skip=True)."""
+    """Specifications parsed from files, and the households that were left out with the reason, a line each (with skip=True)."""
 
     specifications: Specifications
     problems: tuple[str, ...] = ()
@@ -119,7 +119,7 @@ def _files(path: Path) -> list[Path]:
 
 
 class _Joined:
-    """The secrets of all files, one after the other."""
+    """The secrets of all files, concatenated."""
 
     def __init__(self, parts: list[Part]) -> None:
         self.parts = parts
@@ -136,7 +136,7 @@ class _Joined:
         self.first = np.cumsum([0, *(len(part.codes) for part in parts)])
 
     def specifications(self, left_out: set[str]) -> Specifications:
-        """Return them without some households. One without secrets is not there."""
+        """Return the specifications without these households; households without secrets are left out too."""
         wanted = np.array([name not in left_out for name in self.names], dtype=bool)
         rows = slice(None) if wanted.all() else wanted[self.codes]
         number = np.cumsum(wanted) - 1
@@ -145,7 +145,7 @@ class _Joined:
         return Specifications.from_columns(names, codes, {name: self.columns[name][rows] for name in NUMBERS})
 
     def find_repeated(self) -> tuple[list[str], set[str]]:
-        """Say which secrets stand twice, and return their households; those with other problems are left aside."""
+        """Return a sentence for each repeated secret, and their households; households with other problems are skipped."""
         sound = np.array([name not in self.spoiled for name in self.names], dtype=bool)[self.codes]
         order = np.lexsort([*self.columns.values(), self.codes])
         order = order[sound[order]]
@@ -169,7 +169,7 @@ class _Joined:
 
 
 def _end_to_end(arrays: list[Any]) -> Any:
-    """One array of several; a single one is not copied."""
+    """Return the arrays concatenated; a single one is not copied."""
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays) if arrays else np.zeros(0)
 
 

@@ -1,4 +1,4 @@
-"""Which series of one household a promise keeps apart from each other: the three interpretations of Definition 13."""
+"""Neighbouring series of one household under the three interpretations of Definition 13."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from halflife.errors import InvalidInput, unknown
 from halflife.specifications.base import Secret, Specification
 
 Interpretation = Literal["one-event", "one-window", "all-events"]
-"""What one event of a household may be exchanged for: see `neighbouring`."""
+"""Which series count as neighbours (Definition 13): see `neighbouring`."""
 INTERPRETATIONS: tuple[Interpretation, ...] = ("one-event", "one-window", "all-events")
 MOST_SECRETS = 10
 
@@ -20,7 +20,7 @@ MOST_SECRETS = 10
 def neighbouring(
     specification: Specification, before: Sequence[float], after: Sequence[float], interpretation: str = "one-window"
 ) -> bool:
-    """Whether two series of one household, at steps 1 … n, are neighbours (Definition 13; corrected, S1 and S2).
+    """Return whether two series of one household, at steps 1 … n, are neighbours (Definition 13; corrected, S1 and S2).
 
     d_t = |before_t − after_t|, W_s is a placement: T_s consecutive steps of J_s. It may reach beyond the series.
 

@@ -170,7 +170,7 @@ def _windows(
 
 
 def _together(first: Integers, last: Integers, lasts: Integers) -> tuple[Integers, Integers, Integers, Integers]:
-    """Windows in the very same steps as one, with the longest of their durations."""
+    """Return windows with identical steps merged into one, with the longest of their durations."""
     if not len(first):
         return first, last, lasts, lasts
     new = np.flatnonzero(np.append(True, (first[1:] != first[:-1]) | (last[1:] != last[:-1])))
@@ -319,7 +319,7 @@ def parse_recurring(
 
 
 def _part(part: str, unit: str) -> tuple[str, Any]:
-    """Which field a part of a sentence gives, and its value."""
+    """Return which field a part of a sentence gives, and its value."""
     keyed = re.fullmatch(r"(ε|eps|epsilon|since|until)\s*[=:]?\s*(\S+)", part, re.IGNORECASE)
     if keyed and keyed[1].lower() in ("since", "until"):
         return keyed[1].lower(), keyed[2]

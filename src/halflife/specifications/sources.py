@@ -24,7 +24,7 @@ SUFFIXES = (".yaml", ".yml", ".json", ".csv", ".parquet")
 
 @dataclass
 class Part:
-    """What one file holds: names, each secret's household as an index into them, and the columns.
+    """The content of one file: household names, each secret's household as an index into them, and the columns.
 
     place     where a secret stands: file and line, or row
     problems  what cannot be read, a line each; `count` may be more
@@ -99,7 +99,7 @@ class _Gatherer:
             self.spoiled.add(household)
 
     def part(self) -> Part:
-        """Return all of it."""
+        """Return everything gathered."""
         ends = list(accumulate(self.sizes))
         columns = {
             name: np.frombuffer(held, dtype=np.int64 if name in WHOLE else np.float64) if held else np.zeros(0)
@@ -167,7 +167,7 @@ def _household(document: Document, written: str, entries: Any, frame: Frame, gat
 
 
 def _spot(document: Document, where: Where) -> str:
-    """Where a secret stands; a program's own data has no lines."""
+    """Return the place of a secret; data that a program passes has no lines."""
     place = document.places.get(where)
     at = document.name if place is None else f"{document.name}:{place[0]}:{place[1]}"
     return f"{at}: {dotted(where)}"

@@ -1,4 +1,4 @@
-"""All scales by one sweep over columns: what holds at every step, for millions of secrets, in n log n.
+"""Step functions of millions of secrets, such as the temporal sensitivity at every step, by sweeps in n log n.
 
 Time is compressed to the steps at which something changes, household after household on one long line. Sums over the relevant
 secrets are running sums of whole numbers, so that nothing drifts; maxima over them come from a table of powers of two.
@@ -99,7 +99,7 @@ def _merge(ascending: Integers, others: Integers) -> Integers:
 
 
 class Timeline:
-    """The households' times on one line: pieces between the steps at which a household's relevant secrets change.
+    """The time axes of all households end to end, cut into pieces within which the relevant secrets do not change.
 
     `begin`, `end` are the steps of each piece (both included), `household` whose it is; secret i is relevant on the pieces
     `first[i]` … `last[i]`.
@@ -178,7 +178,7 @@ def temporal_sensitivity(specifications: Specifications) -> StepFunction:
 
 
 def overlapping_pairs(specifications: Specifications, most: int = 4_000_000) -> Iterator[tuple[Integers, Integers]]:
-    """Give all ordered pairs (s, s′) of one household whose hiding intervals share a step, s = s′ included, in parts.
+    """Yield all ordered pairs (s, s′) of one household whose hiding intervals share a step, s = s′ included, in parts.
 
     Secrets are sorted by start, so those that begin after s and before it ends follow it: O(n + pairs).
 

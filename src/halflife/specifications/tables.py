@@ -82,7 +82,7 @@ def _households(text: Any) -> tuple[list[str], Any, NDArray[np.bool_], list[Faul
 
 
 def _empty(values: Any, name: str) -> tuple[NDArray[np.bool_], list[Fault]]:
-    """Where a column says nothing."""
+    """Return where a column is null or empty."""
     if not values.null_count:
         return np.zeros(len(values), dtype=bool), []
     empty = np.array(values.is_null().to_numpy(zero_copy_only=False))

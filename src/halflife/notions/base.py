@@ -1,4 +1,4 @@
-"""What every notion of privacy answers: given all that was published, how exposed is a person at step t?
+"""The base classes `Notion` (a definition of privacy over time, as an accounting rule) and `Plan` (a noise schedule).
 
 A notion is a frozen set of parameters. What was published is summed up in a *state*, an immutable value that only the
 notion understands: `record` gives a new state and leaves the old one alone, which is what lets an account try a release
@@ -48,7 +48,7 @@ def meaning_of(parameter: Field[Any]) -> Meaning:
 
 
 class Exposure(NamedTuple):
-    """Risk now, the worst risk from now on if nothing more is published, and what it is promised to stay under."""
+    """The risk at a step, the largest risk from then on if nothing more is published, and the promised limit."""
 
     risk: float
     peak: float
@@ -57,7 +57,7 @@ class Exposure(NamedTuple):
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """What is asked of a plan: checked once, here, for every notion."""
+    """The parameters of a plan (sensitivity, horizon, spacing, age and so on), checked once for every notion."""
 
     sensitivity: float
     horizon: int | None
@@ -99,7 +99,7 @@ MEAN_ABSOLUTE_OF_UNIT_SCALE: dict[str, float] = {"laplace": 1.0, "gaussian": mat
 
 @dataclass(frozen=True)
 class Plan:
-    """Losses for steps 1, 2, …: release number m (at step 1 + (m−1)·every) may cost ρ_m. Other steps cost nothing.
+    """A noise schedule, given by losses: release number m, at step 1 + (m−1)·every, may cost ρ_m. Other steps cost nothing.
 
     `series(first, last)` gives ρ_first … ρ_last, at a cost that does not grow with their place, and each the same to the last bit
     whichever others are asked for. Everything else follows: the scale of a step is sensitivity / ρ, rounded up, and infinite
@@ -226,7 +226,7 @@ class Plan:
         return [*self.warnings, *self.notion.not_protected]
 
     def certificate(self) -> dict[str, Any]:
-        """Return what is promised, as JSON can hold it: first what is *not* protected, last why the tail holds."""
+        """Return the certificate as JSON data: first what is *not* protected, last why the infinite tail holds."""
         checks = self.notion.checks()
         return {
             "not_protected": self.not_protected(),
@@ -250,7 +250,7 @@ class Plan:
         }
 
     def _classical_risk(self) -> dict[str, Any]:
-        """Say beside any promise what it comes to if nothing is ever forgotten: Σρ in nats, or with Gaussian noise ε at δ."""
+        """Return the classical risk (nothing is ever forgotten) as a sentence: Σρ in nats, or with Gaussian noise ε at δ."""
         steps = self.horizon or 17_520
         losses = self.losses(steps)
         if self.noise == "laplace":
@@ -260,7 +260,7 @@ class Plan:
 
 
 class Notion(ABC, Generic[S]):
-    """The base of all notions. To add one, subclass it in one file under `notions/` and register it."""
+    """The base class of all notions. To add one, subclass it in one file under `notions/` and register it."""
 
     name: ClassVar[str]
     summary: ClassVar[str]
@@ -294,7 +294,7 @@ class Notion(ABC, Generic[S]):
 
     @property
     def charges_spans(self) -> bool:
-        """Whether it is known what a release costs that covers several steps of data; where it is not, accounts refuse it."""
+        """Whether the notion can charge releases that cover several steps of data; where not, accounts refuse them."""
         return False
 
     @classmethod
@@ -405,7 +405,7 @@ class Notion(ABC, Generic[S]):
         return self
 
     def share(self, part: float) -> Notion[Any]:
-        """Return the same promise with this part of its budget: parts that add up to 1 compose to the whole.
+        """Return the promise with this fraction of its budget; fractions that add up to 1 compose to the whole.
 
         (ε, δ) splits into (pε, pδ): losses add up, and so do the δ (basic composition). An account that holds all of them
         finds no more than that.
@@ -422,7 +422,7 @@ class Notion(ABC, Generic[S]):
         return Notion.from_dict(promise)
 
     def settle(self, state: S, step: int) -> S:
-        """Return the state at a later step at which nothing was published yet: what is out of use by then is out of use."""
+        """Return the state advanced to a later step without releases: reused noise that has expired by then is dropped."""
         return state
 
     def draws(self, state: S) -> frozenset[str] | None:
@@ -430,7 +430,7 @@ class Notion(ABC, Generic[S]):
         return None
 
     def checks(self) -> Mapping[str, Any]:
-        """Return, by assumption, the outcome of whatever check it was put to."""
+        """Return the results of checks against data, by the assumption that was checked."""
         return {}
 
     def retrospective(self, state: S, step: int, about: int) -> float:
@@ -438,7 +438,7 @@ class Notion(ABC, Generic[S]):
         raise InvalidInput(f"{self.name} protects all times alike: its risk is that about the past too")
 
     def in_other_words(self, step_minutes: float = 30.0) -> list[str]:
-        """Say what the promise comes to in human time, where that is not plain."""
+        """Return sentences on what the promise means in human time (half-lives, days, years)."""
         return []
 
     # What is written down -------------------------------------------------------------------------------------------
@@ -495,7 +495,7 @@ class Notion(ABC, Generic[S]):
         return notion
 
     def same(self, one: S, two: S) -> bool:
-        """Whether two states tell of the same releases."""
+        """Return whether two states hold the same releases."""
         return bool(self.dump(one) == self.dump(two))
 
     def extends(self, before: Notion[Any], published: int) -> None:

@@ -136,7 +136,7 @@ def equal_split(epsilon: float, delta: float, together: int, noise: Noise) -> fl
 
 
 def _laplace_loss(epsilon: float, delta: float, together: int, precision: float) -> float:
-    """Return a loss that was seen to keep ε, within `precision` of one that does not.
+    """Return a loss that is verified to keep ε, within `precision` of one that does not.
 
     As ε(ρ)/ρ hardly changes, ρ · ε/ε(ρ) is nearly right at once; where it is not, the bracket is halved instead.
     """
@@ -242,7 +242,7 @@ def _between(point: Callable[[float], _Point], first: _Point, last: _Point, step
 
 
 def _octaves(limits: Floats) -> tuple[float, float]:
-    """Return the powers of two around all ε, so that more secrets seldom ask for other points."""
+    """Return the powers of two around all ε, so that adding secrets seldom needs new points."""
     least, most = np.clip([limits.min(), limits.max()], *TABULATED).tolist()
     return 2.0 ** math.floor(math.log2(least)), 2.0 ** math.ceil(math.log2(most))
 

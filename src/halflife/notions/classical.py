@@ -63,7 +63,7 @@ class Classical(Notion[Any]):
 
     @property
     def charges_spans(self) -> bool:
-        """Whole, whatever data a release covers: neighbours differ in all of it."""
+        """Charged in full, whatever data a release covers: neighbours differ in all of it."""
         return True
 
     @classmethod

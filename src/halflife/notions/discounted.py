@@ -40,14 +40,14 @@ _ASSUMPTIONS = (
 
 
 class Faded(NamedTuple):
-    """The newest step, and the sum of losses as it stands there."""
+    """The state of an account: the newest step, and the discounted sum of losses at that step."""
 
     step: int
     memory: Any
 
 
 class _Discounted(Notion[Faded]):
-    """What the discounted notions share: one fading sum."""
+    """The base class of discounted notions: the state is one discounted sum of losses."""
 
     epsilon: float
     alpha: Any = None
@@ -71,7 +71,7 @@ class _Discounted(Notion[Faded]):
 
     @property
     def charges_spans(self) -> bool:
-        """Whole, from the step of the release on, whatever data it covers: neighbours differ in all of it."""
+        """Charged in full from the step of the release on, whatever data it covers: neighbours differ in all of it."""
         return True
 
     def start(self) -> Faded:

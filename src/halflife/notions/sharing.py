@@ -1,4 +1,4 @@
-"""Shared draws where noise is charged as if every release had its own: what may be charged so, and as how much.
+"""Releases that share one draw of noise, charged as if each had independent noise: when that is valid, and at which loss.
 
 Let y₁ = f₁ + v be published alone, v of scale b_v, and y_j = f_j + v + u_j under fresh noise u_j of scale b_j. The map
 (y₁, y_j) → (y₁, y_j − y₁) loses nothing, and v and the u_j are independent, so both together are independent releases
@@ -82,7 +82,7 @@ def _refuse_reuse(notion: Notion[Any], draws: Draws, release: Release, name: str
 
 
 def _difference(notion: Notion[Any], release: Release, under: Drawn) -> Release:
-    """Return what the value shows less the one that was published with the same noise alone: Δ₁ + Δ_j under the fresh noise.
+    """Return the release as the difference of two values with the same noise: sensitivity Δ₁ + Δ_j under the fresh noise.
 
     Its sensitivity is written as the smaller of the two, so that whoever scales the loss to another one scales it up.
     """
@@ -109,7 +109,7 @@ def _difference(notion: Notion[Any], release: Release, under: Drawn) -> Release:
 
 
 def _steepness(release: Release) -> Fraction:
-    """What a move of 1 costs: 1/b, or more where the release says so; 0 if neither a scale nor a loss tells."""
+    """Return the loss per unit of change: 1/b, or more where the release states more; 0 if neither scale nor loss is known."""
     stated = Fraction(release.loss) / Fraction(release.sensitivity) if release.sensitivity else Fraction(0)
     return max(stated, 1 / Fraction(release.scale) if release.scale else Fraction(0))
 

@@ -1,4 +1,4 @@
-"""w-event differential privacy: whatever a person did within any w consecutive steps."""
+"""w-event differential privacy: protects whatever a person did within any w consecutive steps."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Wide(NamedTuple):
 
 
 class Running:
-    """Sums of charges by time."""
+    """Prefix sums of charges by time."""
 
     def __init__(self, charges: list[tuple[int, Any]], zero: Any) -> None:
         charges.sort(key=itemgetter(0))
@@ -146,7 +146,7 @@ class WEvent(Notion[Window]):
 
     @property
     def charges_spans(self) -> bool:
-        """By overlap."""
+        """Charged by overlap with the window."""
         return True
 
     def widen(self, span: int) -> WEvent:
@@ -259,7 +259,7 @@ class WEvent(Notion[Window]):
         return Running(enter, zero), Running(leave, zero)
 
     def _largest_totals(self, state: Window, step: int) -> list[Any]:
-        """Return what the largest windows hold that end now, or as long ago as releases reached back."""
+        """Return the totals of the largest windows that end now, or as long ago as releases reached back."""
         first_end = step - state.reach
         if not state.wide and state.times and first_end == state.times[-1]:
             return [state.newest_total]
@@ -366,7 +366,7 @@ def _newest(times: Sequence[int], wide: Sequence[Wide]) -> int:
 
 
 def _latest(forgotten: int | None, *times: int) -> int | None:
-    """Return the later of what was forgotten before and now, None if nothing was."""
+    """Return the newest forgotten data time, of two, None if nothing was forgotten."""
     return max(times if forgotten is None else (forgotten, *times), default=None)
 
 

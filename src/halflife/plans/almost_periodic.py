@@ -86,7 +86,7 @@ class PeriodicPlan(Plan):
         return self.layers_of(k, self.draw_name(k, self.phase(k)), drawn=self._was_drawn_before(k))
 
     def _was_drawn_before(self, k: int) -> bool:
-        """Whether the reused noise of step k is that of an earlier step."""
+        """Return whether the reused noise of step k was drawn at an earlier step."""
         if self.notion.clock is not None:  # type: ignore[attr-defined]
             return self._first_steps[self.phase(k)] < k
         before, name = k - math.lcm(self.period, self.request.every), self.draw_name(k, self.phase(k))
@@ -129,7 +129,7 @@ class PeriodicPlan(Plan):
         return {"steps": steps, "pure": None, "why": why}
 
     def _find_reuse(self, losses: Floats) -> int | None:
-        """The first step whose reused noise is that of an earlier one."""
+        """Return the first step whose reused noise was drawn at an earlier one, None if there is none."""
         used = np.flatnonzero(losses)
         if self.notion.clock is None:  # type: ignore[attr-defined]
             names = used % self.period + self.period * self.notion.generation(used + 1)  # type: ignore[attr-defined]

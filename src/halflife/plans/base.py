@@ -1,4 +1,4 @@
-"""What plans share: series of losses, and refusals of what a plan does not understand. `Plan` itself stands beside `Notion`."""
+"""Helpers for plans: series of losses, and refusals of unsupported options. `Plan` itself is in `notions.base`."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ __all__ = ["MEAN_ABSOLUTE_OF_UNIT_SCALE", "STD_OF_UNIT_SCALE", "Plan", "Series"]
 
 
 def repeat_loss(loss: float) -> Series:
-    """Return the series of a plan whose releases all have this loss."""
+    """Return the series of a plan in which every release has this loss."""
     return lambda first, last: np.full(last - first + 1, loss)
 
 
 def list_losses(losses: Floats) -> Series:
-    """Return the series of a plan that ends, from all of its losses."""
+    """Return the series of a finite plan from the list of its losses."""
     return lambda first, last: losses[first - 1 : last].copy()
 
 
 def release_numbers(first: int, last: int) -> Floats:
-    """Return the numbers of releases first … last."""
+    """Return the release numbers first … last as floats."""
     return np.arange(first, last + 1, dtype=np.float64)
 
 
 def refuse_gaussian(request: PlanRequest, why: str) -> None:
-    """Refuse Gaussian noise where it is asked for and cannot serve."""
+    """Refuse Gaussian noise for a plan that supports Laplace noise alone."""
     if request.noise == "gaussian":
         raise InvalidInput(f"{why}: leave noise out, promise delta above 0, or use method='tight'")
 

@@ -22,7 +22,7 @@ _GROWS = (
 
 @register_plan("classical", "paper")
 def corollary_8(notion: Classical, request: PlanRequest) -> Plan:
-    """b_k = Δf π² k² / (6ε), for a horizon that nobody knows (Corollary 8; paper). Pure, whatever δ.
+    """b_k = Δf π² k² / (6ε), for an unknown horizon (Corollary 8; paper). Pure, whatever δ.
 
     Σ_k 1/k² = π²/6, so Σ ρ_k = ε.
 

@@ -1,4 +1,4 @@
-"""One loss for every release, as large as a given number of them may have together."""
+"""Equal losses: the largest loss of which a given number of releases keep (ε, δ) together."""
 
 from __future__ import annotations
 

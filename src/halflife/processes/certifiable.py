@@ -13,8 +13,7 @@ from halflife.processes.family import ProcessFamily
 
 
 def estimation_error(process: Process, confidence: float = 0.99) -> float | None:
-    """Return the x for which Δ(1) of an estimated process is known to ±x at best, at this confidence; None if it was not
-    estimated.
+    """Return the least half-width of a confidence interval of Δ(1) of an estimated process; None if it was not estimated.
 
     Two rows of a kernel from n readings each are off by at most √(2 ln((2^S − 2)/α)/n) together (Weissman et al. 2003), for all
     rows of all people at once; readings count as independent draws, which is the best case (A7; ours).

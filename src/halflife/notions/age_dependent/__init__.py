@@ -1,4 +1,4 @@
-"""Age-dependent privacy: what old data still tells about a person now."""
+"""Age-dependent differential privacy: what releases about old data reveal about a person's current state."""
 
 from halflife.notions.age_dependent.notion import AgeDependent
 

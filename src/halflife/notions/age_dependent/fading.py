@@ -1,4 +1,4 @@
-"""How much of many losses is left after many gaps, at once: a process's contraction, for arrays."""
+"""The contraction of a process for arrays: how much of each loss is left after each gap."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LARGEST_LAG = 10**6
 
 
 class Fade(Protocol):
-    """Gaps and losses in, what is left of the losses out, each rounded up and none larger than before."""
+    """A function from gaps and losses to what is left of the losses, rounded up, none larger than before."""
 
     def __call__(self, gaps: Integers, losses: Floats) -> Floats:
         """Return what is left of each loss."""

@@ -1,4 +1,4 @@
-"""Age-dependent privacy: where a person is today, today, when what was published is about earlier days."""
+"""Age-dependent differential privacy: the risk about a person's current state from releases about older data."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class AgeDependent(Notion[Any]):
         self._check_combination()
 
     def _check_combination(self) -> None:
-        """Refuse what is not known to be sound."""
+        """Refuse combinations of parameters that no proof covers."""
         process, last = self.process, self.process.last_lag
         if last is not None and (self.horizon is None or self.horizon > last):
             raise InvalidInput(
@@ -184,7 +184,7 @@ class AgeDependent(Notion[Any]):
 
     @cached_property
     def _rule(self) -> Skip | OnASpan | Once | Approximate:
-        """How losses add up, by what is known of the process."""
+        """The composition rule, by what is known of the process."""
         process = self.process
         if isinstance(process, AutoRegressive):
             return OnASpan(process)
@@ -271,7 +271,7 @@ class AgeDependent(Notion[Any]):
         return Exposure(risk, peak, self.epsilon)
 
     def headroom(self, state: Any, step: int, age: int) -> float:
-        """Found by trying: the risk after a release grows with its loss."""
+        """Found by bisection: the risk after a release grows with its loss."""
         self._check_horizon(step)
 
         def holds(loss: float) -> bool:
@@ -289,7 +289,7 @@ class AgeDependent(Notion[Any]):
         return super().least_scale(state, step, sensitivity, age)
 
     def make_release(self, step: int, loss: float, age: int, noise: Noise = "laplace") -> Release:
-        """A release of this loss whose sensitivity is large enough."""
+        """Return a release of this loss with a sensitivity that covers the process's span."""
         return Release(step, loss, age, sensitivity=self.least_sensitivity or 1.0, noise=noise)
 
     def retrospective(self, state: Any, step: int, about: int) -> float:

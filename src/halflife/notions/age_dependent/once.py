@@ -1,4 +1,4 @@
-"""Composition where nothing is known about how lags hang together: one release is amplified, the others count in full."""
+"""Composition for processes that are not known to be Markov: one release is amplified, the others count in full."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AT_ONCE = 20_000
 
 
 class LossesByTime(NamedTuple):
-    """Data times, ascending, and the losses about each."""
+    """Data times, ascending, and the sum of losses about each."""
 
     times: tuple[int, ...] = ()
     losses: tuple[float, ...] = ()
@@ -55,7 +55,7 @@ class Once:
         return LossesByTime(*(tuple(x) for x in zip(*sorted(known.items()), strict=True)))
 
     def risk(self, state: LossesByTime, step: int) -> float:
-        """What all releases tell about X_step."""
+        """Return the loss of all releases about X_step."""
         return self._worst(state, np.array([step]))
 
     def peak(self, state: LossesByTime, step: int, horizon: int | None) -> float:
@@ -80,7 +80,7 @@ class Once:
         return float(losses.sum() - max(0.0, least) / ROUND_UP) * ROUND_UP
 
     def about(self, state: LossesByTime, moment: int) -> float:
-        """All losses in full."""
+        """Return the sum of all losses: none is amplified about the past."""
         return float(np.sum(state.losses)) * ROUND_UP
 
     def dump(self, state: LossesByTime) -> Any:

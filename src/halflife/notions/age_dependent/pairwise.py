@@ -29,7 +29,7 @@ Matrix = tuple[tuple[float, ...], ...]
 
 
 class PairLosses(NamedTuple):
-    """A data time, the loss about it, and what earlier releases tell about each pair of states then."""
+    """A data time, the loss about it, and the loss of earlier releases about each pair of states at that time."""
 
     time: int
     loss: float
@@ -64,7 +64,7 @@ class Pairwise:
         return (*state, PairLosses(time, loss, self._compose(state, time)))[-LEAPS[-1] :]
 
     def _compose(self, state: tuple[PairLosses, ...], step: int) -> Matrix:
-        """What all releases tell about each pair of states at `step`."""
+        """Return the loss of all releases about each pair of states at `step`."""
         n = self._chain.states
         best, over = np.full((n, n), math.inf), 0.0
         for back, landing in enumerate(reversed(state), start=1):
@@ -75,9 +75,11 @@ class Pairwise:
             over += landing.loss
         return tuple(tuple(row) for row in (best if state else np.zeros((n, n))).tolist())
 
-    def _fade(self, told: PairLosses, gap: int) -> Matrix:
+    def _fade(self, pairs: PairLosses, gap: int) -> Matrix:
         n = self._chain.states
-        own = tuple(tuple(0.0 if i == j else add_up(told.before[i][j], told.loss) for j in range(n)) for i in range(n))
+        own = tuple(
+            tuple(0.0 if i == j else add_up(pairs.before[i][j], pairs.loss) for j in range(n)) for i in range(n)
+        )
         return own if gap == 0 else _worst_pairs(self._chain, gap, own)
 
     def risk(self, state: tuple[PairLosses, ...], step: int) -> float:

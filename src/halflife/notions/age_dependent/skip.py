@@ -79,7 +79,7 @@ class Skip:
         return Past(tuple(times[kept]), tuple(losses[kept]), tuple(before[kept]), tuple(firsts[kept]), forgot)
 
     def _compose(self, times: Sequence[int], losses: Sequence[float], before: Sequence[float], at: int) -> float:
-        """What losses about these times tell about X_at."""
+        """Return the loss about X_at of releases about these times."""
         if not times:
             return 0.0
         recent = slice(-self._reach, None)
@@ -95,7 +95,7 @@ class Skip:
         )
 
     def risk(self, state: Past, step: int) -> float:
-        """What all releases tell about X_step, a step not before any data time."""
+        """Return the loss of all releases about X_step, a step not before any data time."""
         return self._compose(state.times, state.losses, state.before, step)
 
     def about(self, state: Past, moment: int) -> float:

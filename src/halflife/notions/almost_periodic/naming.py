@@ -1,4 +1,4 @@
-"""Names of reused noise, each tied to one job: one phase, one sensitivity, one scale.
+"""Names of reused noise, each bound to one phase, one sensitivity and one scale.
 
 Two values that carry the same draw differ exactly, so a name is a claim that they are about the same part of the period. The
 account holds whoever makes it to what the name was first used for; anything else has no bound (decision 12). Names that are out
@@ -102,7 +102,7 @@ class Names(NamedTuple):
 
 
 def other_job(name: str, known: Use, release: Release) -> UnboundedLoss:
-    """The error for noise that is used for anything else than it was drawn for."""
+    """Return the error for noise used for another phase, sensitivity or scale than it was drawn for."""
     return UnboundedLoss(
         f"step {release.step}: the noise {name!r} was drawn at a loss of {known.loss:g} for one number of sensitivity "
         f"{known.sensitivity:g} of phase {known.phase}, last used at step {known.last}: used for anything else, or twice at one "

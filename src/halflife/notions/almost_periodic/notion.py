@@ -1,4 +1,4 @@
-"""Almost-periodic privacy: one period's budget for every year, as long as people repeat themselves."""
+"""Almost-periodic differential privacy: one period's budget for all periods, if people's behaviour repeats."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ class AlmostPeriodic(Notion[Patterns]):
         return Patterns(Names(), self._patterns.start(), self._variations.start())
 
     def record(self, state: Patterns, releases: Sequence[Release]) -> Patterns:
-        """Charge new patterns once, and fresh noise where it tells something."""
+        """Return the state with new patterns charged once, and fresh noise where its release reveals something new."""
         for release in releases:
             if release.noise != "laplace" and release.loss:
                 raise UnboundedLoss(f"step {release.step}: {self.name} is about Laplace noise", step=release.step)
@@ -244,7 +244,7 @@ class AlmostPeriodic(Notion[Patterns]):
         return state._replace(names=state.names.put(name, known.use_again(release, phase)))
 
     def settle(self, state: Patterns, step: int) -> Patterns:
-        """Let go of noise that is out of use: from now on it counts as the notion laid over it has it."""
+        """Retire noise that is out of use: from now on it is charged as the notion laid over patterns has it."""
         if self.over is None and self.renew is None:
             return state
         grace = self.period if self.over is not None else REMEMBERED * (self.renew or 1) * self.period
@@ -283,14 +283,14 @@ class AlmostPeriodic(Notion[Patterns]):
         return 0.0 if self.over is None else math.fsum(use.loss for use in state.names.used.values()) * (1 + 1e-15)
 
     def _habits(self, state: Patterns, step: int) -> Exposure:
-        """What is told about the part that repeats."""
+        """The loss about the part that repeats."""
         settled = self.settle(state, step)
         risk, peak, limit = self._patterns.exposure(settled.patterns, step)
         in_use = self._in_use(settled)
         return Exposure(risk + in_use, peak + in_use, limit)
 
     def exposure(self, state: Patterns, step: int) -> Exposure:
-        """The worse of what is told about the part that repeats, and (strong) about one period's variations."""
+        """The larger of the losses about the part that repeats and (strong) about one period's variations."""
         habits = self._habits(state, step)
         if not self.strong:
             return habits

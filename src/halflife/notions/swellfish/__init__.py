@@ -1,4 +1,4 @@
-"""Swellfish privacy: households hide secrets only when they must."""
+"""Swellfish privacy: each household's declared secrets are hidden, only while they need to be."""
 
 from halflife.notions.swellfish.notion import Swellfish
 

@@ -1,4 +1,4 @@
-"""Which secret has lost the most by its share, release by release: what a Swellfish account decides by."""
+"""The secret that has lost the largest share of its ε, after every release: the criterion of Swellfish accounts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Judge:
 
     @cached_property
     def required(self) -> Floats:
-        """The scale that each secret asks for: g_s by unit of power, under all-events c_s in all (see `.required`)."""
+        """The noise scale that each secret requires: g_s per unit of power, under all-events c_s in total (see `.required`)."""
         return required_scales(self.specifications, self.interpretation, self.delta, self.noise)
 
     def check(self, state: Hidden, release: Release) -> None:
@@ -98,7 +98,7 @@ class Judge:
         return bool(len(np.unique(np.stack([s.duration.astype(np.float64), s.epsilon]), axis=1).T) > FEW_PAIRS)
 
     def _calibrate_alone(self, row: int) -> float:
-        """What a secret asks for, calibrated by itself (under all-events with its household); seldom needed."""
+        """Return the scale that one secret requires, calibrated by itself, under all-events with its household; rarely used."""
         begin, stop = self.specifications.rows(int(self.specifications.household[row]))
         rows = np.arange(begin, stop) if self.interpretation == "all-events" else np.array([row])
         found = required_scales(self.specifications.only(rows), self.interpretation, self.delta, self.noise)

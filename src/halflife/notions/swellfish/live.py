@@ -1,4 +1,4 @@
-"""What the secrets relevant at a step have lost so far: the account's arithmetic, a step at a time.
+"""Costs so far of the secrets relevant at a step: the arithmetic of Swellfish accounts, one step at a time.
 
 Only secrets near the step matter, so they are picked once for a block of steps; a household's Δ_t is constant on the pieces
 between the steps at which its secrets change, so a window's Σ Δ_t x_t is a difference of running sums over pieces.
@@ -86,7 +86,7 @@ class Live:
         return near.rows[at], self._window_costs(near.line, at, low, step, sums)
 
     def required_scales(self, step: int, unit_scales: Floats) -> tuple[Integers, Floats, Floats]:
-        """Return the rows of the secrets relevant at `step`, the scale that each asks for there, and how far it can be moved."""
+        """Return the rows of the secrets relevant at `step`, the scale that each requires, and how far it moves the value."""
         near = self.nearby(step // BLOCK)
         at, s = near.relevant(step), near.specifications
         rows, moved = near.rows[at], s.power[at]

@@ -1,4 +1,4 @@
-"""What each secret loses at worst, for any sequence of noise scales: the certificate's arithmetic.
+"""The worst-case cost of each secret for any sequence of noise scales: the arithmetic of certificates.
 
 x_t = 1/λ_t of Laplace noise, 1/σ_t² of Gaussian noise, 0 where nothing is published and ∞ where the exact value is. A secret's
 *cost* is linear in x: for Laplace noise the pure loss Σ |change_t| / λ_t, for Gaussian noise μ² = Σ change_t² / σ_t².
@@ -133,7 +133,7 @@ def _most_of_windows(s: Specifications, sums: Running) -> Floats:
 
 
 def _cut_to_noise(s: Specifications, sums: Running) -> Specifications:
-    """The same rows with hiding intervals cut to the steps that have noise: no window beyond them costs more.
+    """Return the secrets with hiding intervals cut to the steps that have noise: no window beyond them costs more.
 
     One that has none of them becomes the step after them, which costs nothing.
     """

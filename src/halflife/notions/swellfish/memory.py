@@ -35,7 +35,7 @@ class Hidden(NamedTuple):
 
 
 def noise_of(release: Release, noise: Noise, hiding: bool) -> float:
-    """Return x of a release, 1/λ or 1/σ², and no less than its loss says; 0 if it costs nobody anything.
+    """Return x of a release, 1/λ or 1/σ², and no less than its loss implies; 0 if its loss is 0 or no secret is relevant.
 
     noise   the family that the promise is worked out for;  hiding  whether any secret is relevant at its data time
 
@@ -90,7 +90,7 @@ def remember(state: Hidden, time: int, x: float, keep: int) -> Hidden:
 
 
 def agree(one: Hidden, two: Hidden, slack: float) -> bool:
-    """Whether two states tell of the same releases, though one may remember more; shares may differ by a part `slack`."""
+    """Return whether two states hold the same releases, though one may remember more; shares may differ by a part `slack`."""
     same = abs(one.worst.share - two.worst.share) <= slack * two.worst.share and len(one.x) * len(two.x) > 0
     if not one.x or not two.x:
         return one.x == two.x and one.worst.share == two.worst.share

@@ -111,7 +111,7 @@ class Swellfish(Notion[Hidden]):
                 "specifications without a single secret hide nothing: add one, or publish without a promise",
                 about="specifications",
             )
-        put(self, "_free", self.noise is None)  # nobody asked for a family
+        put(self, "_free", self.noise is None)  # no family was requested
         if self.noise is None:
             put(self, "noise", quieter_noise(self.timeline, self.neighbours, self.delta))
         if self._live.reach > LONGEST_MEMORY:
@@ -230,7 +230,7 @@ class Swellfish(Notion[Hidden]):
         return state.worst.share <= 1 + TOLERANCE
 
     def headroom(self, state: Hidden, step: int, age: int) -> float:
-        """Return the largest 1/λ (1/σ) at `step`: the loss of a release with sensitivity 1; ∞ if nobody hides anything then."""
+        """Return the largest 1/λ (1/σ) at `step`: the loss of a release with sensitivity 1; ∞ if no secret is relevant then."""
         time = step - age
         if self.sensitivity.at(time) == 0:
             return math.inf

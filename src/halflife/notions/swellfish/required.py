@@ -1,4 +1,4 @@
-"""How much noise suffices at each step: the least scale that each interpretation's sufficient condition asks for.
+"""Sufficient noise scales for every step, by the sufficient condition of each interpretation.
 
 With g_s the noise that one event of power 1 needs (`notions.calibration.unit_scales`: T_s/ε_s if δ = 0, exact accounting else):
 
@@ -51,7 +51,7 @@ def sufficient_scales(line: Timeline, interpretation: Interpretation, required: 
 
 
 def required_scales(s: Specifications, interpretation: Interpretation, delta: float, noise: Noise) -> Floats:
-    """Return the scale that each secret asks for: g_s by unit of power, under all-events c_s in all."""
+    """Return the noise scale that each secret requires: g_s per unit of power, under all-events c_s in total."""
     if interpretation == "all-events":
         return cover_all_events(s, delta, noise)
     return unit_scales(s.duration, s.epsilon, delta, noise)

@@ -1,4 +1,4 @@
-"""What publishing the same loss at equal intervals comes to, for ever, under age-dependent privacy.
+"""The peak risk of equal losses published at equal intervals for ever, under age-dependent privacy.
 
 A loss ε_C is published every S̄ steps, on data that is A steps old. Let r_n be the risk about the state at the n-th data time
 from the releases before it. Composition by data time with skip (T4, T4a; ours) says, for every m ≥ 1,

@@ -188,7 +188,7 @@ def _plan(notion: AgeDependent, request: PlanRequest, noise: Noise, loss: float,
 
 
 def first_line(notion: AgeDependent, loss: float | None, request: PlanRequest) -> str:
-    """Say what a reader must know first: that the past is exposed further, to what, and whether the model stood its check."""
+    """Return what a reader must know first: how much more the past is exposed, and whether the process passed its check."""
     peak = retrospective_peak(notion, loss, request.age, request.every) if loss is not None else math.inf
     grows = f"grows to {peak:.3g}" if peak < math.inf else "grows with every release"
     checked = notion.process.checked
@@ -209,7 +209,7 @@ def _sentence(checked: Mapping[str, Any]) -> str:
 
 
 def _after_the_horizon(notion: AgeDependent, request: PlanRequest, loss: float) -> tuple[str, ...]:
-    """Say what is known once a process that is known up to a last lag has nothing more to say."""
+    """Return a sentence on what holds after the horizon, for a process that is known up to a last lag."""
     if notion.process.last_lag is None or (ends := _horizon(notion, request)) is None:
         return ()
     return (
@@ -219,7 +219,7 @@ def _after_the_horizon(notion: AgeDependent, request: PlanRequest, loss: float) 
 
 
 def _what_can_be_certified(notion: AgeDependent, loss: float) -> tuple[str, ...]:
-    """Say how well an estimated process is known, if it was estimated."""
+    """Return a sentence on how well an estimated process is known, if it was estimated."""
     off, least = estimation_error(notion.process), least_certifiable(notion.process, loss)
     if off is None or least is None:
         return ()

@@ -50,7 +50,7 @@ class Limited(NamedTuple):
 
     @classmethod
     def read(cls, error: ErrorModel, limit: float, peak_age: str) -> Limited:
-        """Check what comes from outside."""
+        """Return the error model with its limit after checking the arguments."""
         if not callable(error):
             raise InvalidInput(f"error must be a function of the age and the loss, not {error!r}")
         if peak_age not in PEAK_AGES:
@@ -219,7 +219,7 @@ def bisect(holds: Callable[[float], bool], high: float, tolerance: float) -> flo
 def _better(
     best: Relaxed | None, process: GeometricMixing, epsilon: float, age: float, period: float
 ) -> Relaxed | None:
-    """The one with less risk; what diverges is none."""
+    """Return the schedule with less risk; one whose risk diverges does not count."""
     risk = proposition_3(process, epsilon, age, period)
     if risk == math.inf or (best is not None and best.risk <= risk):
         return best

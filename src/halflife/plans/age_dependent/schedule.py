@@ -1,4 +1,4 @@
-"""When to publish, on how old data and with how much noise, so that readers are served and the risk is least (Problem 28, 39).
+"""The schedule (period, data age, noise) of least risk whose error for readers is bounded (Problems 28 and 39).
 
 A schedule publishes a loss ε_C every S̄ steps on data A steps old. Its reader sees data up to A + S̄ − 1 steps old (Definition 11;
 the paper has A + S̄, which whole steps never reach: corrected), so its error is f(A + S̄ − 1, ε_C), for a model f that grows with
@@ -74,7 +74,7 @@ class Schedule:
 
 
 class _Problem(NamedTuple):
-    """What is sought, and how its risk is counted."""
+    """The optimisation problem: process, error limit, bound and adversary."""
 
     process: Process
     asked: Limited
@@ -86,14 +86,14 @@ class _Problem(NamedTuple):
         return periodic_peak(self.process, epsilon, age, period, self.bound, self.adversary)
 
     def risk_at_least(self, epsilon: float, age: int) -> float:
-        """What one release alone comes to: no schedule with this loss and age has less risk."""
+        """Return the risk of a single release: a lower bound for every schedule with this loss and age."""
         if self.process.composes != "markov":
             return 0.0
         bound = "tight" if self.bound == "tight" else "theorem1"
         return self.process.amplify(epsilon, age, bound, self.adversary)
 
     def schedule(self, epsilon: float, age: int, period: int, risk: float) -> Schedule:
-        """The schedule as it is given back, its error computed again."""
+        """Return the schedule with its error."""
         error, limit, peak_age = self.asked
         seen = error(self.asked.oldest(age, period), epsilon)
         how = (self.bound, self.adversary, peak_age)
@@ -200,7 +200,7 @@ def _splits(asked: Limited, ages: Iterable[int] | None, periods: Iterable[int] |
 
 
 def _search(problem: _Problem, splits: Splits) -> Schedule:
-    """Try every split of every age of information, but for those that cannot win.
+    """Return the best schedule over all splits of every age of information; splits that cannot win are skipped.
 
     A + S̄ alone says how large a loss must be for the error, and the loss grows with it. A risk is never below that of a single
     release; and a period whose risk diverges does so for every larger loss, and so does every shorter period.

@@ -1,4 +1,4 @@
-"""Plans for discounted promises: losses that saturate, and the least-squares optimum."""
+"""Plans under discounted privacy: losses that saturate, and the least-squares optimum."""
 
 from halflife.plans.discounted import plan
 

@@ -38,7 +38,7 @@ DENSE = 3000
 
 
 class Optimum(NamedTuple):
-    """Losses that keep every risk at most 1, the certified relative gap to the best possible, and how long it took."""
+    """The solution: losses that keep every risk at most 1, the certified relative gap to the optimum, and the rounds taken."""
 
     losses: Floats
     gap: float
@@ -134,7 +134,7 @@ def _clip(multipliers: Floats) -> Floats:
 
 
 def _forward(multipliers: Floats) -> Floats:
-    """Let each negative multiplier be paid by the next ones: increments of the running maximum of the running sum."""
+    """Project onto non-negative multipliers, forward in time: increments of the running maximum of the running sum."""
     return np.diff(np.maximum.accumulate(np.maximum(np.cumsum(multipliers), 0.0)), prepend=0.0)
 
 

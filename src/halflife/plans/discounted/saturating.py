@@ -1,4 +1,4 @@
-"""The losses that take all the headroom (T1), term by term: release number five million costs what the first one costs.
+"""The saturating losses, which use all headroom at every step (T1), in closed form: any one of them takes the same time.
 
 With the kernel d between releases, the saturating losses are ρ_t = ε u_{t−1}, Σ_{j≤t} d(j) u_{t−j} = 1 (the renewal sequence of
 `power_series`). A kernel that is a mixture of exponentials, d(j) = ∫ yʲ μ(dy), has a u that is one too (Kaluza sequences; known),

@@ -1,4 +1,4 @@
-"""Plans for secrets: as in the paper, tight, and optimal by a convex program."""
+"""Plans under Swellfish privacy: the paper's, the tight one, and the optimum of a convex program."""
 
 from halflife.plans.swellfish import optimal, plan
 

@@ -1,4 +1,4 @@
-"""What the noise of many steps must obey so that no secret loses more than its limit: rows of a linear program, made on demand.
+"""Linear constraints on the noise so that no secret loses more than its limit: rows of a program, generated on demand.
 
 A secret's cost is a maximum over placements of its event (`notions.swellfish.losses`), so "cost ≤ limit" is one linear row in x
 for every placement (under all-events for every choice of placements): millions of them, of which a few thousand bind. They are
@@ -41,12 +41,12 @@ class Rows(NamedTuple):
 
 
 def whole_rows(matrix: csr_array) -> Rows:
-    """Return rows that are no parts."""
+    """Return rows that each stand alone, not as parts of a sum."""
     return Rows(matrix, np.full(matrix.shape[0], -1, dtype=np.int64))
 
 
 def join_rows(parts: Sequence[Rows]) -> Rows:
-    """Return all of them together."""
+    """Return the rows of all parts, stacked."""
     return Rows(csr_array(vstack([part.matrix for part in parts])), np.concatenate([part.pair for part in parts]))
 
 
@@ -67,7 +67,7 @@ class Fullest:
         self.share[place], self.secret[place], self.low[place] = share[order], secret[order], low[order]
 
     def list_rows(self) -> tuple[Integers, Integers, Integers]:
-        """Return secret, low and high of each."""
+        """Return secret, first and last step (low, high) of each row."""
         at = np.flatnonzero(self.share > 0)
         return self.secret[at], self.low[at], at % self.steps
 

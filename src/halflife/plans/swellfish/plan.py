@@ -40,7 +40,7 @@ OPTIONS = ("floor", "block", "begin")
 
 @dataclass(frozen=True)
 class SwellfishPlan(Plan):
-    """A scale λ_t (σ_t) for the data of each step t; 0 publishes the exact value, where nobody hides anything.
+    """A scale λ_t (σ_t) for the data of each step t; 0 publishes the exact value, where no secret is relevant.
 
     The loss of a release is Δ_t/λ_t, with Δ_t the temporal sensitivity (where that is 0, the largest there is).
     """
@@ -59,7 +59,7 @@ class SwellfishPlan(Plan):
         return (self._check(k) - 1) % self.request.every == 0
 
     def sensitivity_at(self, k: int) -> float:
-        """Δ_t of the data of step k; the largest there is if nobody hides anything then."""
+        """Δ_t of the data of step k; the largest of all steps if no secret is relevant then."""
         return self._promise.sensitivity.at(self.begin + self._check(k) - 1) or self.request.sensitivity
 
     def scale(self, k: int) -> float:
@@ -121,7 +121,7 @@ class SwellfishPlan(Plan):
 
     @property
     def steps(self) -> int:
-        """How many steps there are to speak of: up to the horizon, or to the last step of a secret."""
+        """The number of steps up to the horizon, or to the last step of a secret."""
         return self.horizon or max(1, self._promise.specifications.last_step - self.begin + 1)
 
     def total(self, n: int | None = None) -> tuple[float, float]:
@@ -203,7 +203,7 @@ class SwellfishPlan(Plan):
         return made
 
     def _classical_risk(self) -> dict[str, Any]:
-        """Say that there is none: beside secrets, and outside hiding intervals, nothing is bounded."""
+        """Return the sentence that there is no classical bound: outside hiding intervals nothing is bounded."""
         return {"steps": self.steps, "pure": None, "why": "what a household does beside its secrets is not bounded"}
 
     def mean_error(self, n: int | None = None) -> float:

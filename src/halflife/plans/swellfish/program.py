@@ -117,7 +117,7 @@ def program_of(notion: Swellfish, simple: SwellfishPlan) -> Program | None:
 
 
 class Optimum(NamedTuple):
-    """z that keep every limit, their certified relative gap to the least total noise, and how they were found."""
+    """The solution: z that keep every limit, their certified relative gap to the least total noise, and how they were found."""
 
     z: Floats
     gap: float
@@ -176,13 +176,13 @@ class System(NamedTuple):
 
     @property
     def right(self) -> Floats:
-        """The right sides: 0 where there is a u on the left, else 1."""
+        """The right-hand sides: 0 where a row has a u, else 1."""
         result = np.ones(self.matrix.shape[0])
         result[: len(self.part)][self.part >= 0] = 0.0
         return result
 
     def find_limits(self, pair: Integers, sums: Floats) -> Floats:
-        """Return what rows of these pairs are held to, given the u: 1 if whole, 0 if the pair is new."""
+        """Return the right-hand sides of rows of these pairs, given the u: 1 for a whole row, 0 for a new pair."""
         if not len(self.pairs):
             return np.where(pair < 0, 1.0, 0.0)
         place = np.minimum(np.searchsorted(self.pairs, pair), len(self.pairs) - 1)

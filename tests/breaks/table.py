@@ -1219,8 +1219,8 @@ BREAKS: tuple[Break, ...] = (
     ),
     Break(
         "mechanisms/draw.py",
-        "release.moved(step, request.age + late)",
-        "release.moved(step, request.age)",
+        "release.at_step(step, request.age + late)",
+        "release.at_step(step, request.age)",
         "what is planned forgets that it is late",
         ("tests/mechanisms/test_batch.py",),
     ),

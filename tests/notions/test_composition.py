@@ -230,7 +230,7 @@ def test_at_most_looks_at_every_number():
 def test_windows_and_running_risks_are_those_of_their_charges(losses):
     exact, w = Exact(1e-6), 3
     charges = [laplace_losses(x) for x in losses]
-    windows, running = exact.windows(charges, w), exact.running(charges)
+    windows, running = exact.window_risks(charges, w), exact.running_risks(charges)
     for t in range(len(losses)):
         window = sum(charges[max(0, t - w + 1) : t + 1], Losses())
         assert exact.epsilon(window) <= windows[t] * (1 + 1e-9)

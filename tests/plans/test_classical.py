@@ -10,7 +10,7 @@ import pytest
 
 from halflife import Accountant, BudgetExceeded, Classical, Release
 from halflife.notions.gaussian_dp import gaussian_mu
-from halflife.plans.classical import telescoping
+from halflife.plans.classical import telescoping_shares
 
 
 def test_corollary_8():
@@ -28,7 +28,7 @@ def test_corollary_7_a_bounded_scale_breaks_the_promise_in_the_end():
 
 
 def test_telescoping_shares_sum_to_1_minus_g_and_grow_slower_than_k_squared():
-    shares = telescoping(1, 200_000)
+    shares = telescoping_shares(1, 200_000)
     assert np.all(shares > 0)
     assert np.all(np.diff(shares) < 0)
     for n in (1, 10, 1000, 200_000):
@@ -45,9 +45,9 @@ def test_an_endless_plan_never_adds_up_to_more_than_epsilon_exactly(method):
 
 
 def test_the_endless_plan_spends_its_telescoping_shares():
-    assert Classical(0.3).plan().losses(500) == pytest.approx(0.3 * telescoping(1, 500), rel=1e-12)
+    assert Classical(0.3).plan().losses(500) == pytest.approx(0.3 * telescoping_shares(1, 500), rel=1e-12)
     gaussian = Classical(0.3, 1e-6).plan().losses(500)
-    assert gaussian**2 == pytest.approx(gaussian_mu(0.3, 1e-6) ** 2 * telescoping(1, 500), rel=1e-9)
+    assert gaussian**2 == pytest.approx(gaussian_mu(0.3, 1e-6) ** 2 * telescoping_shares(1, 500), rel=1e-9)
 
 
 def test_equal_split_is_optimal_for_a_known_horizon():

@@ -134,7 +134,7 @@ def test_a_mechanism_that_looks_at_the_account_is_run_step_by_step(tmp_path, mec
     assert losses == pytest.approx([0.5**k for k in range(1, STEPS + 1)], rel=1e-6)
     assert hl.verify(policy.ledger_url, policy=policy).problems == ()
     with pytest.raises(hl.HalflifeError, match="is not planned"):
-        channels(policy)[0].planned(3)
+        channels(policy)[0].plan_releases(3)
 
 
 def test_streams_with_and_without_a_schedule_share_an_account(tmp_path, mechanisms):

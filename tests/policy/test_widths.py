@@ -20,7 +20,7 @@ def w_event(w, **more):
 def admit_all(p, now):
     """Admit what every stream's plan gives, step by step, and return the account and the largest share in use."""
     account = Accountant(channels(p)[0].promise.notion)
-    releases = [r for c in channels(p) for r in c.planned(c.newest(now))]
+    releases = [r for c in channels(p) for r in c.plan_releases(c.newest(now))]
     used = 0.0
     for r in sorted(releases, key=lambda r: r.step):
         account.admit(r)
@@ -32,8 +32,8 @@ def test_a_step_covers_all_of_the_clocks_steps_that_it_touches():
     hours = {"step": "1 h", "start": "2026-03-28"}
     (c,) = channels(policy(clock=hours, promise=w_event("1 day"), streams=[{"step": "1 day", "delay": "2 h"}]))
     assert c.spans(1, 3).tolist() == [24, 23, 24]
-    assert [r.first_data_time for r in c.planned(3)] == [1, 25, 48]
-    assert [r.data_time for r in c.planned(3)] == [24, 47, 71]
+    assert [r.first_data_time for r in c.plan_releases(3)] == [1, 25, 48]
+    assert [r.data_time for r in c.plan_releases(3)] == [24, 47, 71]
     (c,) = channels(policy(clock=hours, promise=w_event("1 day"), streams=[{"step": "3 h"}]))
     assert set(c.spans(1, 50).tolist()) == {3}
     (c,) = channels(policy(clock=hours, promise=w_event("1 day")))
@@ -46,8 +46,8 @@ def test_a_day_that_begins_within_one_of_the_clocks_steps_touches_it():
     """Lord Howe Island moves by half an hour: on a clock of hours, two days then share a step."""
     clock = {"step": "1 h", "start": "2026-03-30", "zone": "Australia/Lord_Howe"}
     (c,) = channels(policy(clock=clock, promise=w_event("1 day"), streams=[{"step": "1 day"}]))
-    first = [r.first_data_time for r in c.planned(9)]
-    last = [r.data_time for r in c.planned(9)]
+    first = [r.first_data_time for r in c.plan_releases(9)]
+    last = [r.data_time for r in c.plan_releases(9)]
     assert first[6] == last[5] + 1 or first[7] == last[6]
     assert set(c.spans(1, 20).tolist()) == {24, 25}
     assert c.plan.request.span >= 25
@@ -124,5 +124,5 @@ def test_the_end_of_a_wide_stream_is_the_end_of_its_plan():
     for promise in (w_event("1 day"), AGED):
         (c,) = channels(policy(promise=promise, clock=clock, streams=[{"step": "1 week"}]))
         assert c.last == 4
-        assert len(c.planned(4)) == 4
+        assert len(c.plan_releases(4)) == 4
         assert c.published_at(4) == us("2026-04-13")

@@ -36,7 +36,7 @@ def most_taken(channel, step):
     """The most memory that is held while a step's place, time and noise are worked out, as `publish` does."""
     tracemalloc.start()
     assert channel.newest(channel.published_at(step)) == step
-    found = channel.planned(step, first=step)
+    found = channel.plan_releases(step, first=step)
     channel.question(step, step)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -56,9 +56,9 @@ def test_a_late_step_is_worked_out_as_cheaply_as_an_early_one(tmp_path, name, zo
 @pytest.mark.parametrize("name", ["exponential", "hyperbolic", "classical"])
 def test_batches_of_any_cut_publish_the_same_losses_to_the_last_bit(tmp_path, name):
     channel = stream(tmp_path, PROMISES[name])
-    whole = [r.loss for r in channel.planned(MANY + 40, first=MANY)]
-    pieces = [r.loss for k in range(0, 41, 7) for r in channel.planned(MANY + min(k + 6, 40), first=MANY + k)]
-    fresh = [stream(tmp_path, PROMISES[name]).planned(MANY + k, first=MANY + k)[0].loss for k in (0, 17, 40)]
+    whole = [r.loss for r in channel.plan_releases(MANY + 40, first=MANY)]
+    pieces = [r.loss for k in range(0, 41, 7) for r in channel.plan_releases(MANY + min(k + 6, 40), first=MANY + k)]
+    fresh = [stream(tmp_path, PROMISES[name]).plan_releases(MANY + k, first=MANY + k)[0].loss for k in (0, 17, 40)]
     assert pieces == whole
     assert fresh == [whole[0], whole[17], whole[40]]
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from halflife.errors import InvalidInput
 from halflife.specifications import Recurring, Secret, parse_recurring
-from halflife.specifications.recurring import _together
+from halflife.specifications.recurring import _merge_windows
 from halflife.steps import Steps, to_us
 
 MINUTE = 60_000_000
@@ -147,7 +147,7 @@ def test_of_windows_in_the_same_steps_the_longest_event_counts():
     def made(*values):
         return np.array(values, dtype=np.int64)
 
-    together = _together(made(1, 1, 2), made(4, 4, 4), made(1, 3, 2))
+    together = _merge_windows(made(1, 1, 2), made(4, 4, 4), made(1, 3, 2))
     assert [part.tolist() for part in together] == [[1, 2], [4, 4], [3, 2], [2, 1]]
 
 

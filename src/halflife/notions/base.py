@@ -83,7 +83,7 @@ class PlanRequest:
         return np.array(self.varying[:releases])
 
 
-def _varying(sensitivity: object) -> tuple[float, ...] | None:
+def _read_varying(sensitivity: object) -> tuple[float, ...] | None:
     if not isinstance(sensitivity, Sequence | np.ndarray) or isinstance(sensitivity, str):
         return None
     if len(sensitivity) == 0:
@@ -376,7 +376,7 @@ class Notion(ABC, Generic[S]):
         if noise is not None and noise not in self.noises:
             raise unknown(f"noise for {self.name}", noise, self.noises)
         steps, step = None if horizon is None else whole("horizon", horizon, least=1), whole("every", every, least=1)
-        varying = _varying(sensitivity)
+        varying = _read_varying(sensitivity)
         if varying is not None:
             if steps is not None and steps > len(varying) * step:
                 raise InvalidInput(

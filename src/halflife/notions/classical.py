@@ -98,7 +98,7 @@ class Classical(Notion[Any]):
         """Return the running totals."""
         charge = self._composition.charge
         charges = [charge(Release(k, loss, noise=noise)) for k, loss in enumerate(losses.tolist(), start=1)]
-        return np.array(self._composition.running(charges), dtype=np.float64)
+        return np.array(self._composition.running_risks(charges), dtype=np.float64)
 
     def to_facts(self) -> dict[str, Any]:
         """Return name, ε and δ."""

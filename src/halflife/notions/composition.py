@@ -65,8 +65,8 @@ class Composition(Protocol):
     def fold(self, charge: Any) -> Any: ...  # noqa: D102
     def dump(self, charge: Any) -> Any: ...  # noqa: D102
     def load(self, data: Any) -> Any: ...  # noqa: D102
-    def running(self, charges: Sequence[Any]) -> list[float]: ...  # noqa: D102
-    def windows(self, charges: Sequence[Any], w: int) -> list[float]: ...  # noqa: D102
+    def running_risks(self, charges: Sequence[Any]) -> list[float]: ...  # noqa: D102
+    def window_risks(self, charges: Sequence[Any], w: int) -> list[float]: ...  # noqa: D102
 
 
 class Pure:
@@ -120,11 +120,11 @@ class Pure:
         """Read what `dump` gave."""
         return read_units(data)
 
-    def running(self, charges: Sequence[int]) -> list[float]:
+    def running_risks(self, charges: Sequence[int]) -> list[float]:
         """Return the risk after each of the charges, rounded up."""
         return [float_up(total) for total in accumulate(charges)]
 
-    def windows(self, charges: Sequence[int], w: int) -> list[float]:
+    def window_risks(self, charges: Sequence[int], w: int) -> list[float]:
         """Return the risk of each w charges in a row, by the last of them, rounded up."""
         totals = [0, *accumulate(charges)]
         return [float_up(totals[t] - totals[max(0, t - w)]) for t in range(1, len(totals))]
@@ -332,7 +332,7 @@ class Exact:
             raise InvalidInput("the losses of a saved account contradict each other: it was changed by hand")
         return Losses(tuple(sorted(groups)), *sums, whole("gaussians", data["gaussians"], least=0))
 
-    def running(self, charges: Sequence[Losses]) -> list[float]:
+    def running_risks(self, charges: Sequence[Losses]) -> list[float]:
         """Return the risk after each of the charges; a few are computed, and stand for those before them too."""
         if not any(charge.laplace for charge in charges):
             squares = np.array([float_up(c.gaussian) for c in accumulate(charges)])
@@ -349,7 +349,7 @@ class Exact:
                 risks += [self.epsilon(total)] * (t - len(risks))
         return risks
 
-    def windows(self, charges: Sequence[Losses], w: int) -> list[float]:
+    def window_risks(self, charges: Sequence[Losses], w: int) -> list[float]:
         """Return the risk of each w charges in a row, by the last of them.
 
         Where the windows that occur contain one another, as they do for equal losses, a few stand for those inside.

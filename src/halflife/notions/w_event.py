@@ -293,7 +293,7 @@ class WEvent(Notion[Window]):
         """Return what each window of w steps comes to; a common age only shifts the windows."""
         charge = self._composition.charge
         charges = [charge(Release(k, loss, noise=noise)) for k, loss in enumerate(losses.tolist(), start=1)]
-        return np.array(self._composition.windows(charges, self.w), dtype=np.float64)
+        return np.array(self._composition.window_risks(charges, self.w), dtype=np.float64)
 
     def to_facts(self) -> dict[str, Any]:
         """Return name, ε, w and δ."""

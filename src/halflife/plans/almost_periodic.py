@@ -216,7 +216,7 @@ def as_printed(notion: AlmostPeriodic, request: PlanRequest) -> PeriodicPlan:
     """
     if not notion.strong:
         return repeated(notion, request)
-    z, w = _both(notion, request)
+    z, w = _read_sensitivities(notion, request)
     periods = math.inf if request.horizon is None else math.ceil(request.horizon / notion.period)
     if periods > 1:
         lost = corollary_8_loss(notion.epsilon, z, w, periods)
@@ -237,7 +237,7 @@ def corollary_8_loss(epsilon: float, pattern_sensitivity: float, variation_sensi
     return epsilon * (variation_sensitivity / (pattern_sensitivity + variation_sensitivity) + periods - 1)
 
 
-def _both(notion: AlmostPeriodic, request: PlanRequest) -> tuple[float, float]:
+def _read_sensitivities(notion: AlmostPeriodic, request: PlanRequest) -> tuple[float, float]:
     """Δf_z and Δf_w."""
     given = request.extra.get("variation_sensitivity")
     if given is None:
@@ -248,7 +248,7 @@ def _both(notion: AlmostPeriodic, request: PlanRequest) -> tuple[float, float]:
 
 
 def _plan(notion: AlmostPeriodic, request: PlanRequest, loss: float, source: str, tail: str) -> PeriodicPlan:
-    z, w = _both(notion, request)
+    z, w = _read_sensitivities(notion, request)
     fresh = replace(request, sensitivity=w) if notion.strong else request
     facts: Mapping[str, Any] = {"period": notion.period, "pattern_sensitivity": z, "pattern_loss": loss}
     return PeriodicPlan(notion, fresh, "laplace", repeat_loss(loss), source, tail, facts, pattern_sensitivity=z)

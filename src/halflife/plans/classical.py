@@ -71,20 +71,20 @@ def tight(notion: Classical, request: PlanRequest) -> Plan:
         mu = gaussian_mu(notion.epsilon, notion.delta)
         tail = f"Σ μ_k² = μ*²(1 − g(n)) stays below μ*² = {mu * mu:.6g} for every n (telescoping). {_GROWS}"
         return Plan(
-            notion, request, "gaussian", lambda first, last: mu * np.sqrt(telescoping(first, last)) * (1 - 1e-14),
+            notion, request, "gaussian", lambda first, last: mu * np.sqrt(telescoping_shares(first, last)) * (1 - 1e-14),
             "telescoping shares of μ² (ours)", tail, {"mu": mu},
         )  # fmt: skip
     tail = f"Σ ρ_k = ε(1 − g(n)) stays below ε = {notion.epsilon:g} for every n (telescoping). {_GROWS}"
     return Plan(
-        notion, request, "laplace", lambda first, last: notion.epsilon * telescoping(first, last) * (1 - 1e-14),
+        notion, request, "laplace", lambda first, last: notion.epsilon * telescoping_shares(first, last) * (1 - 1e-14),
         "telescoping shares of ε (ours)", tail,
     )  # fmt: skip
 
 
-def telescoping(first: int, last: int) -> Floats:
+def telescoping_shares(first: int, last: int) -> Floats:
     """Return s_k = ln(1 + 1/k) / ((1 + ln k)(1 + ln(1+k))) for k = first … last: positive, and all together below 1.
 
-    >>> bool(telescoping(1, 1000).sum() < 1 - 1 / (1 + math.log(1001)) + 1e-12)
+    >>> bool(telescoping_shares(1, 1000).sum() < 1 - 1 / (1 + math.log(1001)) + 1e-12)
     True
     """
     k = release_numbers(first, last)

@@ -350,7 +350,7 @@ def _in_words(model: type[BaseModel], error: Any) -> Problem:
     """Return one of pydantic's errors as a sentence, with the nearest valid name."""
     where: Where = tuple(part for part in error["loc"] if part != "[key]")
     if error["type"] == "extra_forbidden":
-        return where, str(unknown("key", where[-1], _part(model, where[:-1]).model_fields))
+        return where, str(unknown("key", where[-1], _find_part(model, where[:-1]).model_fields))
     if error["type"] == "missing":
         return where, f"missing: {_about(model, where)}"
     if error["input"] is None:
@@ -371,13 +371,13 @@ def _short(value: Any) -> str:
 def _about(model: type[BaseModel], where: Where) -> str:
     """Return the description of a key."""
     names = tuple(key for key in where if isinstance(key, str))
-    known = _part(model, names[:-1]).model_fields.get(names[-1])
+    known = _find_part(model, names[:-1]).model_fields.get(names[-1])
     if known is None:
         return "fill it in, or delete the line"
-    return known.description or (_part(model, names).__doc__ or "").split("\n")[0]
+    return known.description or (_find_part(model, names).__doc__ or "").split("\n")[0]
 
 
-def _part(model: type[BaseModel], where: Where) -> type[BaseModel]:
+def _find_part(model: type[BaseModel], where: Where) -> type[BaseModel]:
     """Return the model that a path of keys leads to, or the last one before the path leaves the known keys."""
     for key in where:
         waiting: list[Any] = [model.model_fields[key].annotation] if key in model.model_fields else []

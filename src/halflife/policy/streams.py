@@ -147,7 +147,7 @@ class Channel(Outline):
             )
         return made
 
-    def planned(self, last: int, first: int = 1) -> list[Release]:
+    def plan_releases(self, last: int, first: int = 1) -> list[Release]:
         """Return what steps first … last are recorded as if they are the first, at the account's steps.
 
         A mechanism that chooses its draws from values or outputs has no such record, and is refused.

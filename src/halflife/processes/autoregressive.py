@@ -202,11 +202,11 @@ def _intercepts(a: Floats, shift: float) -> Floats:
         result: Floats = _density(from_x) * shift * (1 - from_x * _mills(from_x))
     else:
         beyond = _density(from_x) * (_mills(np.maximum(from_x, 0.0)) - _mills(a))
-        result = np.where(from_x > 0, beyond, 1 - _missing(a, shift))
+        result = np.where(from_x > 0, beyond, 1 - _complement(a, shift))
     return result
 
 
-def _missing(a: Floats, shift: float) -> Floats:
+def _complement(a: Floats, shift: float) -> Floats:
     """1 − (p − L q), where that is small: a sum, so that no digits are lost."""
     from scipy.special import ndtr
 
@@ -233,7 +233,7 @@ def _around_the_curve(shift: float) -> Frontier:
         return NOTHING
     a = shift / 2 + np.linspace(min(FURTHEST, STEEP / shift), 0.0, TANGENTS)
     steepness, height = np.expm1(shift * (a - shift / 2)), _intercepts(a, shift)
-    rise = np.where(height[1:] < 0.5, np.diff(height), -np.diff(_missing(a, shift)))
+    rise = np.where(height[1:] < 0.5, np.diff(height), -np.diff(_complement(a, shift)))
     q = rise / -np.diff(steepness)
     d = height[1:] + steepness[1:] * q
     q, d = np.concatenate([[0.0], q]), np.concatenate([[max(height[0], math.ulp(0.0))], d])

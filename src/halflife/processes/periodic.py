@@ -103,10 +103,10 @@ class PeriodicMarkovChain(Process):
 
     def kernel(self, t: int, direction: Direction = "back", slot: int = 0) -> Floats:
         """Return the kernel over t steps from X_now, where now is in this slot; rows of impossible states are zero."""
-        found: Floats = self._all(lag("t", t), direction)[whole("slot", slot, least=0) % self.slots]
+        found: Floats = self._all_kernels(lag("t", t), direction)[whole("slot", slot, least=0) % self.slots]
         return found
 
-    def _all(self, t: int, direction: Direction) -> Floats:
+    def _all_kernels(self, t: int, direction: Direction) -> Floats:
         """The kernels over t steps from every slot."""
         ahead = self._ahead(t)
         if direction == "ahead":
@@ -134,7 +134,7 @@ class PeriodicMarkovChain(Process):
         t = min(t, LARGEST_LAG)
         known = self._frontiers.get((t, direction)) or (NOTHING if self.states == 1 else frontier_at_zero(t))
         if known is None:
-            kernels = self._all(t, direction)
+            kernels = self._all_kernels(t, direction)
             likeliest = np.take_along_axis(kernels, self.laws.argmax(axis=1)[:, None, None], axis=1)
             kernels = np.where(self.laws[:, :, None] > 0, kernels, likeliest)  # no new pair of rows
             known = frontier_of_all(kernels, self.slack(t))

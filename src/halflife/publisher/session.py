@@ -136,7 +136,7 @@ class Session:
         return self.draw.account
 
     @property
-    def _scheduled(self) -> Mapping[str, ScheduledMechanism] | None:
+    def _scheduled_mechanisms(self) -> Mapping[str, ScheduledMechanism] | None:
         """The mechanisms if all of them name their draws beforehand, else None: then steps are charged as they are drawn."""
         scheduled = {n: m for n, m in self.mechanisms.items() if isinstance(m, ScheduledMechanism)}
         return scheduled if len(scheduled) == len(self.mechanisms) else None
@@ -255,7 +255,7 @@ class Session:
         every step takes up the room that comes back; under one that counts by data time the account may no longer
         remember the time they are about. Which ones depends on the clock and the account alone.
         """
-        scheduled = self._scheduled
+        scheduled = self._scheduled_mechanisms
         if not (self.late_counts_now or self.notion.by_data_time) or scheduled is None:
             return list(dues)
         found = [find_turns(d, scheduled[d.channel.name]) for d in dues]
@@ -299,7 +299,7 @@ class Session:
 
         A mechanism that does not name its draws beforehand is charged as it draws: then there is None for each batch.
         """
-        draw, scheduled = self.draw, self._scheduled
+        draw, scheduled = self.draw, self._scheduled_mechanisms
         charged: list[ChargedBatch | None] = []
         for batch in batches:
             made = None if scheduled is None else ChargedBatch(batch, draw, scheduled)

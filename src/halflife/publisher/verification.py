@@ -86,9 +86,9 @@ def verify(
             pinned = [(stream, target, _pin(target, stack)) for stream, target in (outputs or {}).items()]
         damage = book.find_damage()
         if damage is not None:
-            return _nothing(damage)
+            return _fail(damage)
         if not book.facts():
-            return _nothing(
+            return _fail(
                 rollback
                 or f"{book.name}: holds nothing yet, or its facts are gone: publish first, or put a whole copy back"
             )
@@ -103,9 +103,9 @@ def verify(
             if rollback:  # only a ledger that agrees with its outputs may be declared the newest
                 problems.insert(0, rollback if problems else rollback + book.explain_rollback())
         except LedgerError as error:
-            return _nothing(str(error))
+            return _fail(str(error))
         except UNREADABLE:
-            return _nothing(f"{book.name}: holds what no publisher wrote: put a whole copy back, the newest one")
+            return _fail(f"{book.name}: holds what no publisher wrote: put a whole copy back, the newest one")
         return walk.verdict(tuple(problems))
 
 
@@ -163,7 +163,7 @@ def stream_digests(book: Ledger, stream: str) -> Digests:
     return Digests(partial(book.mark_written, stream), partial(book.digests, stream))
 
 
-def _nothing(problem: str) -> Verdict:
+def _fail(problem: str) -> Verdict:
     return Verdict((problem,), {}, 0, float("nan"), float("nan"), float("nan"), float("nan"), "")
 
 
@@ -210,7 +210,7 @@ class _Walk:
             self.progress("replaying", self.count, 0)
         yield from self._end()
 
-    def _where(self, number: int, entry: Entry) -> str:
+    def _say_where(self, number: int, entry: Entry) -> str:
         return f"{self.book.name}: {name_entry(number, entry.stream, entry.step, self.facts)}"
 
     def _follow(self, block: Sequence[Link]) -> Iterator[str]:
@@ -218,16 +218,16 @@ class _Walk:
         for number, entry, link in block:
             self.head, self.count, before = entry.link(self.head), self.count + 1, self.steps.get(entry.stream, 0)
             if self.head != link:
-                yield f"{self._where(number, entry)}: was changed: its hash does not follow from what it says"
+                yield f"{self._say_where(number, entry)}: was changed: its hash does not follow from what it says"
                 self.head, self.broken = link, True
             if number != self.count:
-                yield f"{self._where(number, entry)}: has another number than its place, {self.count}"
+                yield f"{self._say_where(number, entry)}: has another number than its place, {self.count}"
             if not before and f"stream:{entry.stream}" not in self.facts:
-                yield f"{self._where(number, entry)}: is of a stream that the ledger does not know"
+                yield f"{self._say_where(number, entry)}: is of a stream that the ledger does not know"
             if entry.step <= before:
-                yield f"{self._where(number, entry)}: comes after step {before}"
+                yield f"{self._say_where(number, entry)}: comes after step {before}"
             if not entry.releases:
-                yield f"{self._where(number, entry)}: was charged nothing"
+                yield f"{self._say_where(number, entry)}: was charged nothing"
             self.steps[entry.stream] = entry.step
             self.charged += len(entry.releases)
             if self._batch is not None and number == self._batch.last:
@@ -256,7 +256,7 @@ class _Walk:
                 self.account.admit(*entry.releases)
             except (BudgetExceeded, InvalidInput) as error:
                 how = "breaks the promise" if isinstance(error, BudgetExceeded) else "cannot be charged"
-                yield f"{self._where(number, entry)}: {how}: {error}"
+                yield f"{self._say_where(number, entry)}: {how}: {error}"
                 self.account = None
                 return
 
@@ -268,7 +268,7 @@ class _Walk:
             wrong = next(replay.find_changed(entries), None)
             if wrong is not None:
                 del self._replays[name]
-                yield f"{self._where(mine[id(wrong)], wrong)}: its value is not what post-processing gives from its noisy one"
+                yield f"{self._say_where(mine[id(wrong)], wrong)}: its value is not what post-processing gives from its noisy one"
 
     def _end(self) -> Iterator[str]:
         """What must hold of the newest batch: it ends the ledger, and its states are the saved ones."""

@@ -154,7 +154,7 @@ class Specification:
                 raise InvalidInput(f"a specification holds secrets, not {secret!r}")
         if household is not None:
             check_name(household)
-        twice = _repeated(held)
+        twice = _find_repeated(held)
         if twice:
             raise InvalidInput(f"{household or 'a household'} has the same secret twice: {twice[0]}: {KEEP_ONE}")
         object.__setattr__(self, "secrets", held)
@@ -184,7 +184,7 @@ class Specification:
         return mine is not None and theirs is not None and mine.dominates(theirs)
 
 
-def _repeated(held: Sequence[Secret]) -> list[Secret]:
+def _find_repeated(held: Sequence[Secret]) -> list[Secret]:
     seen: set[Secret] = set()
     return [s for s in held if s in seen or seen.add(s)]  # type: ignore[func-returns-value]
 

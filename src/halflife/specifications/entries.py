@@ -76,7 +76,7 @@ def read_entry(entry: object, frame: Frame) -> Columns:
             [(None, "a secret is a mapping of fields, or a sentence such as 'every weekday 18:00–21:00, …'")]
         )
     reader = _Fields({name: value for name, value in entry.items() if value not in (None, "")}, frame)
-    return reader.recurring() if "every" in reader.entry else reader.once()
+    return reader.read_recurring() if "every" in reader.entry else reader.read_once()
 
 
 def _sentence(text: str, frame: Frame) -> Columns:
@@ -124,7 +124,7 @@ class _Fields:
             self.problems.append((field, str(error).removeprefix(f"{field} ")))
             return None
 
-    def common(self, known: tuple[str, ...], kind: str) -> tuple[float | None, float | None]:
+    def read_common(self, known: tuple[str, ...], kind: str) -> tuple[float | None, float | None]:
         """Refuse fields that this kind of secret does not have; return its power and ε."""
         for field in self.entry:
             if field not in known:
@@ -148,9 +148,9 @@ class _Fields:
         if self.problems:
             raise EntryError(self.problems, self.about)
 
-    def recurring(self) -> Columns:
+    def read_recurring(self) -> Columns:
         """Read `every`, with `from` and `to`, or without both for all day."""
-        power, epsilon = self.common(RECURS, "that recurs: write `from`, `to`, `since` and `until`")
+        power, epsilon = self.read_common(RECURS, "that recurs: write `from`, `to`, `since` and `until`")
         days = self.read("every", read_weekdays)
         zone = self.zone("every")
         begin, end = (self.entry.get(field) for field in ("from", "to"))
@@ -176,9 +176,9 @@ class _Fields:
         except InvalidInput as error:
             raise EntryError([("until", str(error))], error.about) from None
 
-    def once(self) -> Columns:
+    def read_once(self) -> Columns:
         """Read one hiding interval, in steps or between two times."""
-        power, epsilon = self.common(ONCE, "that does not recur: add `every`, or take it out")
+        power, epsilon = self.read_common(ONCE, "that does not recur: add `every`, or take it out")
         written = {field: self.entry[field] for field in ("start", "end", "duration") if field in self.entry}
         in_steps = {field: bool(_STEP.fullmatch(str(value).strip())) for field, value in written.items()}
         for field in ("start", "end", "duration"):

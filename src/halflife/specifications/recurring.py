@@ -166,10 +166,10 @@ def _windows(
     kept = final >= 1
     if last is not None:
         kept &= first <= last
-    return _together(first[kept], final[kept], lasts[kept])
+    return _merge_windows(first[kept], final[kept], lasts[kept])
 
 
-def _together(first: Integers, last: Integers, lasts: Integers) -> tuple[Integers, Integers, Integers, Integers]:
+def _merge_windows(first: Integers, last: Integers, lasts: Integers) -> tuple[Integers, Integers, Integers, Integers]:
     """Return windows with identical steps merged into one, with the longest of their durations."""
     if not len(first):
         return first, last, lasts, lasts
@@ -307,7 +307,7 @@ def parse_recurring(
     said: set[str] = set()
     for part in re.split(r"[,;]", written[times.end() :]):
         if part.strip():
-            name, value = _part(part.strip(), unit)
+            name, value = _read_part(part.strip(), unit)
             if name in said:
                 raise InvalidInput(f"{part.strip()!r} gives {name} a second time: keep one")
             said.add(name)
@@ -318,7 +318,7 @@ def parse_recurring(
     return Recurring.of(written[: times.start()], begin, end, **told, zone=zone)
 
 
-def _part(part: str, unit: str) -> tuple[str, Any]:
+def _read_part(part: str, unit: str) -> tuple[str, Any]:
     """Return which field a part of a sentence gives, and its value."""
     keyed = re.fullmatch(r"(ε|eps|epsilon|since|until)\s*[=:]?\s*(\S+)", part, re.IGNORECASE)
     if keyed and keyed[1].lower() in ("since", "until"):

@@ -98,7 +98,7 @@ class _Gatherer:
         if household is not None:
             self.spoiled.add(household)
 
-    def part(self) -> Part:
+    def make_part(self) -> Part:
         """Return everything gathered."""
         ends = list(accumulate(self.sizes))
         columns = {
@@ -144,7 +144,7 @@ def document_part(document: Document, frame: Frame) -> Part:
     gathered = _Gatherer()
     for household, entries in data["households"].items():
         _household(document, household, entries, frame.within(zone), gathered)
-    return gathered.part()
+    return gathered.make_part()
 
 
 def _household(document: Document, written: str, entries: Any, frame: Frame, gathered: _Gatherer) -> None:
@@ -243,7 +243,7 @@ def _rows(path: Path, frame: Frame) -> Part:
     gathered = _Gatherer()
     for line, record in records:
         _row(f"{path}:{line}", dict(zip(header, record, strict=False)), len(record) - len(header), frame, gathered)
-    return gathered.part()
+    return gathered.make_part()
 
 
 def _row(at: str, entry: dict[str, str], extra: int, frame: Frame, gathered: _Gatherer) -> None:

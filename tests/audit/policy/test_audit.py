@@ -278,5 +278,5 @@ def test_an_almost_periodic_plan_is_audited_by_the_names_of_its_noise(tmp_path):
     data["streams"].append({**data["streams"][0], "name": "other", "output": "other.csv", "delay": "2 h"})
     policy = hl.Policy.from_dict(data, tmp_path)
     made = channels(policy)
-    releases = sorted((r for c in made for r in c.planned(200)), key=lambda r: r.step)
+    releases = sorted((r for c in made for r in c.plan_releases(200)), key=lambda r: r.step)
     assert worst_loss(policy.notion, releases) == pytest.approx(1.0, rel=1e-9)

@@ -434,7 +434,7 @@ def test_the_risk_of_a_sequence_is_the_accounts_step_by_step(noise, delta, inter
             delta_t > 0, rng.uniform(0.4, 3, 30) * np.maximum(notion.sufficient.over(1 - age, 30 - age), 1e-9), 1.0
         )
         losses = np.where(delta_t > 0, delta_t / scales, 0.0) * (rng.random(30) < 0.8)
-        risks, limits = notion.running(losses, age)
+        risks, limits = notion.running_risks(losses, age)
         assert risks.tolist() == notion.risks(losses, age, noise).tolist()
         account = Accountant(notion)
         for k in range(1, 31):

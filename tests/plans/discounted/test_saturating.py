@@ -14,7 +14,7 @@ from scipy import fft
 
 from halflife import Accountant, Classical, ExponentialDiscount, GaussianDiscount, HyperbolicDiscount, Release, WEvent
 from halflife.numerics.fading import Geometric, Hyperbolic
-from halflife.plans.discounted.saturating import FOR_EVER, hyperbolic_terms, saturating
+from halflife.plans.discounted.saturating import FOR_EVER, hyperbolic_terms, saturating_losses
 
 FAR = 5_000_000
 
@@ -43,7 +43,7 @@ def exact_shares(beta, n):
 @pytest.mark.parametrize("beta", [1e-8, 1e-6, 1e-4, 0.003, 0.1, 1.0, 3.0, 1e3, 1e6])
 def test_hyperbolic_terms_are_the_power_series(beta):
     n = 1 << 15
-    ours = saturating(Hyperbolic(beta), 1.0, 1.0).between(1, n)
+    ours = saturating_losses(Hyperbolic(beta), 1.0, 1.0).between(1, n)
     assert np.abs(ours / exact_shares(beta, n) - 1).max() < 1e-12
 
 
@@ -51,7 +51,7 @@ def test_hyperbolic_terms_are_the_power_series(beta):
 def test_far_losses_take_the_headroom_that_a_plain_sum_leaves(beta):
     """ρ_t = 1 − Σ d(j) ρ_{t−j} at a few far t, one long sum each: 300,000 steps on it is still 1 to nine digits."""
     n = 300_000
-    losses = saturating(Hyperbolic(beta), 1.0, 1.0).between(1, n)
+    losses = saturating_losses(Hyperbolic(beta), 1.0, 1.0).between(1, n)
     for t in (n - 1, n // 3):
         risk = math.fsum((losses[: t + 1][::-1] / (1 + beta * np.arange(t + 1))).tolist())
         assert risk == pytest.approx(1.0, abs=1e-11)
@@ -64,13 +64,13 @@ def test_a_cap_of_any_length_is_the_plain_loop(rate, cap, exponential):
     d = np.exp(-rate * np.arange(n)) if exponential else 1 / (1 + rate * np.arange(n))
     for t in range(n):
         losses.append(min(cap, max(0.0, 1 - float(np.dot(d[1 : t + 1], losses[::-1])))))
-    assert saturating(kernel, 1.0, cap).between(1, n) == pytest.approx(losses, rel=1e-7, abs=1e-11)
+    assert saturating_losses(kernel, 1.0, cap).between(1, n) == pytest.approx(losses, rel=1e-7, abs=1e-11)
 
 
 def test_a_cap_that_binds_for_a_million_steps_turns_into_the_headroom():
     """ε/15.05 at β = 1: the cap holds for 1.9 million steps, which nothing is computed for one by one."""
     kernel, cap = Hyperbolic(1.0), 1 / 15.05
-    made = saturating(kernel, 1.0, cap)
+    made = saturating_losses(kernel, 1.0, cap)
     harmonic = np.cumsum(1 / np.arange(1.0, 3e6))
     assert made.capped == int(np.searchsorted(harmonic, 15.05))
     d = 1 / np.arange(1.0, made.capped + 102.0)
@@ -81,8 +81,8 @@ def test_a_cap_that_binds_for_a_million_steps_turns_into_the_headroom():
 
 
 def test_a_cap_below_what_is_forgotten_holds_for_ever():
-    assert saturating(Geometric(0.5), 1.0, 0.4).capped == FOR_EVER
-    assert saturating(Geometric(0.5), 1.0, 0.4).between(FAR, FAR + 1).tolist() == [0.4, 0.4]
+    assert saturating_losses(Geometric(0.5), 1.0, 0.4).capped == FOR_EVER
+    assert saturating_losses(Geometric(0.5), 1.0, 0.4).between(FAR, FAR + 1).tolist() == [0.4, 0.4]
 
 
 PLANS = {
@@ -147,7 +147,7 @@ def test_an_account_admits_far_losses():
 
 def test_terms_do_not_break_at_the_edges_of_floats():
     for beta in (1e-280, 1e-12, 1e12, 1e200):
-        losses = saturating(Hyperbolic(beta), 1.0, 1.0).between(1, 300)
+        losses = saturating_losses(Hyperbolic(beta), 1.0, 1.0).between(1, 300)
         assert np.isfinite(losses).all()
         assert (losses >= 0).all()
         assert losses[1] == pytest.approx(beta / (1 + beta), rel=1e-9)

@@ -39,7 +39,7 @@ def test_what_is_planned_is_admitted(name):
     promise, options = CASES[name]
     made = policy(promise, **options)
     streams = channels(made)
-    releases = sorted((r for c in streams for r in c.planned(min(c.last, 12))), key=lambda r: r.step)
+    releases = sorted((r for c in streams for r in c.plan_releases(min(c.last, 12))), key=lambda r: r.step)
     account = Accountant(made.notion)
     account.admit(*releases)
     assert account.used() <= 1 + 1e-12

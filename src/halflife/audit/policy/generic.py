@@ -130,7 +130,7 @@ def _sensitivity(channel: Channel, a: str, b: str, totals: Mapping[str, Totals])
 
 def planned_releases(made: Sequence[Channel], steps: int) -> list[Release]:
     """Return what the plans charge, in the order of the account's steps."""
-    releases = [r for c in made for r in c.planned(steps if c.last is None else min(steps, c.last))]
+    releases = [r for c in made for r in c.plan_releases(steps if c.last is None else min(steps, c.last))]
     return sorted(releases, key=lambda r: r.step)
 
 

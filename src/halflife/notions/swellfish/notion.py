@@ -282,9 +282,9 @@ class Swellfish(Notion[Hidden]):
 
     def risks(self, losses: Floats, age: int, noise: Noise) -> Floats:
         """Return the loss of the worst secret so far after each step, for releases of these losses with sensitivity Δ_t."""
-        return self.running(losses, age)[0]
+        return self.running_risks(losses, age)[0]
 
-    def running(self, losses: Floats, age: int) -> tuple[Floats, Floats]:
+    def running_risks(self, losses: Floats, age: int) -> tuple[Floats, Floats]:
         """Return, after each step, the loss of the secret that is worst by its share, and its ε."""
         first = 1 - age
         delta = self.sensitivity.over(first, first + len(losses) - 1)

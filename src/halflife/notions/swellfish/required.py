@@ -89,14 +89,14 @@ def _total(line: Timeline, interpretation: Interpretation, delta: float, noise: 
 
 def cover_all_events(s: Specifications, delta: float, noise: Noise) -> Floats:
     """Return c_s for each secret: the scale within J_s that covers all of its household's events at once (ours)."""
-    moved, most = _together(s, lambda steps: steps), _largest_within(s)
+    moved, most = _sum_together(s, lambda steps: steps), _largest_within(s)
     if noise == "gaussian":
         one = unit_scales(np.ones(len(s), dtype=np.int64), s.epsilon, delta, noise)
-        return np.minimum(_together(s, np.sqrt), np.sqrt(most * moved) * (1 + ROUNDING)) * one
+        return np.minimum(_sum_together(s, np.sqrt), np.sqrt(most * moved) * (1 + ROUNDING)) * one
     pure: Floats = moved / s.epsilon
     if delta == 0:
         return pure
-    steps = np.minimum(s.end - s.start + 1, _together(s._with({"power": np.ones(len(s))}), lambda n: n))
+    steps = np.minimum(s.end - s.start + 1, _sum_together(s._with({"power": np.ones(len(s))}), lambda n: n))
     return np.minimum(pure, most * unit_scales(np.rint(steps).astype(np.int64), s.epsilon, delta, noise))
 
 
@@ -108,7 +108,7 @@ def _largest_within(s: Specifications) -> Floats:
     return result
 
 
-def _together(s: Specifications, how: Callable[[Floats], Floats]) -> Floats:
+def _sum_together(s: Specifications, how: Callable[[Floats], Floats]) -> Floats:
     """Σ over the household's s′ of p_s′ · how(min(T_s′, |J_s ∩ J_s′|)), rounded up."""
     total = np.zeros(len(s))
     for row, other in overlapping_pairs(s):

@@ -158,19 +158,19 @@ def convex_41(process: GeometricMixing, asked: Limited) -> Relaxed | None:
     longest = asked.farthest()
     _refuse_nonconvex(asked, longest)
 
-    def aged(u: float) -> Relaxed | None:
+    def solve_at(u: float) -> Relaxed | None:
         epsilon = math.log1p(math.exp(u))
         period = proposition_4(process, epsilon)
         age = bisect(lambda a: asked.fits(epsilon, a, period), longest - period, 1e-12 * longest)
         return None if age is None else _better(None, process, epsilon, age, period)
 
     def objective(u: float) -> float:
-        found = aged(u)
+        found = solve_at(u)
         return HUGE if found is None else u + math.log(process.rho) * found.age
 
     step = _grid(process, longest, CONVEX_START)[0]
     low, high = (math.log(math.expm1(max(step / 1000, start.epsilon + side * step))) for side in (-1, 1))
-    found = aged(float(minimize_scalar(objective, bounds=(low, high), method="bounded", options={"xatol": 1e-9}).x))
+    found = solve_at(float(minimize_scalar(objective, bounds=(low, high), method="bounded", options={"xatol": 1e-9}).x))
     return found if found is not None and found.risk < start.risk else start
 
 

@@ -115,13 +115,13 @@ def _toeplitz(column: Floats) -> Apply:
     return lambda x: np.asarray(fft.irfft(fft.rfft(x, size) * spectrum, size)[:n], dtype=np.float64)
 
 
-def _transposed(apply: Apply, x: Floats) -> Floats:
+def _apply_transposed(apply: Apply, x: Floats) -> Floats:
     return apply(x[::-1])[::-1]
 
 
-def _point(problem: Problem, multipliers: Floats) -> Point | None:
+def _make_point(problem: Problem, multipliers: Floats) -> Point | None:
     """Return the dual point, None where a price is not positive."""
-    prices = _transposed(problem.times, multipliers)
+    prices = _apply_transposed(problem.times, multipliers)
     if not prices.min() > 0:
         return None
     losses = np.cbrt(2 * problem.delta**2 / prices)
@@ -159,14 +159,14 @@ def _start(problem: Problem) -> Point:
     guesses = [last]
     average = np.mean(np.cbrt(problem.delta) ** 2) ** 1.5
     for delta in (problem.delta, average):
-        multipliers = _transposed(problem.solve, 2 * delta**2 / problem.saturating**3)
+        multipliers = _apply_transposed(problem.solve, 2 * delta**2 / problem.saturating**3)
         guesses += [project(multipliers) for project in PROJECTIONS]
     scaled = []
     for guess in guesses:
-        point = _point(problem, guess)
+        point = _make_point(problem, guess)
         if point is not None:
             factor = (2 * np.sum((problem.delta / point.losses) ** 2) / guess.sum()) ** 3
-            scaled.append(_point(problem, guess * factor))
+            scaled.append(_make_point(problem, guess * factor))
     best = _best(scaled)
     if best is None:
         raise HalflifeError("the dual of this plan has no interior point: a sensitivity is too small beside the others")
@@ -190,7 +190,7 @@ def _preconditioner(problem: Problem, working: Bools, weights: Floats) -> Apply:
     """Return an approximate inverse of D W Dᵀ on the working set, exact when that is everything."""
     index = np.flatnonzero(working)
     if len(index) > DENSE:
-        return lambda x: np.where(working, _transposed(problem.solve, problem.solve(x) / weights), 0.0)
+        return lambda x: np.where(working, _apply_transposed(problem.solve, problem.solve(x) / weights), 0.0)
     square = np.tril(problem.kernel[np.abs(np.subtract.outer(index, index))])
     pooled = np.add.reduceat(weights, np.concatenate(([0], index[:-1] + 1)))
 
@@ -213,7 +213,7 @@ def _newton(problem: Problem, point: Point, excess: Floats, working: Bools) -> F
     direction, norm = z.copy(), float(residual @ z)
     enough = 1e-8 * norm
     for _ in range(50):
-        image = np.where(working, problem.times(weights * _transposed(problem.times, direction)), 0.0)
+        image = np.where(working, problem.times(weights * _apply_transposed(problem.times, direction)), 0.0)
         length = norm / float(direction @ image)
         step += length * direction
         residual = residual - length * image
@@ -230,7 +230,7 @@ def _ascend(problem: Problem, point: Point, step: Floats) -> Point | None:
     floor = point.value - 1e-12 * abs(point.value)
     for halvings in range(20):
         aim = point.multipliers + 0.5**halvings * step
-        moved = (_point(problem, project(aim)) for project in PROJECTIONS)
+        moved = (_make_point(problem, project(aim)) for project in PROJECTIONS)
         best = _best(p for p in moved if p is not None and np.all(p.prices > 0.05 * point.prices))
         if best is not None and best.value > floor:
             return best

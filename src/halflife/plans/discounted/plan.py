@@ -20,7 +20,7 @@ from halflife.numerics.power_series import Kernel, convolution
 from halflife.numerics.rounding import down
 from halflife.plans import classical
 from halflife.plans.base import Plan, list_losses, refuse_extra, release_numbers, repeat_loss
-from halflife.plans.discounted.saturating import saturating
+from halflife.plans.discounted.saturating import saturating_losses
 from halflife.registry import register_plan
 
 MARGIN = 1e-8
@@ -152,7 +152,7 @@ def tight(notion: Any, request: PlanRequest) -> Plan:
     between = (
         Hyperbolic(notion.beta * request.every) if notion.beta else Geometric(max(notion.alpha**request.every, 1e-290))
     )
-    losses = saturating(between, notion.epsilon * (1 - MARGIN), cap * (1 - MARGIN))
+    losses = saturating_losses(between, notion.epsilon * (1 - MARGIN), cap * (1 - MARGIN))
     tail = (
         "Every loss is at most what the risk of all earlier ones leaves of ε, and risks only fall until the next release: the "
         f"promise holds at every step by construction, for ever. It leaves {MARGIN:g} of ε for rounding."

@@ -62,7 +62,7 @@ class Saturating:
         return np.concatenate((np.array(head), np.minimum(later, self.cap)))
 
 
-def saturating(fading: Geometric | Hyperbolic, epsilon: float, cap: float) -> Saturating:
+def saturating_losses(fading: Geometric | Hyperbolic, epsilon: float, cap: float) -> Saturating:
     """Return ρ_t = min(cap, what the risk of all earlier ones leaves of ε) for this kernel between releases (T1; ours).
 
     Once the risk has reached ε it stays there, as the headroom is then an average of earlier losses. So the risks are
@@ -73,9 +73,9 @@ def saturating(fading: Geometric | Hyperbolic, epsilon: float, cap: float) -> Sa
     with m the number of steps that the cap holds: 0 if it does not bind, and then ρ_1 = ε and W_i = ε w_i. D_m and T_i are
     geometric sums, by the terms of d itself: their cost does not depend on m.
 
-    >>> saturating(Geometric(0.75), 1.0, 0.5).between(1, 5)
+    >>> saturating_losses(Geometric(0.75), 1.0, 0.5).between(1, 5)
     array([0.5    , 0.5    , 0.34375, 0.25   , 0.25   ])
-    >>> saturating(Hyperbolic(1.0), 1.0, 1.0).between(2, 4).round(6)      # 1/2, 1 − 1/3 − 1/4, …
+    >>> saturating_losses(Hyperbolic(1.0), 1.0, 1.0).between(2, 4).round(6)      # 1/2, 1 − 1/3 − 1/4, …
     array([0.5     , 0.416667, 0.375   ])
     """
     rates, weights = renewal_terms(fading)

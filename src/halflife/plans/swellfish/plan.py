@@ -55,7 +55,7 @@ class SwellfishPlan(Plan):
         assert isinstance(self.notion, Swellfish)
         return self.notion
 
-    def _published(self, k: int) -> bool:
+    def _is_published(self, k: int) -> bool:
         return (self._check(k) - 1) % self.request.every == 0
 
     def sensitivity_at(self, k: int) -> float:
@@ -64,7 +64,7 @@ class SwellfishPlan(Plan):
 
     def scale(self, k: int) -> float:
         """Return the noise scale of step k: 0 publishes the exact value; infinite if nothing is published then."""
-        return max(self.floor, self.hidden.at(self.begin + k - 1)) if self._published(k) else math.inf
+        return max(self.floor, self.hidden.at(self.begin + k - 1)) if self._is_published(k) else math.inf
 
     def scales(self, n: int) -> Floats:
         """Return the noise scales of steps 1 … n."""
@@ -101,7 +101,7 @@ class SwellfishPlan(Plan):
 
     def releases_at(self, k: int) -> tuple[Release, ...]:
         """Return what step k records, about its data time; at step k if step 1 is about step 1 − age."""
-        if not self._published(k):
+        if not self._is_published(k):
             return ()
         age, sensitivity, scale = self.request.age, self.sensitivity_at(k), self.scale(k)
         at = self.begin + k - 1 + age
@@ -109,13 +109,13 @@ class SwellfishPlan(Plan):
 
     def risks(self, n: int) -> Floats:
         """Return the loss of the secret that is worst by its share so far, after each of steps 1 … n."""
-        return self._promise.running(self._costing(n), 1 - self.begin)[0]
+        return self._promise.running_risks(self._finite_losses(n), 1 - self.begin)[0]
 
     def limits(self, n: int) -> Floats:
         """Return the ε of those secrets."""
-        return self._promise.running(self._costing(n), 1 - self.begin)[1]
+        return self._promise.running_risks(self._finite_losses(n), 1 - self.begin)[1]
 
-    def _costing(self, n: int) -> Floats:
+    def _finite_losses(self, n: int) -> Floats:
         losses = self.losses(n)
         return np.where(np.isinf(losses), 0.0, losses)
 

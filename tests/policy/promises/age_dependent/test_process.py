@@ -325,7 +325,7 @@ def test_an_autoregressive_process_is_counted_in_resolutions_as_the_account_is(r
         AgeDependent(1.0, AutoRegressive(0.9, 1.0, 1.0)).plan().loss(1), rel=1e-9
     )
     account = Accountant(notion)
-    for release in channel.planned(20):
+    for release in channel.plan_releases(20):
         account.admit(release)
     assert account.risk() <= 1 + 1e-9
 

@@ -198,7 +198,7 @@ def _count_units(span: int, halves: int, neighbours: Neighbours) -> int:
 
 def _names(c: Channel, firsts: Sequence[Mapping[str, int]], width: int) -> list[str]:
     """The name of the reused noise of each step that is run."""
-    stretches = (c.planned(first[c.name] + width - 1, first=first[c.name]) for first in firsts)
+    stretches = (c.plan_releases(first[c.name] + width - 1, first=first[c.name]) for first in firsts)
     strong = _plan(c).strong
     return [name for releases in stretches for r in releases if (name := r.atop if strong else r.draw)]
 

@@ -112,7 +112,7 @@ def _histories(policy: Policy, made: Sequence[Channel], notion: Swellfish) -> It
     planned: list[Release] = []
     for c in made:
         last = min(PLANNED, c.last or max(1, notion.specifications.last_step - first_data_time(c) + 1))
-        planned += c.planned(last)
+        planned += c.plan_releases(last)
     yield _judge_history("the plan's first steps", notion, planned)
     if ledger_exists(policy.ledger_url):
         with open_ledger(policy.ledger_url, read_only=True) as book:
@@ -171,7 +171,7 @@ def _case(policy: Policy, tried: Tried, name: str) -> tuple[Pair, PublishingPath
     values: list[tuple[Floats, ...]] = []
     for c in made:
         k = first[c.name]
-        scales = np.array([r.scale for r in c.planned(k + steps - 1, first=k)])
+        scales = np.array([r.scale for r in c.plan_releases(k + steps - 1, first=k)])
         exact = (t[c.name].astype(np.float64) for t in tried.totals)
         parts = (*exact, np.repeat(scales[:, None], c.cells, axis=1))
         values.append(tuple(in_output_units(x, c.factor_of_cells).ravel() for x in parts))
@@ -198,7 +198,7 @@ def _one_step(policy: Policy, tried: Tried) -> tuple[Pair, PublishingPath]:
     cell = int(np.argmax(np.abs(tried.totals[1][c.name] - tried.totals[0][c.name])[at]))
     second = {name: t.copy() for name, t in first.items()}
     k = tried.first + at - first_data_time(c) + 1
-    second[c.name][0, cell] += math.ceil(c.planned(k, first=k)[0].scale or 0.0)
+    second[c.name][0, cell] += math.ceil(c.plan_releases(k, first=k)[0].scale or 0.0)
     totals = (first, second)
     loss = loss_of_totals(made, totals, tried.first + at, promise_of(c).delta)
     moved = tried._replace(first=tried.first + at, totals=totals, loss=loss)

@@ -123,7 +123,7 @@ def loss_of_totals(made: Sequence[Channel], totals: tuple[Totals, Totals], first
     moves: list[float] = []
     for c in made:
         k, moved = first - first_data_time(c) + 1, distances(c, *totals)
-        for release, move in zip(c.planned(k + len(moved) - 1, first=k), moved.tolist(), strict=True):
+        for release, move in zip(c.plan_releases(k + len(moved) - 1, first=k), moved.tolist(), strict=True):
             if move and release.loss == math.inf:
                 return math.inf
             if move:

@@ -158,7 +158,7 @@ class WEvent(Notion[Window]):
         return Window((), (), self._composition.zero, 0, None)
 
     def record(self, state: Window, releases: Sequence[Release]) -> Window:
-        """Put each charge to its data times and forget what no window can reach any more."""
+        """Return the state with each charge at its data times, without charges that no window can reach any more."""
         for release in releases:
             state = self._record_one(state, release)
         return state

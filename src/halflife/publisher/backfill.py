@@ -38,7 +38,7 @@ log = logging.getLogger("halflife.publisher")
 
 @dataclass(frozen=True)
 class Summary:
-    """What a run did, and where the promise stands.
+    """The result of a run: what was published, and how much of the promise is used.
 
     published, emitted_again  steps by stream: published now; committed before, and written to the output only now
     last                      each stream's newest step, with the time that it ended
@@ -112,7 +112,7 @@ class _Run:
                 engine.close()
 
     def _due(self) -> list[Due]:
-        """The steps of each stream that has a source and that the clock has closed."""
+        """Return the steps that are over and not yet published, of each stream that has a source."""
         now, dues = self.session.now_us(), []
         for c in self.session.channels:
             if c.part.source is None:
@@ -174,11 +174,11 @@ class _Run:
         }
 
     def _date_now(self, d: Due) -> Due:
-        """The same steps, charged when they are really published: reading took time, and only makes room."""
+        """Return the same steps charged at the current step: time has passed since they became due, which only frees budget."""
         return self.session.due(d.channel, int(d.steps[0]), int(d.steps[-1])) if self.session.late_counts_now else d
 
     def _read(self, channel: Channel, batches: Sequence[Sequence[Due]], engine: Engine) -> Totals:
-        """The exact totals of this batch and of those after it, up to some million numbers, in one pass over the source."""
+        """Return the exact totals of this batch and the next ones, up to some million numbers, in one pass over the source."""
         steps = [d.steps for batch in batches for d in batch if d.channel is channel]
         first = int(steps[0][0])
         most = first + max(len(steps[0]), READ_CELLS // channel.cells) - 1

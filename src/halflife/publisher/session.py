@@ -128,7 +128,7 @@ class Session:
             if saved:
                 mechanism.restore(state["mechanism"])
                 self.draw.restore(state["noise"])
-                self._own(name, state["noise"])
+                self._note_owner(name, state["noise"])
 
     @property
     def account(self) -> Accountant:
@@ -141,7 +141,7 @@ class Session:
         scheduled = {n: m for n, m in self.mechanisms.items() if isinstance(m, ScheduledMechanism)}
         return scheduled if len(scheduled) == len(self.mechanisms) else None
 
-    def _own(self, stream: str, names: Iterable[str]) -> None:
+    def _note_owner(self, stream: str, names: Iterable[str]) -> None:
         """Record which stream uses these names of noise; refuse a name that two streams would share."""
         for name in names:
             if self._owners.setdefault(name, stream) != stream:
@@ -320,7 +320,9 @@ class Session:
             draw, drawn = charged.draw, charged.add_noise([totals for _, totals in parts])
         entries: list[Entry] = []
         for (d, _), made in zip(parts, drawn, strict=True):
-            self._own(d.channel.name, (r.draw for releases in made.releases for r in releases if r.draw is not None))
+            self._note_owner(
+                d.channel.name, (r.draw for releases in made.releases for r in releases if r.draw is not None)
+            )
             entries += make_entries(d, made, self.smoothers[d.channel.name])
         entries.sort(key=lambda e: e.release_step)
         checkpoints.reach("noise drawn")

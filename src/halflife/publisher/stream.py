@@ -102,7 +102,7 @@ class Stream:
         return self._make_pushed(make_readable(stored, c.factor_of_cells)[0])
 
     def _step(self, at: str | datetime.datetime | int | None) -> int:
-        """Which step is meant; it must be over, by the clock, and lie within the policy's start and end."""
+        """Return the step that is meant; it must be over by the clock, and lie within the policy's start and end."""
         c, now = self._channel, self._session.now_us()
         newest = c.newest(now)
         if at is None:
@@ -123,7 +123,7 @@ class Stream:
         return step
 
     def _totals(self, value: Any, step: int) -> Totals:
-        """The aggregate in whole units, cell by cell, within the public range."""
+        """Return the aggregate in whole units, cell by cell, clipped to the public range."""
         c, bins = self._channel, max(1, len(self._channel.bins))
         given = [_exact(cell) for cell in _cells(value, c.groups, bins)]
         nobody = [offset for offset in c.offsets for _ in range(bins)]
@@ -199,6 +199,6 @@ def _plain(part: Any) -> Any:
 
 
 def _shape(cells: list[float], groups: tuple[str, ...], bins: int, listed: bool) -> Any:
-    """The inverse of `_cells`."""
+    """Return cells in the shape in which they were pushed: the inverse of `_cells`."""
     rows = [cells[i : i + bins] if listed else cells[i] for i in range(0, len(cells), bins)]
     return dict(zip(groups, rows, strict=True)) if groups else rows[0]

@@ -22,7 +22,7 @@ from halflife.release import Noise
 
 
 class Charge(NamedTuple):
-    """(ε, δ) about a data time, and what earlier ones tell about it."""
+    """An (ε, δ) loss about a data time, and the loss of earlier charges about it."""
 
     time: int
     epsilon: float
@@ -93,7 +93,7 @@ class Approximate:
         return gaussian_epsilon(loss, delta), delta
 
     def _fade_from(self, charge: Charge, step: int) -> tuple[float, float]:
-        """What a charge and all before it tell about X_step."""
+        """Return (ε, δ) of a charge and all before it about X_step."""
         gap, epsilon = step - charge.time, add_up(charge.epsilon, charge.before)
         delta = add_up(charge.delta, charge.delta_before)
         if delta == 0:

@@ -71,14 +71,14 @@ class OnASpan:
         return Faded(tuple(recent), older, add_up(state.total, loss), forgot)
 
     def risk(self, state: Faded, step: int) -> float:
-        """What all releases tell about X_step, a step not before any data time."""
+        """Return the loss of all releases about X_step, a step not before any data time."""
         if not state.recent:
             return 0.0
         gap = step - state.recent[-1][0]
         return min(self.about(state, step), self._process.contract(state.total, gap) if gap else state.total)
 
     def about(self, state: Faded, moment: int) -> float:
-        """What all releases tell about X_moment."""
+        """Return the loss of all releases about X_moment."""
         if not state.recent:
             return 0.0
         first = state.recent[0][0]

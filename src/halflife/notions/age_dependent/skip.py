@@ -88,7 +88,7 @@ class Skip:
 
     @staticmethod
     def _leap(gaps: Any, own: Floats, told: Floats, fade: Fade) -> float:
-        """The least of Σ of what is leapt over + K(what is told at the landing); the last entry is the nearest."""
+        """Return the least of Σ of the losses leapt over + K(the loss at the landing); the last entry is the nearest."""
         over = np.concatenate([np.cumsum(own[:0:-1])[::-1], [0.0]])
         return (
             float((over * ROUND_UP + fade(gaps, told * ROUND_UP)).min()) if len(own) > 1 else float(fade(gaps, told)[0])
@@ -118,7 +118,7 @@ class Skip:
         return add_up(back, self._compose_ahead([first for first, _ in ahead], [loss for _, loss in ahead], moment))
 
     def _compose_ahead(self, times: Sequence[int], losses: Sequence[float], at: int) -> float:
-        """What losses about later times tell about X_at: the same recursion, from the newest down, with the kernel ahead."""
+        """Return the loss about X_at of releases about later times: the same recursion, newest first, with the kernel ahead."""
         after: list[float] = []
         for k in range(len(times) - 1, -2, -1):
             here = times[k] if k >= 0 else at

@@ -12,7 +12,7 @@ from halflife.notions.calibration import FEW_PAIRS, composed_epsilon
 from halflife.notions.gaussian_dp import gaussian_epsilon
 from halflife.notions.swellfish.certified import gaussian_limits
 from halflife.notions.swellfish.live import Live
-from halflife.notions.swellfish.memory import Hidden, Worst
+from halflife.notions.swellfish.memory import SwellfishState, Worst
 from halflife.notions.swellfish.required import required_scales
 from halflife.numerics.arrays import Floats
 from halflife.numerics.rounding import TOLERANCE, up
@@ -45,7 +45,7 @@ class Judge:
         """The noise scale that each secret requires: g_s per unit of power, under all-events c_s in total (see `.required`)."""
         return required_scales(self.specifications, self.interpretation, self.delta, self.noise)
 
-    def check(self, state: Hidden, release: Release) -> None:
+    def check(self, state: SwellfishState, release: Release) -> None:
         """Refuse a release about a step whose windows reach back to what was forgotten, or one too many about a step."""
         time, place = release.data_time, release.data_time - state.first
         if state.forgotten is not None and self.live.lowest(time) <= state.forgotten:
@@ -60,7 +60,7 @@ class Judge:
                 step=release.step,
             )
 
-    def worst(self, state: Hidden, time: int) -> Worst:
+    def worst(self, state: SwellfishState, time: int) -> Worst:
         """Return the worst secret once the noise at a data time has changed."""
         first, values, worst, _ = state
         if self.by_threshold:

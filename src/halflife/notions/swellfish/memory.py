@@ -1,4 +1,4 @@
-"""What a Swellfish account remembers: the noise about the newest steps, and the secret that has lost the most by its share."""
+"""The state of a Swellfish account: the noise about the newest steps, and the secret that has lost the largest share."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Worst(NamedTuple):
     together: int = 0
 
 
-class Hidden(NamedTuple):
-    """Noise about the data times first, first + 1, … as x (1/λ, or 1/σ²), and the worst secret so far."""
+class SwellfishState(NamedTuple):
+    """The state of an account: noise about data times first, first + 1, … as x (1/λ, or 1/σ²), and the worst secret so far."""
 
     first: int
     x: tuple[float, ...]
@@ -70,7 +70,7 @@ def noise_of(release: Release, noise: Noise, hiding: bool) -> float:
     return x
 
 
-def remember(state: Hidden, time: int, x: float, keep: int) -> Hidden:
+def remember(state: SwellfishState, time: int, x: float, keep: int) -> SwellfishState:
     """Return the state with x added at a data time: the noise about the newest `keep` steps stays, the rest is forgotten."""
     first, values, worst, forgotten = state
     if not values:
@@ -86,10 +86,10 @@ def remember(state: Hidden, time: int, x: float, keep: int) -> Hidden:
     at = time - first
     values = (*values[:at], values[at] + x, *values[at + 1 :])
     drop = max(0, len(values) - keep)
-    return Hidden(first + drop, values[drop:], worst, first + drop - 1 if drop else forgotten)
+    return SwellfishState(first + drop, values[drop:], worst, first + drop - 1 if drop else forgotten)
 
 
-def agree(one: Hidden, two: Hidden, slack: float) -> bool:
+def agree(one: SwellfishState, two: SwellfishState, slack: float) -> bool:
     """Return whether two states hold the same releases, though one may remember more; shares may differ by a part `slack`."""
     same = abs(one.worst.share - two.worst.share) <= slack * two.worst.share and len(one.x) * len(two.x) > 0
     if not one.x or not two.x:

@@ -17,7 +17,7 @@ from halflife.notions.swellfish.certified import gaussian_losses, losses_at_wors
 from halflife.notions.swellfish.judge import Judge
 from halflife.notions.swellfish.live import Live
 from halflife.notions.swellfish.losses import MOST_NOISE
-from halflife.notions.swellfish.memory import Hidden, Worst, agree, noise_of, remember
+from halflife.notions.swellfish.memory import SwellfishState, Worst, agree, noise_of, remember
 from halflife.notions.swellfish.required import quieter_noise, sufficient_scales
 from halflife.notions.w_event import WEvent
 from halflife.numerics.arrays import Floats
@@ -39,7 +39,7 @@ LEAST_MEMORY = 100
 
 @register_notion
 @dataclass(frozen=True)
-class Swellfish(Notion[Hidden]):
+class Swellfish(Notion[SwellfishState]):
     """(P_1, …, P_n)-Swellfish privacy, with δ > 0 its approximate variant (Definitions 7, 8 and 16; corrected, S1).
 
     For every household and every secret s = ((p, T), J, ε_s) of it, what is published about J tells neighbouring streams of that
@@ -201,17 +201,17 @@ class Swellfish(Notion[Hidden]):
 
     # The state ----------------------------------------------------------------------------------------------------------
 
-    def start(self) -> Hidden:
+    def start(self) -> SwellfishState:
         """Nothing published."""
-        return Hidden(0, (), Worst(epsilon=float(self.specifications.epsilon.min())))
+        return SwellfishState(0, (), Worst(epsilon=float(self.specifications.epsilon.min())))
 
-    def record(self, state: Hidden, releases: Sequence[Release]) -> Hidden:
-        """Put the noise of each release to its data time, and see what the relevant secrets have lost."""
+    def record(self, state: SwellfishState, releases: Sequence[Release]) -> SwellfishState:
+        """Return the state with the noise of each release at its data time, and the worst of the relevant secrets."""
         for release in releases:
             state = self._record_one(state, release)
         return state
 
-    def _record_one(self, state: Hidden, release: Release) -> Hidden:
+    def _record_one(self, state: SwellfishState, release: Release) -> SwellfishState:
         time = release.data_time
         x = noise_of(release, self.noise, self.sensitivity.at(time) > 0)
         if x == 0:
@@ -220,16 +220,16 @@ class Swellfish(Notion[Hidden]):
         after = remember(state, time, x, 2 * max(self._live.reach, LEAST_MEMORY))
         return after._replace(worst=self._judge.worst(after, time))
 
-    def exposure(self, state: Hidden, step: int) -> Exposure:
+    def exposure(self, state: SwellfishState, step: int) -> Exposure:
         """Return the loss and the ε of the secret that has lost the largest share of its ε so far."""
         risk = self._judge.risk(state.worst)
         return Exposure(risk, risk, state.worst.epsilon)
 
-    def keeps(self, state: Hidden, step: int) -> bool:
+    def keeps(self, state: SwellfishState, step: int) -> bool:
         """Whether no secret has lost more than its ε."""
         return state.worst.share <= 1 + TOLERANCE
 
-    def headroom(self, state: Hidden, step: int, age: int) -> float:
+    def headroom(self, state: SwellfishState, step: int, age: int) -> float:
         """Return the largest 1/λ (1/σ) at `step`: the loss of a release with sensitivity 1; ∞ if no secret is relevant then."""
         time = step - age
         if self.sensitivity.at(time) == 0:
@@ -252,7 +252,7 @@ class Swellfish(Notion[Hidden]):
         except (InvalidInput, UnboundedLoss):  # too far back, or a second one: nothing may be published about that step
             return 0.0
 
-    def least_scale(self, state: Hidden, step: int, sensitivity: float, age: int) -> float:
+    def least_scale(self, state: SwellfishState, step: int, sensitivity: float, age: int) -> float:
         """Return the least scale allowed at `step`, rounded up; 0 where none is hiding. Powers say how far a value can move, so
         `sensitivity` plays no part."""
         room = self.headroom(state, step, age)
@@ -394,13 +394,13 @@ class Swellfish(Notion[Hidden]):
             return
         check_added(before.specifications, self.specifications, published, neighbours=self.neighbours)
 
-    def dump(self, state: Hidden) -> Any:
+    def dump(self, state: SwellfishState) -> Any:
         """Return the remembered noise and the worst secret."""
         w = state.worst
         worst = [w.share, w.cost, w.epsilon, w.together]
         return {"first": state.first, "x": list(state.x), "worst": worst, "forgotten": state.forgotten}
 
-    def load(self, data: Any) -> Hidden:
+    def load(self, data: Any) -> SwellfishState:
         """Read what `dump` gave."""
         data = read_form("a Swellfish account", data, ("first", "x", "worst"), forgotten=None)
         if not isinstance(data["x"], list) or not isinstance(data["worst"], list):
@@ -413,9 +413,9 @@ class Swellfish(Notion[Hidden]):
         first, forgotten = whole("first", data["first"]), data["forgotten"]
         if forgotten is not None and whole("forgotten", forgotten) >= first:
             raise InvalidInput(f"a Swellfish account cannot know step {first} and have forgotten step {forgotten}")
-        return Hidden(first, x, worst, forgotten)
+        return SwellfishState(first, x, worst, forgotten)
 
-    def same(self, one: Hidden, two: Hidden) -> bool:
+    def same(self, one: SwellfishState, two: SwellfishState) -> bool:
         """Whether two states tell of the same releases: after secrets were added one may remember more steps, and with Laplace
         noise and a δ scales that are calibrated with more secrets are up to 1 % larger."""
         return agree(one, two, 0.02 if self.by_threshold else 0.0)

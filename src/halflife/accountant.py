@@ -153,6 +153,11 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
         """
         at, old, wide = self._at(step), whole("age", age, least=0), self.notion.check_span(span)
         part = real("step_share", step_share, positive=True, limit=1.0)
+        if wide * part * (1 + TOLERANCE) < 1:
+            raise InvalidInput(
+                f"{wide} steps of which each moves a value by {part:g} of its sensitivity cannot move it by all of it",
+                about="step_share",
+            )
         if self._unbounded is not None:
             return 0.0
         if wide == 1:
@@ -177,11 +182,11 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
         4.0
         """
         at, old, delta_f = self._at(step), whole("age", age, least=0), real("sensitivity", sensitivity, positive=True)
+        wide = Release(1, 0.0, sensitivity=delta_f, span=span, step_sensitivity=step_sensitivity)
         if self._unbounded is not None:
             return math.inf
-        if span == 1:
+        if wide.span == 1:
             return self.notion.least_scale(self._state, at, delta_f, old)
-        wide = Release(1, 0.0, sensitivity=delta_f, span=span, step_sensitivity=step_sensitivity)
         room = self.headroom(at, old, span=wide.span, step_share=wide.step_share)
         return divide_up(delta_f, room) if room > 0 else math.inf
 

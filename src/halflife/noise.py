@@ -135,6 +135,12 @@ class GridNoise:
     def __repr__(self) -> str:
         return "GridNoise(secret)"
 
+    def __copy__(self) -> GridNoise:
+        raise InvalidInput("noise cannot be copied: two values with one noise differ exactly")
+
+    def __deepcopy__(self, memo: object) -> GridNoise:
+        return self.__copy__()
+
 
 def _nearest(values: Sequence[float | int], grid: float) -> list[int]:
     """Return ⌊value/grid + ½⌋ of each value, exactly.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 
@@ -216,3 +217,40 @@ def test_kept_noise_that_nobody_wrote_is_refused_without_a_word_about_it(key, va
     for other in ([], None, "x"):
         with pytest.raises(InvalidInput, match="kept by name"):
             ReleaseDraw(Accountant(AlmostPeriodic(1.0, 4))).restore(other)
+
+
+def test_headroom_is_that_of_the_steps_that_the_open_step_covers():
+    account = Accountant(WEvent(1.0, w=2))
+    account.admit(Release(1, 0.75))
+    with ReleaseDraw(account).step(4, span=3) as d:
+        assert d.headroom() == account.headroom(4, span=3) == 0.25
+        d(None, 1.0, loss=d.headroom())
+
+
+def test_a_batch_looks_at_its_values_before_it_charges():
+    account = Accountant(Classical(1.0))
+    draw, mechanism = ReleaseDraw(account), PlannedNoise(Classical(1.0).plan(horizon=4))
+    for truths in ([1.0, 2.0, math.nan, 4.0], [1.0, 2.0]):
+        with pytest.raises(InvalidInput, match="nothing was charged"):
+            draw.run_batch(mechanism, [1, 2, 3, 4], truths)
+        assert account.headroom(5) == 1.0
+
+
+def test_noise_at_hand_is_not_replaced_and_not_copied():
+    one, other = (ReleaseDraw(Accountant(AlmostPeriodic(1.0, 3))) for _ in range(2))
+    for draw in (one, other):
+        with draw.step(1) as d:
+            d("phase 0", 1.0, scale=3.0, lattice=1.0)
+    one.restore(one.state())
+    with pytest.raises(InvalidInput, match="at hand already"):
+        one.restore(other.state())
+    with one.step(2) as d, pytest.raises(InvalidInput, match="cannot be copied"):
+        copy.copy(d(None, 1.0, scale=3.0))
+
+
+def test_a_headroom_for_no_possible_release_is_refused():
+    account = Accountant(WEvent(1.0, w=1))
+    with pytest.raises(InvalidInput, match="cannot move it by all of it"):
+        account.headroom(1, span=3, step_share=0.1)
+    with pytest.raises(InvalidInput, match="step_sensitivity"):
+        account.least_scale(1, 1.0, span=1, step_sensitivity=-5)

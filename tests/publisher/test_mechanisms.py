@@ -99,7 +99,7 @@ def test_reused_noise_is_a_secret_of_the_ledger(tmp_path, periodic, caplog):
     with caplog.at_level("DEBUG"):
         hl.publish(policy)
     with open_ledger(policy.ledger_url, read_only=True) as book:
-        units = [str(n) for noise in json.loads(book.states()["stream:mean"])["noise"].values() for n in noise[1]]
+        units = [str(n) for noise in json.loads(book.states()["stream:mean"])["noise"].values() for n in noise["units"]]
     assert units
     seen = policy.path("mean.csv").read_text() + caplog.text + (tmp_path / "town.ledger.operator.jsonl").read_text()
     assert not any(n in seen for n in units if len(n) > 6)

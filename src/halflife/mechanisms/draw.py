@@ -96,8 +96,8 @@ class Draw(Protocol):
         """Charge a release and return its noise, to be added to a value: see `Request`."""
         ...
 
-    def headroom(self, age: int = 0) -> Any:
-        """Return the largest loss that may be drawn for now."""
+    def headroom(self, age: int = 0, span: int = 1) -> Any:
+        """Return the largest loss that may be drawn for now, about so many steps of data."""
         ...
 
 
@@ -169,7 +169,7 @@ class ScheduledMechanism(ABC):
             raise InvalidInput(f"{self.name} noise has no state of its own, so {state!r} belongs to another mechanism")
 
 
-def check_adaptive(mechanism: Mechanism, account: Accountant) -> None:
+def check_adaptive(mechanism: Mechanism | ScheduledMechanism, account: Accountant) -> None:
     """Refuse a mechanism that chooses its losses from outputs where the notion's arithmetic does not allow that."""
     if mechanism.adaptive and not account.notion.adaptive:
         raise InvalidInput(
@@ -291,7 +291,7 @@ class _Drawing(ABC):
                     _, charged, drawn = fresh[id(request)]
                 else:
                     charged, drawn = self._ask(request, prices)
-                releases.append(self._record(charged, step, request.age + late, waiting))
+                releases.append(self._record(charged, step, request.age + whole("late", late, least=0), waiting))
                 layers.append(drawn)
                 if drawn.shared is None:
                     fresh[id(request)] = (request, charged, drawn)
@@ -326,6 +326,14 @@ class _Drawing(ABC):
 
     def run_batch(self, mechanism: ScheduledMechanism, steps: Sequence[int], truths: Sequence[Any]) -> list[Any]:
         """Run many steps of a mechanism at once, and return their outputs, None where nothing is published."""
+        for account in self._accounts:
+            check_adaptive(mechanism, account)
+        if len(steps) != len(truths):
+            raise InvalidInput(f"{len(steps)} steps need a value each, not {len(truths)} values: nothing was charged")
+        if not all(np.all(np.isfinite(truth)) for truth in truths):
+            raise InvalidInput(
+                "values must be finite: bad readings count as missing before they get here; nothing was charged"
+            )
         requests = mechanism.requests(steps)
         batch = self.batch(Turn(step, request) for step, request in zip(steps, requests, strict=True) if request)
         noise = batch.noise()
@@ -462,7 +470,7 @@ class _Drawing(ABC):
             )
 
     @abstractmethod
-    def headroom(self, age: int = 0) -> Any:
+    def headroom(self, age: int = 0, span: int = 1) -> Any:
         """Return the largest loss that may be drawn for now."""
 
     def _known_names(self) -> frozenset[str] | None:
@@ -545,9 +553,9 @@ class ReleaseDraw(_Drawing):
         """The account that draws are charged to."""
         return self._accounts[0]
 
-    def headroom(self, age: int = 0) -> float:
-        """Return the largest loss that may be drawn for now."""
-        return self._trials[0].headroom(self._step, age + self._late)
+    def headroom(self, age: int = 0, span: int = 1) -> float:
+        """Return the largest loss that may be drawn for now, about so many steps of data (or as many as the open step covers)."""
+        return self._trials[0].headroom(self._step, age + self._late, span=self._span or span)
 
     def state(self) -> dict[str, Any]:
         """Return the shared noise as JSON can hold it. It is a secret: keep it with the account, and print it nowhere."""
@@ -568,6 +576,8 @@ class ReleaseDraw(_Drawing):
             s = read_form("shared noise", kept, ("grid", "units", "lattice", "refinement", "loss", "scale", "noise"))
             _check_kept(s)
             noise = grade.GridNoise(s["grid"], tuple(s["units"]), s["lattice"], s["refinement"], single=False)
+            if key in self._stored and self._stored[key].noise != noise:
+                raise InvalidInput(f"the noise {key!r} is at hand already, and is another: one name is one noise")
             request = Request(key, 0.0, None, s["scale"], s["noise"], size=len(s["units"]), lattice=s["lattice"])
             self._stored[key] = Shared(Price(request, s["loss"], s["scale"], None, ()), noise)
 
@@ -604,9 +614,9 @@ class SimulatedDraw(_Drawing):
             raise InvalidInput(f"{self.lanes} lanes need one account, or one each, not {len(accounts)}")
         self._source = grade.SimulatedNoise(seed)
 
-    def headroom(self, age: int = 0) -> Any:
+    def headroom(self, age: int = 0, span: int = 1) -> Any:
         """Return the largest loss that may be drawn for now, lane by lane."""
-        return np.array([a.headroom(self._step, age + self._late) for a in self._trials])
+        return np.array([a.headroom(self._step, age + self._late, span=self._span or span) for a in self._trials])
 
     def _price(self, request: Request) -> Price:
         with np.errstate(divide="ignore"):

@@ -50,10 +50,30 @@ def test_the_first_line_says_how_far_the_past_is_exposed(chain, every):
     account = Accountant(notion)
     for k in range(60):
         account.admit(Release(1 + k * every, 0.7))
-    said = retrospective_peak(notion, 0.7, 0, every)
+    said = retrospective_peak(notion, 0.7, every)
     seen = [account.retrospective(None, about) for about in range(1 + 25 * every, 1 + 27 * every)]
     assert max(seen) <= said * (1 + 1e-9)
     assert max(seen) >= said * 0.9
+
+
+@pytest.mark.parametrize(
+    ("p", "every", "span"), [(0.02, 24, 24), (0.1, 24, 24), (0.1, 6, 3), (0.05, 8, 2), (0.05, 8, 8)]
+)
+def test_so_it_does_where_releases_cover_several_steps(p, every, span):
+    notion = AgeDependent(50.0, MarkovChain([[1 - p, p], [p, 1 - p]]))
+    account = Accountant(notion)
+    for k in range(1, 25):
+        account.admit(Release(every * k, 0.7, span=span))
+    said = retrospective_peak(notion, 0.7, every, span)
+    seen = [account.retrospective(None, about) for about in range(12 * every, 13 * every)]
+    assert max(seen) <= said * (1 + 1e-9)
+    assert max(seen) == pytest.approx(said, rel=1e-4)
+    assert retrospective_peak(notion, 0.7, every, every + 1) == math.inf
+    plan = AgeDependent(1.0, notion.process).plan(every=every, span=span)
+    assert (
+        f"grows to {retrospective_peak(plan.notion, plan.loss(1), every, span):.3g} "
+        in plan.certificate()["not_protected"][0]
+    )
 
 
 def test_certificates_say_what_was_not_checked():

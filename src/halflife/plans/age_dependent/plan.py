@@ -189,8 +189,9 @@ def _plan(notion: AgeDependent, request: PlanRequest, noise: Noise, loss: float,
 
 def first_line(notion: AgeDependent, loss: float | None, request: PlanRequest) -> str:
     """Return what a reader must know first: how much more the past is exposed, and whether the process passed its check."""
-    peak = retrospective_peak(notion, loss, request.age, request.every) if loss is not None else math.inf
-    grows = f"grows to {peak:.3g}" if peak < math.inf else "grows with every release"
+    peak = retrospective_peak(notion, loss, request.every, request.span) if loss is not None else math.inf
+    unknown = "grows with every release" if request.span <= request.every else "has no bound that was worked out"
+    grows = f"grows to {peak:.3g}" if peak < math.inf else unknown
     checked = notion.process.checked
     if checked is None:
         stood = "the process was never checked against data"
@@ -229,20 +230,26 @@ def _what_can_be_certified(notion: AgeDependent, loss: float) -> tuple[str, ...]
     )
 
 
-def retrospective_peak(notion: AgeDependent, loss: float, age: int, every: int) -> float:
-    """The risk about a past step in the end, if a loss is published at equal intervals for ever (ours), or ∞.
+def retrospective_peak(notion: AgeDependent, loss: float, every: int, span: int = 1) -> float:
+    """Return the risk about a past step in the end, if a loss is published at equal intervals for ever (ours), or ∞.
 
     About a data time it is ε_C + r← + r→, and k steps after one K_k(ε_C + r←) + K′_{S̄−k}(ε_C + r→), K′ the kernel ahead, which
-    can be more: the worst of them.
+    can be more: the worst of them. A release that covers m steps of data counts for later steps at its newest, for earlier ones
+    at its oldest, and in full for those that it covers: k steps after a newest step, with S̄ steps from one to the next,
+
+        K_k(ε_C + r←) + K′_{S̄−m+1−k}(ε_C + r→)                 k ≤ S̄ − m: the next begins later
+        K_k(ε_C + r←) + ε_C + K′_{2S̄−m+1−k}(ε_C + r→)          else the next covers it.
+
+    Nothing is worked out for m > S̄, where releases overlap.
 
     Symmetric two-state chain, p = q = 0.1, ε_C = 0.5 at every step: 3.12 about a past step where the risk about now is 1.81.
 
     >>> from halflife import AgeDependent, MarkovChain
-    >>> round(retrospective_peak(AgeDependent(2.0, MarkovChain([[0.9, 0.1], [0.1, 0.9]])), 0.5, 0, 1), 2)
+    >>> round(retrospective_peak(AgeDependent(2.0, MarkovChain([[0.9, 0.1], [0.1, 0.9]])), 0.5, 1), 2)
     3.12
     """
     process = notion.process
-    if process.composes == "once":
+    if process.composes == "once" or span > every:
         return math.inf
     if process.composes == "autoregressive":
         now = periodic_peak(process, loss, 0, every)
@@ -253,6 +260,13 @@ def retrospective_peak(notion: AgeDependent, loss: float, age: int, every: int) 
         return math.inf
     told, will_tell = loss + before, loss + after
     if every > MOST_BETWEEN:
-        return told + will_tell
-    between = (back(told, k) + ahead(will_tell, every - k) for k in range(1, every))
-    return max([told + after, *between])
+        return told + will_tell + (loss if span > 1 else 0.0)
+
+    def to_come(steps: int) -> float:  # what releases that begin so many steps later will tell
+        return after if steps == every else ahead(will_tell, steps)
+
+    gap = every - span + 1
+    return max(
+        (back(told, k) if k else told) + (to_come(gap - k) if k < gap else loss + to_come(every + gap - k))
+        for k in range(every)
+    )

@@ -138,7 +138,7 @@ class AgeDependentAdapter(Adapter):
         horizon = max(ends) - min(s.first for s in streams) + 1 if len(ends) == len(streams) else None
         made: Plan = self.notion.plan(
             sensitivity=self.notion.least_sensitivity or 1.0, method=self.policy.promise.plan, noise=self.policy.promise.noise,
-            age=min(s.age for s in streams), horizon=horizon,
+            age=min(s.age for s in streams), horizon=horizon, span=max(s.widest for s in streams),
             every=streams[0].every if len({s.steps for s in streams}) == 1 else 1, **self.plan_options(),
         )  # fmt: skip
         return made

@@ -105,6 +105,13 @@ def test_an_age_dependent_promise_is_attacked_at_the_state_of_now(tmp_path, proc
     assert found.runs == 25
 
 
+def test_an_autoregressive_person_counts_as_much_as_their_value_was(tmp_path):
+    """Of a value of 5 kWh now nine tenths were there an hour ago, and of 0 nothing: a mean of five homes moves by 0.9 kWh."""
+    process = {"name": "autoregressive", "rho": 0.9, "sigma": 0.1, "span": 5.0}
+    ((pair, _),) = state_cases(aged(tmp_path, process), 1)
+    assert pair.second - pair.first == pytest.approx([0.9], abs=0.03)
+
+
 def test_the_past_is_drawn_from_the_reversed_process():
     """Of a chain that is not reversible: how often each state was there, one and three steps before a known one."""
     ring = hl.MarkovChain([[0.1, 0.8, 0.1], [0.2, 0.1, 0.7], [0.6, 0.2, 0.2]])
@@ -188,7 +195,7 @@ def test_noise_that_is_too_small_is_accused(tmp_path, monkeypatch):
 
 def test_one_noise_for_all_steps_is_accused(tmp_path, monkeypatch):
     draw_many = grade.draw_many
-    monkeypatch.setattr(grade, "draw_many", lambda calibrations: _same(draw_many(calibrations)))
+    monkeypatch.setattr(grade, "draw_many", lambda calibrations: _same(list(draw_many(calibrations))))
     assert accused(audit_policy(make(tmp_path), seconds=600.0, runs=300)) >= {"black box"}
 
 

@@ -16,7 +16,7 @@ from halflife.audit.black_box import Pair
 from halflife.audit.notions.age_dependent.pasts import PASTS, draw_pasts, part_of_range, person_to_attack, worst_states
 from halflife.audit.policy import generic
 from halflife.audit.policy.generic import noise_scales, planned_releases
-from halflife.audit.policy.neighbours import neighbour_totals, value_at
+from halflife.audit.policy.neighbours import neighbour_totals
 from halflife.audit.policy.path import PublishingPath, Totals, as_data, fast_folder, quiet_policy
 from halflife.audit.registry import Trial
 from halflife.notions import AgeDependent
@@ -39,7 +39,7 @@ class PastsPath:
 
     path     the publisher on exact totals with that person at the least, and at the most, that counts
     process  how the person's state moves;  states  the two that they may be in at step `now`
-    times    the data times of the totals' rows, by stream;  bounds  the least and the largest reading that counts
+    times    the data times of the totals' rows, by stream;  bounds  the least and the largest that counts, in units
     adds_up  whether a state between counts in part, by stream
     """
 
@@ -94,7 +94,7 @@ def state_cases(policy: Policy, steps: int) -> Iterator[tuple[Pair, PastsPath]]:
         states=worst_states(person, now - newest, now),
         now=now,
         times=times,
-        bounds={c.name: (value_at(c, 0.0), value_at(c, 1.0)) for c in made},
+        bounds={c.name: (c.units["low"], c.units["high"]) for c in made},
         adds_up={c.name: c.part.statistic.kind in SUMS for c in made},
     )
     claimed = Accountant.replay(notion, [r for r in planned_releases(made, steps) if r.step <= now]).risk(now)

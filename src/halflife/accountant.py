@@ -87,11 +87,12 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
             )
         if self._unbounded is not None:
             raise UnboundedLoss(self._unbounded, step=step)
+        draws, charged, shared = self._draws, list(releases), False
         for release in releases:
             if release.span > 1:
                 self.notion.check_span(release.span)
-        draws, charged = self._draws, list(releases)
-        if self.notion.draws(self._state) is None:
+            shared = shared or release.draw is not None or release.atop is not None
+        if shared and self.notion.draws(self._state) is None:
             for i, release in enumerate(releases):
                 draws, charged[i] = separate(self.notion, draws, release)
         self._state = self.notion.record(self._state, charged)

@@ -107,11 +107,6 @@ class GridNoise:
 
     def _place(self, values: Sequence[float | int]) -> list[int]:
         """Return values in grid units: their multiples of the lattice, or else rounded to the grid. Whole numbers are exact."""
-        for value in values:
-            if not math.isfinite(value):
-                raise InvalidInput(
-                    f"noise cannot be added to {value}: bad readings count as missing before they get here"
-                )
         u = self.lattice
         if u is None:
             return _nearest(values, self.grid)
@@ -149,9 +144,17 @@ def _nearest(values: Sequence[float | int], grid: float) -> list[int]:
     [3, 3, -2]
     """
     r, s = grid.as_integer_ratio()
-    up, whole = 2 * s, 2 * r
-    ratios = (((v, 1) if type(v) is int else v.as_integer_ratio()) for v in values)
-    return [(p * up + q * r) // (q * whole) for p, q in ratios]
+    twice_s, twice_r = 2 * s, 2 * r
+    made = []
+    for value in values:
+        if type(value) is int:
+            made.append((value * twice_s + r) // twice_r)
+        elif math.isfinite(value):
+            p, q = value.as_integer_ratio()
+            made.append((p * twice_s + q * r) // (q * twice_r))
+        else:
+            raise InvalidInput(f"noise cannot be added to {value}: bad readings count as missing before they get here")
+    return made
 
 
 def by_loss(

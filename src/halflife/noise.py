@@ -309,7 +309,7 @@ def draw_many(calibrations: Sequence[Calibration]) -> Iterator[GridNoise]:
     for c in calibrations:
         if c.scale > 0:
             sizes[c.family, c.spread] = sizes.get((c.family, c.spread), 0) + c.size
-    units = {which: iter(_sampler(*which)(np.zeros(size, dtype=np.int64))) for which, size in sizes.items()}
+    units = {which: iter(_sampler(*which)([0] * size)) for which, size in sizes.items()}
     return (
         GridNoise(c.grid, tuple(islice(units[c.family, c.spread], c.size)), c.lattice, c.refinement)
         if c.scale > 0

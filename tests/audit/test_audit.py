@@ -2,7 +2,6 @@
 
 import json
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -44,6 +43,13 @@ def test_the_bound_on_epsilon_is_seldom_wrong():
     wrong = sum(bound > math.log(2.5) for bound in bounds)
     assert wrong <= 200 + 4 * math.sqrt(180)
     assert np.mean(bounds) > 0.75 * math.log(2.5)
+
+
+@pytest.mark.parametrize(("alpha", "delta"), [(0.1, 0.0), (0.05, 0.1), (1e-6, 1e-3)])
+def test_the_bound_on_epsilon_has_half_of_its_error_for_each_of_two_exact_bounds(alpha, delta):
+    """Clopper and Pearson's bounds as quantiles of beta distributions."""
+    low, high = stats.beta.ppf(alpha / 2, 700, 301), stats.beta.ppf(1 - alpha / 2, 201, 700)
+    assert least_epsilon(700, 1000, 200, 900, delta, alpha) == pytest.approx(math.log((low - delta) / high), rel=1e-6)
 
 
 def test_delta_is_taken_off():
@@ -232,13 +238,6 @@ def test_progress_is_told_after_every_round(monkeypatch):
 # Planted faults -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", list(all_faults().paths))
-def test_a_planted_fault_in_a_path_is_accused(name):
-    pair, path = all_faults().paths[name]
-    findings = audit_paths([(replace(pair, name=name), path)], runs=20_000, chunk=5_000)
-    assert any(f.accused for f in findings), findings
-
-
 @pytest.mark.parametrize("name", list(all_faults().histories))
 def test_a_planted_fault_in_a_history_is_accused(name):
     assert audit_history(name, *all_faults().histories[name]).accused
@@ -251,7 +250,8 @@ def test_corollary_16_is_off_by_what_the_erratum_says():
 
 
 def test_the_table_of_faults(tmp_path):
-    verdict = audit_faults(seconds=60, runs=16_000)
+    verdict = audit_faults(seconds=600, runs=16_000)
+    assert {f.name for f in verdict.findings} >= {*all_faults().paths, *all_faults().histories}
     assert find_mistakes(verdict) == []
     assert sum(not f.accused for f in verdict.findings) == 3, "the honest ones"
     assert json.loads(json.dumps(verdict.to_dict()))["good"] is False

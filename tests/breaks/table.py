@@ -1186,7 +1186,7 @@ BREAKS: tuple[Break, ...] = (
         'for bound in ("tight", "theorem1")',
         'for bound in ("theorem1", "tight")',
         "what is left by Theorem 1 stands under what is left exactly",
-        ("tests/cli/test_processes.py",),
+        ("tests/lab/age_dependent/test_process_view.py",),
     ),
     Break(
         "engines/duckdb/source.py",

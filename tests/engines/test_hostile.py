@@ -300,14 +300,11 @@ def test_totals_beyond_64_bits_are_clipped(fold: Any, sign: int) -> None:
     large(wide, rows)
 
 
-@pytest.mark.parametrize(
-    ("fold", "value", "largest"), [("sum", 1e300, LARGE), ("sum", -1e300, 2**50), ("mean", 1e300, 2**50)]
-)
-def test_no_number_of_readings_overflows_a_fold(fold: Any, value: float, largest: int) -> None:
-    """More than 2⁶³ in all: by eight million readings of the largest that a policy allows, or by fewer that are larger still."""
-    many = 2**63 // largest + 5
+@pytest.mark.parametrize(("fold", "value"), [("sum", 1e300), ("sum", -1e300), ("mean", 1e300)])
+def test_no_number_of_readings_overflows_a_fold(fold: Any, value: float) -> None:
+    many = 2**23 + 5  # of 2⁴⁰ each: beyond 2⁶³
     columns = {"p": np.zeros(many, np.int64), "ts": np.zeros(many, np.int64), "kwh": np.full(many, value)}
-    question = replace(BASE, time="ts", epoch="us", fold=fold, once=False, low=-largest, high=largest - 1)
+    question = replace(BASE, time="ts", epoch="us", fold=fold, once=False, low=-LARGE, high=LARGE - 1)
     question = replace(question, first=question.buckets.step(0), last=question.buckets.step(0))
     wanted = question.high if value > 0 else question.low
     for engine in (open_source(pl.DataFrame(columns)), open_arrow(pa.table(columns))):

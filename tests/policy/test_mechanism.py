@@ -90,7 +90,7 @@ def test_a_mechanism_from_its_own_file_is_published_recorded_and_held_to(tmp_pat
     verdict = hl.verify(policy.ledger_url, {"mean": str(policy.path("mean.csv"))}, policy=policy)
     assert verdict.problems == ()
     assert verdict.risk == pytest.approx(0.5, rel=1e-6)
-    with pytest.raises(hl.LedgerError, match="its mechanism was 'doubled' and is now not given"):
+    with pytest.raises(hl.LedgerError, match="its mechanism was 'doubled' and is now 'planned'"):
         hl.publish(policy_of(tmp_path, None))
 
 

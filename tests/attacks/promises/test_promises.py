@@ -156,8 +156,10 @@ def test_a_sensitivity_that_is_too_small_is_noticed(monkeypatch):
 def test_noise_that_is_used_twice_is_noticed(monkeypatch):
     from halflife import noise
 
+    draw_many = noise.draw_many
+
     def alike(calibrations):
-        first = noise.draw(calibrations[0]).units[:1]
+        first = tuple(n for drawn in draw_many(calibrations[:1]) for n in drawn.units[:1])
         return [noise.GridNoise(c.grid, first * c.size) for c in calibrations]
 
     monkeypatch.setattr(noise, "draw_many", alike)

@@ -400,7 +400,7 @@ def test_streams_that_share_the_promise_keep_it_together(process, promise):
 
 def test_a_ledger_remembers_each_stream_s_share_of_the_losses():
     half, more = (many(COIN, shares, (0, 0)) for shares in ((0.5, 0.5), (0.6, 0.4)))
-    known, asked = (ledger_facts(p, channels(p)) for p in (half, more))
+    known, asked = (ledger_facts(p) for p in (half, more))
     assert known["promise"] == asked["promise"]
     assert known["stream:s0"] != asked["stream:s0"]
 

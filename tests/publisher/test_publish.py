@@ -712,7 +712,7 @@ def test_noise_of_a_vector_allows_for_what_a_person_changes(tmp_path):
     groups = {"names": ["a", "b", "c"], "most_per_person": 1}
     (channel,) = channels(make(tmp_path, stream={"groups": groups, "source": source}, statistic={"kind": "sum"}))
     (request,) = channel.make_mechanism().requests([1])
-    one = find_price(request).calibration
+    one = find_price(request).order
     assert one == grade.by_loss(1 / 6, 10_000.0, "laplace", 3, touched=2)
     assert one != grade.by_loss(1 / 6, 10_000.0, "laplace", 3, touched=1)
 

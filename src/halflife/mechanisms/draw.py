@@ -35,6 +35,9 @@ from halflife.plans import Plan
 from halflife.release import NOISES, Noise, Release
 from halflife.steps import Steps
 
+MOST_KNOWN = 64
+"""Of how many requests in a batch it is remembered what they cost: a schedule repeats a few, or none."""
+
 
 class Request(NamedTuple):
     """One draw of noise as a mechanism asks for it, at whatever step.
@@ -59,6 +62,13 @@ class Request(NamedTuple):
     touched: int | None = None
     atop: tuple[str, float, float] | None = None
     span: int = 1
+
+    def check(self) -> None:
+        """Refuse a request that does not say how much noise it wants, or says it twice."""
+        if (self.loss is None) == (self.scale is None):
+            raise InvalidInput(
+                f"a draw needs either a loss or a scale, not loss={self.loss!r} and scale={self.scale!r}"
+            )
 
     def under(self) -> Request:
         """Return the shared noise that this fresh noise lies atop of."""
@@ -179,12 +189,15 @@ def check_adaptive(mechanism: Mechanism | ScheduledMechanism, account: Accountan
 
 
 class Price(NamedTuple):
-    """A request with its loss and scale, by lane in a simulation, and the release of each account, None where it is free."""
+    """A request with its loss and scale, by lane in a simulation, and the release of each account, None where it is free.
+
+    order  what a sampler needs to know: a calibration, or request and scale in a simulation
+    """
 
     request: Request
     loss: Any
     scale: Any
-    calibration: grade.Calibration | None
+    order: Any
     releases: tuple[Release | None, ...]
 
 
@@ -201,10 +214,10 @@ class Shared:
 
 
 class Layers(NamedTuple):
-    """The noise of one draw: shared, fresh, or fresh noise atop shared noise; and the scale of each."""
+    """The noise of one draw: shared, fresh (as a sampler's order), or fresh noise atop shared noise; and the scale of each."""
 
     shared: Shared | None
-    fresh: Price | None
+    fresh: Any
     scales: tuple[Any, ...]
 
 
@@ -294,6 +307,8 @@ class _Drawing(ABC):
                 releases.append(self._record(charged, step, request.age + whole("late", late, least=0), waiting))
                 layers.append(drawn)
                 if drawn.shared is None:
+                    if len(fresh) == MOST_KNOWN:
+                        fresh.clear()
                     fresh[id(request)] = (request, charged, drawn)
             self._admit(waiting)
         return Batch(self, releases, layers)
@@ -377,28 +392,23 @@ class _Drawing(ABC):
             raise InvalidInput(
                 f"fresh noise atop {request.atop[0]!r} cannot itself be shared ({request.key!r}): give key None"
             )
+        if request.key is None and request.atop is None:
+            price = self._price(request)
+            return (price,), Layers(None, price.order, (price.scale,))
         price = self._find_price(request, prices)
         if request.atop is None:
-            if request.key is None:
-                return (price,), Layers(None, price, (price.scale,))
             return (price,), Layers(self._find_shared(price), None, (price.scale,))
         under, new = self._find_price(request.under(), prices), request.atop[0] not in self._stored
-        layers = Layers(self._find_shared(under), price, (price.scale, under.scale))
+        layers = Layers(self._find_shared(under), price.order, (price.scale, under.scale))
         return (under, price) if new else (price,), layers
 
     def _find_price(self, request: Request, prices: dict[Request, Price]) -> Price:
-        """The price of a request, worked out once for each batch."""
-        lanes = isinstance(request.loss, np.ndarray) or isinstance(request.scale, np.ndarray)
-        price = None if lanes else prices.get(request)
-        if price is None:
-            if (request.loss is None) == (request.scale is None):
-                raise InvalidInput(
-                    f"a draw needs either a loss or a scale, not loss={request.loss!r} and scale={request.scale!r}"
-                )
-            price = self._price(request)
-            if not lanes:
-                prices[request] = price
-        return price
+        """The price of a request with shared noise, worked out once for each batch."""
+        if isinstance(request.loss, np.ndarray) or isinstance(request.scale, np.ndarray):
+            return self._price(request)
+        if request not in prices:
+            prices[request] = self._price(request)
+        return prices[request]
 
     def _find_shared(self, price: Price) -> Shared:
         """Noise by its name, to be drawn if the name is new; noise that is at hand must be what is wanted."""
@@ -443,10 +453,10 @@ class _Drawing(ABC):
         """
         new = {id(shared): shared for shared, *_ in draws if shared is not None and shared.noise is None}
         fresh = [layers.fresh for layers in draws if layers.fresh is not None]
-        drawn = iter(self._draw_many([*(shared.price for shared in new.values()), *fresh]))
+        drawn = iter(self._draw_many([*(shared.price.order for shared in new.values()), *fresh]))
         for shared in new.values():
             shared.noise = self._keep(next(drawn))
-        return (self._join(shared, None if price is None else next(drawn)) for shared, price, _ in draws)
+        return (self._join(shared, None if order is None else next(drawn)) for shared, order, _ in draws)
 
     def _join(self, shared: Shared | None, fresh: Any) -> Any:
         """The noise of one draw."""
@@ -480,7 +490,7 @@ class _Drawing(ABC):
     @abstractmethod
     def _price(self, request: Request) -> Price: ...
     @abstractmethod
-    def _draw_many(self, prices: Sequence[Price]) -> Iterable[Any]: ...
+    def _draw_many(self, orders: Sequence[Any]) -> Iterable[Any]: ...
     @abstractmethod
     def _keep(self, noise: Any) -> Any: ...
     @abstractmethod
@@ -490,6 +500,7 @@ class _Drawing(ABC):
 def find_price(request: Request) -> Price:
     """Return the release-grade noise of a request, with its loss, its scale and the release that it is recorded as."""
     r = request
+    r.check()
     if (r.key or r.atop) and r.lattice is None:
         raise InvalidInput(
             "shared noise needs lattice=, the unit that values are whole multiples of: values rounded to a grid of "
@@ -587,8 +598,8 @@ class ReleaseDraw(_Drawing):
     def _price(self, request: Request) -> Price:
         return find_price(request)
 
-    def _draw_many(self, prices: Sequence[Price]) -> Iterable[grade.GridNoise]:
-        return grade.draw_many([price.calibration for price in prices if price.calibration is not None])
+    def _draw_many(self, orders: Sequence[grade.Calibration]) -> Iterable[grade.GridNoise]:
+        return grade.draw_many(orders)
 
     def _keep(self, noise: Any) -> Any:
         return replace(noise, single=False)
@@ -619,6 +630,7 @@ class SimulatedDraw(_Drawing):
         return np.array([a.headroom(self._step, age + self._late, span=self._span or span) for a in self._trials])
 
     def _price(self, request: Request) -> Price:
+        request.check()
         with np.errstate(divide="ignore"):
             if request.loss is not None:
                 loss = np.asarray(request.loss, dtype=np.float64)
@@ -634,10 +646,10 @@ class SimulatedDraw(_Drawing):
         r, name, one = request, request.atop and request.atop[0], len(losses) == 1
         facts: Any = {"sensitivity": r.sensitivity, "noise": r.noise, "draw": r.key, "atop": name, "span": r.span}
         releases = [Release(1, x, scale=b, **facts) if x > 0 else None for x, b in zip(losses, scales, strict=True)]
-        return Price(r, loss, scale, None, tuple(releases * len(self._accounts) if one else releases))
+        return Price(r, loss, scale, (r, scale), tuple(releases * len(self._accounts) if one else releases))
 
-    def _draw_many(self, prices: Sequence[Price]) -> Iterable[Any]:
-        return [self._draw(price.request, price.scale) for price in prices]
+    def _draw_many(self, orders: Sequence[tuple[Request, Any]]) -> Iterable[Any]:
+        return [self._draw(*order) for order in orders]
 
     def _draw(self, request: Request, scale: Any) -> Any:
         shape = (self.lanes,) if request.size == 1 else (self.lanes, request.size)

@@ -1226,8 +1226,8 @@ BREAKS: tuple[Break, ...] = (
     ),
     Break(
         "mechanisms/draw.py",
-        "        layers = Layers(self._find_shared(under), price, (price.scale, under.scale))",
-        "        layers = Layers(self._find_shared(under), price, (price.scale,))",
+        "        layers = Layers(self._find_shared(under), price.order, (price.scale, under.scale))",
+        "        layers = Layers(self._find_shared(under), price.order, (price.scale,))",
         "the error band leaves reused noise out",
         ("tests/publisher/test_almost_periodic.py",),
     ),

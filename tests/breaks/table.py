@@ -604,7 +604,7 @@ BREAKS: tuple[Break, ...] = (
     ),
     # mechanisms -----------------------------------------------------------------------------------------------------
     Break(
-        "mechanisms/draw.py",
+        "mechanisms/base.py",
         "if mechanism.adaptive and not account.notion.adaptive:",
         "if False:",
         "losses may be chosen from outputs where that is not proved",
@@ -1197,7 +1197,7 @@ BREAKS: tuple[Break, ...] = (
     ),
     # mechanisms and drawing -----------------------------------------------------------------------------------------
     Break(
-        "mechanisms/draw.py",
+        "mechanisms/release_draw.py",
         "        c = grade.by_loss(r.loss, r.sensitivity, r.noise, r.size, r.lattice, r.touched)",
         "        c = grade.by_loss(r.loss * 1.1, r.sensitivity, r.noise, r.size, r.lattice, r.touched)",
         "a draw has a tenth more loss than is asked for",
@@ -1218,7 +1218,7 @@ BREAKS: tuple[Break, ...] = (
         ("tests/mechanisms",),
     ),
     Break(
-        "mechanisms/draw.py",
+        "mechanisms/release_draw.py",
         "release.at_step(step, request.age + late)",
         "release.at_step(step, request.age)",
         "what is planned forgets that it is late",

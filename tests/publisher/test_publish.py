@@ -705,7 +705,7 @@ def test_stdout_is_marked_only_once_it_is_written(tmp_path, monkeypatch, capfd):
 def test_noise_of_a_vector_allows_for_what_a_person_changes(tmp_path):
     """Two numbers change, each rounded on its own: the noise must be calibrated for two, not one."""
     from halflife import noise as grade
-    from halflife.mechanisms.draw import find_price
+    from halflife.mechanisms.release_draw import find_price
     from halflife.policy import channels
 
     source = {"files": "readings.csv", "time": "time", "value": "kwh", "group": "place"}

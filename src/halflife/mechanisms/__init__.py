@@ -1,19 +1,11 @@
 """How a value becomes an output."""
 
-from halflife.mechanisms.draw import (
-    Batch,
-    Draw,
-    Mechanism,
-    ReleaseDraw,
-    Request,
-    ScheduledMechanism,
-    SimulatedDraw,
-    Turn,
-    check_adaptive,
-    record,
-)
+from halflife.mechanisms.base import Draw, Mechanism, Request, ScheduledMechanism, Turn, check_adaptive
+from halflife.mechanisms.draw import Batch
 from halflife.mechanisms.planned import PlannedNoise, publish_series
+from halflife.mechanisms.release_draw import ReleaseDraw, record
 from halflife.mechanisms.reused import ReusedNoise
+from halflife.mechanisms.simulated_draw import SimulatedDraw
 
 __all__ = [
     "Batch",

@@ -17,175 +17,21 @@ no source of randomness at all, so no seed can reach a release; `SimulatedDraw` 
 from __future__ import annotations
 
 import copy
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from halflife import noise as grade
 from halflife.accountant import Accountant
 from halflife.errors import InvalidInput
-from halflife.numerics.forms import read_form
+from halflife.mechanisms.base import Draw, Mechanism, Request, ScheduledMechanism, Turn, check_adaptive
 from halflife.numerics.parameters import whole
-from halflife.plans import Plan
-from halflife.release import NOISES, Noise, Release
-from halflife.steps import Steps
+from halflife.release import Noise, Release
 
 MOST_KNOWN = 64
 """Of how many requests in a batch it is remembered what they cost: a schedule repeats a few, or none."""
-
-
-class Request(NamedTuple):
-    """One draw of noise as a mechanism asks for it, at whatever step.
-
-    key      the name of noise that is to be used again; None for noise of one release alone
-    loss     what the noise may cost; or else `scale`, which it has
-    age      how many steps old the data is when it is published
-    size     how many numbers get noise;  touched  how many of them one person can change, all if it is not given
-    lattice  the unit that all values are whole multiples of, for noise that is used again
-    atop     name, sensitivity and scale of shared noise that lies under this fresh noise
-    span     how many steps of data the value covers
-    """
-
-    key: str | None
-    sensitivity: float
-    loss: Any = None
-    scale: Any = None
-    noise: Noise = "laplace"
-    age: int = 0
-    size: int = 1
-    lattice: float | None = None
-    touched: int | None = None
-    atop: tuple[str, float, float] | None = None
-    span: int = 1
-
-    def check(self) -> None:
-        """Refuse a request that does not say how much noise it wants, or says it twice."""
-        if (self.loss is None) == (self.scale is None):
-            raise InvalidInput(
-                f"a draw needs either a loss or a scale, not loss={self.loss!r} and scale={self.scale!r}"
-            )
-
-    def under(self) -> Request:
-        """Return the shared noise that this fresh noise lies atop of."""
-        assert self.atop is not None
-        name, sensitivity, scale = self.atop
-        return Request(name, sensitivity, None, scale, self.noise, self.age, self.size, self.lattice, span=self.span)
-
-
-class Turn(NamedTuple):
-    """A request at a step; `late` by how many steps it comes later than its mechanism plans: data is older by as much."""
-
-    step: int
-    request: Request
-    late: int = 0
-
-
-class Draw(Protocol):
-    """What a mechanism sees."""
-
-    def __call__(
-        self,
-        key: str | None,
-        sensitivity: float,
-        *,
-        loss: Any = None,
-        scale: Any = None,
-        noise: Noise = "laplace",
-        age: int = 0,
-        size: int = 1,
-        lattice: float | None = None,
-        touched: int | None = None,
-        atop: tuple[str, float, float] | None = None,
-        span: int = 1,
-    ) -> Any:
-        """Charge a release and return its noise, to be added to a value: see `Request`."""
-        ...
-
-    def headroom(self, age: int = 0, span: int = 1) -> Any:
-        """Return the largest loss that may be drawn for now, about so many steps of data."""
-        ...
-
-
-class Mechanism(Protocol):
-    """How a value becomes an output: every registered mechanism has these, a `name`, and says whether it is `adaptive`.
-
-    An adaptive mechanism chooses losses from earlier outputs; notions that compose only fixed schedules refuse it. All noise that
-    is drawn in a step is taken to be in its output, which the error band follows.
-    """
-
-    @property
-    def name(self) -> str:
-        """What it is called."""
-        ...
-
-    @property
-    def adaptive(self) -> bool:
-        """Whether it chooses losses from earlier outputs."""
-        ...
-
-    @classmethod
-    def for_stream(cls, plan: Plan, *, name: str, steps: Steps, begin: int, cells: int, touched: int) -> Self:
-        """Return the mechanism of a policy's stream, or refuse a plan that it is not proved for.
-
-        name   of the stream, whose noise is its own;  steps  by the wall clock
-        begin  the data time of its step 1 in the account
-        cells  how many numbers a step has, of which one person can change so many as `touched`
-        """
-        ...
-
-    def step(self, step: int, truth: Any, draw: Draw) -> Any:
-        """Return the output of this step; `truth` may carry lanes (repetitions) in an array."""
-        ...
-
-    def state(self) -> Any:
-        """Return what `restore` needs, as JSON can hold it."""
-        ...
-
-    def restore(self, state: Any) -> None:
-        """Go on from a saved state."""
-        ...
-
-
-class ScheduledMechanism(ABC):
-    """A mechanism whose output is the value and noise that it can name before it sees any value: the base of such mechanisms.
-
-    It keeps no state, and its losses never depend on outputs.
-    """
-
-    name: ClassVar[str]
-    adaptive: ClassVar[bool] = False
-
-    @abstractmethod
-    def requests(self, steps: Sequence[int]) -> list[Request | None]:
-        """Return what each of these steps draws, which ascend; None where nothing is published."""
-
-    def step(self, step: int, truth: Any, draw: Draw) -> Any:
-        """Return the noisy value of this step, None if nothing is published."""
-        (request,) = self.requests([step])
-        return None if request is None else truth + draw(**request._asdict())
-
-    def state(self) -> Any:
-        """Nothing to keep: noise that is used again is kept by the draw."""
-        return None
-
-    def restore(self, state: Any) -> None:
-        """Nothing to restore."""
-        if state is not None:
-            raise InvalidInput(f"{self.name} noise has no state of its own, so {state!r} belongs to another mechanism")
-
-
-def check_adaptive(mechanism: Mechanism | ScheduledMechanism, account: Accountant) -> None:
-    """Refuse a mechanism that chooses its losses from outputs where the notion's arithmetic does not allow that."""
-    if mechanism.adaptive and not account.notion.adaptive:
-        raise InvalidInput(
-            f"{mechanism.name} chooses its losses from earlier outputs, and {account.notion!r} composes only losses that "
-            "are fixed beforehand: promise delta = 0, or use a planned mechanism"
-        )
 
 
 class Price(NamedTuple):
@@ -227,7 +73,7 @@ class Batch:
     releases  what each was recorded as;  scales  of the noises that each consists of
     """
 
-    def __init__(self, drawing: _Drawing, releases: list[tuple[Release, ...]], layers: list[Layers]) -> None:
+    def __init__(self, drawing: Drawing, releases: list[tuple[Release, ...]], layers: list[Layers]) -> None:
         self._drawing, self._layers, self.releases = drawing, layers, releases
         self._noise: Iterator[Any] | None = None
 
@@ -248,7 +94,7 @@ class Batch:
         return self._noise
 
 
-class _Drawing(ABC):
+class Drawing(ABC):
     """What both kinds of draw share: steps and batches, committed whole or not at all; noise only once it is charged.
 
     releases, scales  what the last step recorded, and the scales of all noise that it drew
@@ -495,187 +341,3 @@ class _Drawing(ABC):
     def _keep(self, noise: Any) -> Any: ...
     @abstractmethod
     def _sum(self, pattern: Any, fresh: Any) -> Any: ...
-
-
-def find_price(request: Request) -> Price:
-    """Return the release-grade noise of a request, with its loss, its scale and the release that it is recorded as."""
-    r = request
-    r.check()
-    if (r.key or r.atop) and r.lattice is None:
-        raise InvalidInput(
-            "shared noise needs lattice=, the unit that values are whole multiples of: values rounded to a grid of "
-            "the noise's own would tell each other apart"
-        )
-    if r.scale == 0:
-        c = grade.exact(r.sensitivity, r.noise, r.size)
-    elif r.loss is not None:
-        c = grade.by_loss(r.loss, r.sensitivity, r.noise, r.size, r.lattice, r.touched)
-    else:
-        c = grade.by_scale(r.scale, r.sensitivity, r.noise, r.size, r.lattice)
-    name = r.atop and r.atop[0]
-    release = Release(
-        1, c.loss, sensitivity=r.sensitivity, scale=c.scale, noise=r.noise, draw=r.key, atop=name, span=r.span
-    )
-    return Price(r, c.loss, c.scale, c, (release,))
-
-
-def record(turns: Iterable[Turn]) -> list[Release]:
-    """Return what release-grade draws would be recorded as if nothing was drawn before them; nothing is charged or drawn.
-
-    >>> [(r.step, round(r.scale, 9)) for r in record(Turn(step, Request(None, 1.0, loss=0.5)) for step in (1, 2))]
-    [(1, 2.0), (2, 2.0)]
-    """
-    known: dict[Request, Release | None] = {}
-    drawn: set[str] = set()
-    made = []
-    for step, request, late in turns:
-        new = request.atop is not None and request.atop[0] not in drawn
-        for one in (request.under(), request) if new else (request,):
-            if one not in known:
-                known[one] = find_price(one).releases[0]
-            release = known[one]
-            assert release is not None
-            made.append(release.at_step(step, request.age + late))
-        if request.atop is not None:
-            drawn.add(request.atop[0])
-    return made
-
-
-class ReleaseDraw(_Drawing):
-    """Release-grade draws against one account.
-
-    >>> from halflife import Accountant, Classical
-    >>> account = Accountant(Classical(1.0))
-    >>> draw = ReleaseDraw(account)
-    >>> with draw.step(1) as d:
-    ...     published = 20.0 + d(None, sensitivity=1.0, loss=0.25)
-    >>> account.headroom(2), draw.releases[0].loss
-    (0.75, 0.25)
-    >>> batch = draw.batch(Turn(step, Request(None, 1.0, loss=0.125)) for step in (2, 3))
-    >>> account.headroom(3), [round(20.0 + noise) > -1000 for noise in batch.noise()]
-    (0.5, [True, True])
-    """
-
-    def __init__(self, account: Accountant) -> None:
-        super().__init__([account])
-
-    @property
-    def account(self) -> Accountant:
-        """The account that draws are charged to."""
-        return self._accounts[0]
-
-    def headroom(self, age: int = 0, span: int = 1) -> float:
-        """Return the largest loss that may be drawn for now, about so many steps of data (or as many as the open step covers)."""
-        return self._trials[0].headroom(self._step, age + self._late, span=self._span or span)
-
-    def state(self) -> dict[str, Any]:
-        """Return the shared noise as JSON can hold it. It is a secret: keep it with the account, and print it nowhere."""
-        self._sample([Layers(shared, None, ()) for shared in self._stored.values()])
-        return {
-            key: {
-                "grid": s.noise.grid, "units": list(s.noise.units), "lattice": s.noise.lattice,
-                "refinement": s.noise.refinement, "loss": s.price.loss, "scale": s.price.scale, "noise": s.price.request.noise,
-            }
-            for key, s in self._stored.items()
-        }  # fmt: skip
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on with shared noise that `state` gave."""
-        if not isinstance(state, dict):
-            raise InvalidInput("shared noise is kept by name")
-        for key, kept in state.items():
-            s = read_form("shared noise", kept, ("grid", "units", "lattice", "refinement", "loss", "scale", "noise"))
-            _check_kept(s)
-            noise = grade.GridNoise(s["grid"], tuple(s["units"]), s["lattice"], s["refinement"], single=False)
-            if key in self._stored and self._stored[key].noise != noise:
-                raise InvalidInput(f"the noise {key!r} is at hand already, and is another: one name is one noise")
-            request = Request(key, 0.0, None, s["scale"], s["noise"], size=len(s["units"]), lattice=s["lattice"])
-            self._stored[key] = Shared(Price(request, s["loss"], s["scale"], None, ()), noise)
-
-    def _known_names(self) -> frozenset[str]:
-        return self._trials[0].draws_at(self._now)
-
-    def _price(self, request: Request) -> Price:
-        return find_price(request)
-
-    def _draw_many(self, orders: Sequence[grade.Calibration]) -> Iterable[grade.GridNoise]:
-        return grade.draw_many(orders)
-
-    def _keep(self, noise: Any) -> Any:
-        return replace(noise, single=False)
-
-    def _sum(self, pattern: Any, fresh: Any) -> Any:
-        return pattern.under(fresh)
-
-
-class SimulatedDraw(_Drawing):
-    """Seeded draws for the lab: one account for all lanes, or one for each if the mechanism is adaptive.
-
-    >>> from halflife import Accountant, Classical
-    >>> draw = SimulatedDraw([Accountant(Classical(1.0))], seed=1, lanes=4)
-    >>> with draw.step(1) as d:
-    ...     (20.0 + d(None, sensitivity=1.0, loss=0.25)).shape
-    (4,)
-    """
-
-    def __init__(self, accounts: Sequence[Accountant], seed: int, lanes: int = 1) -> None:
-        super().__init__(accounts)
-        self.lanes = whole("lanes", lanes, least=1)
-        if len(accounts) not in (1, self.lanes):
-            raise InvalidInput(f"{self.lanes} lanes need one account, or one each, not {len(accounts)}")
-        self._source = grade.SimulatedNoise(seed)
-
-    def headroom(self, age: int = 0, span: int = 1) -> Any:
-        """Return the largest loss that may be drawn for now, lane by lane."""
-        return np.array([a.headroom(self._step, age + self._late, span=self._span or span) for a in self._trials])
-
-    def _price(self, request: Request) -> Price:
-        request.check()
-        with np.errstate(divide="ignore"):
-            if request.loss is not None:
-                loss = np.asarray(request.loss, dtype=np.float64)
-                scale = request.sensitivity / loss
-            else:
-                scale = np.asarray(request.scale, dtype=np.float64)
-                loss = np.nextafter(request.sensitivity / scale, np.inf)
-        if not (np.all(loss >= 0) and np.all(np.isfinite(loss) | (scale == 0))):
-            raise InvalidInput(f"losses must be finite and at least 0, not {loss}")
-        losses, scales = np.atleast_1d(loss).tolist(), np.atleast_1d(scale).tolist()
-        if len(losses) > len(self._accounts):
-            raise InvalidInput(f"losses differ between {len(losses)} lanes: give each lane an account of its own")
-        r, name, one = request, request.atop and request.atop[0], len(losses) == 1
-        facts: Any = {"sensitivity": r.sensitivity, "noise": r.noise, "draw": r.key, "atop": name, "span": r.span}
-        releases = [Release(1, x, scale=b, **facts) if x > 0 else None for x, b in zip(losses, scales, strict=True)]
-        return Price(r, loss, scale, (r, scale), tuple(releases * len(self._accounts) if one else releases))
-
-    def _draw_many(self, orders: Sequence[tuple[Request, Any]]) -> Iterable[Any]:
-        return [self._draw(*order) for order in orders]
-
-    def _draw(self, request: Request, scale: Any) -> Any:
-        shape = (self.lanes,) if request.size == 1 else (self.lanes, request.size)
-        if request.size > 1 and np.ndim(scale):
-            scale = scale[:, None]
-        drawn = self._source.draw(request.noise, np.where(np.isfinite(scale), scale, 1.0), shape)
-        return np.where(np.isfinite(scale), drawn, np.nan)  # nothing was charged there, so nothing may be used
-
-    def _keep(self, noise: Any) -> Any:
-        return noise
-
-    def _sum(self, pattern: Any, fresh: Any) -> Any:
-        return pattern + fresh
-
-
-def _check_kept(s: Mapping[str, Any]) -> None:
-    """Refuse kept noise that `state` cannot have given. What is wrong with it is not told: it is a secret."""
-    units, refinement, numbers = s["units"], s["refinement"], [s["grid"], s["lattice"], s["loss"], s["scale"]]
-    good = (
-        isinstance(units, list) and all(type(unit) is int for unit in units)
-        and type(refinement) is int and 0 <= refinement <= 2000 and s["noise"] in NOISES
-    )  # fmt: skip
-    if good and s["scale"] == 0:  # an exact value
-        good = s["grid"] == 0 and not any(units)
-    elif good:
-        good = all(type(x) in (int, float) and 0 < x < math.inf for x in numbers)
-        good = good and s["grid"] == math.ldexp(s["lattice"], -refinement)
-    if not good:
-        raise InvalidInput("kept noise is not as it was written")

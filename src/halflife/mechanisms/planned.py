@@ -10,7 +10,8 @@ import numpy as np
 
 from halflife.accountant import Accountant
 from halflife.errors import InvalidInput
-from halflife.mechanisms.draw import ReleaseDraw, Request, ScheduledMechanism
+from halflife.mechanisms.base import Request, ScheduledMechanism
+from halflife.mechanisms.release_draw import ReleaseDraw
 from halflife.numerics.arrays import Floats
 from halflife.numerics.parameters import whole
 from halflife.plans import Plan

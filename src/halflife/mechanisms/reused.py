@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, ClassVar, Self
 
 from halflife.errors import InvalidInput
-from halflife.mechanisms.draw import Request, ScheduledMechanism
+from halflife.mechanisms.base import Request, ScheduledMechanism
 from halflife.numerics.parameters import real, whole
 from halflife.plans import Plan
 from halflife.plans.almost_periodic import PeriodicPlan

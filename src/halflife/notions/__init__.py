@@ -2,9 +2,10 @@
 
 from halflife.notions.age_dependent.notion import AgeDependent
 from halflife.notions.almost_periodic.notion import AlmostPeriodic
-from halflife.notions.base import Exposure, Notion, PlanRequest
+from halflife.notions.base import Exposure, Notion
 from halflife.notions.classical import Classical
 from halflife.notions.discounted import ExponentialDiscount, GaussianDiscount, HyperbolicDiscount
+from halflife.notions.request import PlanRequest
 from halflife.notions.swellfish.notion import Swellfish
 from halflife.notions.w_event import WEvent
 from halflife.registry import import_modules

@@ -3,6 +3,8 @@
 A notion is a frozen set of parameters. What was published is summed up in a *state*, an immutable value that only the
 notion understands: `record` gives a new state and leaves the old one alone, which is what lets an account try a release
 before it commits to it. A state's size does not grow with the length of the stream.
+
+`Plan` stands here as well: a plan belongs to a notion, and a notion gives plans. The plans themselves are in `halflife.plans`.
 """
 
 from __future__ import annotations
@@ -11,40 +13,23 @@ import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
-from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 
 from halflife.errors import InvalidInput, unknown
 from halflife.notions.gaussian_dp import gaussian_epsilon
+from halflife.notions.request import PlanRequest, read_request
 from halflife.numerics.arrays import Floats
 from halflife.numerics.forms import check_version
-from halflife.numerics.parameters import real, whole
+from halflife.numerics.parameters import whole
 from halflife.numerics.rounding import TOLERANCE, divide_up, ratio_up
 from halflife.registry import find_notion, find_plan
 from halflife.release import Noise, Release
 
 S = TypeVar("S")
-Meaning = Literal["number", "steps", "whole steps", "text", "truth", "process", "specifications", "notion", "clock"]
-
-
-def means(meaning: Meaning) -> dict[str, Meaning]:
-    """Return the metadata of a notion's parameter that is not a plain number, so that a policy knows how to read it.
-
-    steps, whole steps  may be written as a time, such as `1 day`
-    text, truth  a word; yes or no
-    process, specifications, notion  a mapping, which the notion's adapter in `policy/promises/` reads
-    clock  the account's steps, which no policy writes with a promise
-    """
-    return {"meaning": meaning}
-
-
-def meaning_of(parameter: Field[Any]) -> Meaning:
-    """Return what a parameter of a notion means: a number if nothing else is said."""
-    meaning: Meaning = parameter.metadata.get("meaning", "number")
-    return meaning
 
 
 class Exposure(NamedTuple):
@@ -53,42 +38,6 @@ class Exposure(NamedTuple):
     risk: float
     peak: float
     limit: float
-
-
-@dataclass(frozen=True)
-class PlanRequest:
-    """The parameters of a plan (sensitivity, horizon, spacing, age and so on), checked once for every notion."""
-
-    sensitivity: float
-    horizon: int | None
-    method: str
-    age: int
-    every: int
-    noise: Noise | None
-    extra: Mapping[str, Any]
-    varying: tuple[float, ...] | None = None
-    """Δf_1, Δf_2, … of the releases if they differ; `sensitivity` is then the largest of them."""
-    span: int = 1
-    """How many steps of data each release covers, each of which can move it by all of its sensitivity."""
-
-    @property
-    def releases(self) -> int | None:
-        """How many releases the horizon holds: ⌈horizon / every⌉."""
-        return None if self.horizon is None else -(-self.horizon // self.every)
-
-    def sensitivities_of(self, releases: int) -> Floats:
-        """Return Δf of the first releases."""
-        if self.varying is None:
-            return np.full(releases, self.sensitivity)
-        return np.array(self.varying[:releases])
-
-
-def _read_varying(sensitivity: object) -> tuple[float, ...] | None:
-    if not isinstance(sensitivity, Sequence | np.ndarray) or isinstance(sensitivity, str):
-        return None
-    if len(sensitivity) == 0:
-        raise InvalidInput("a list of sensitivities must not be empty")
-    return tuple(real(f"sensitivity of release {k}", x, positive=True) for k, x in enumerate(sensitivity, start=1))
 
 
 STD_OF_UNIT_SCALE: dict[str, float] = {"laplace": math.sqrt(2), "gaussian": 1.0}
@@ -375,17 +324,8 @@ class Notion(ABC, Generic[S]):
         """
         if noise is not None and noise not in self.noises:
             raise unknown(f"noise for {self.name}", noise, self.noises)
-        steps, step = None if horizon is None else whole("horizon", horizon, least=1), whole("every", every, least=1)
-        varying = _read_varying(sensitivity)
-        if varying is not None:
-            if steps is not None and steps > len(varying) * step:
-                raise InvalidInput(
-                    f"a horizon of {steps} steps needs a sensitivity for each release, not {len(varying)}"
-                )
-            steps = steps or len(varying) * step
-        largest = real("sensitivity", sensitivity if varying is None else max(varying), positive=True)
-        old, wide = whole("age", age, least=0), self.check_span(span)
-        request = PlanRequest(largest, steps, method, old, step, noise, extra, varying, wide)
+        wide = self.check_span(span)
+        request = read_request(sensitivity, horizon, method, age, every, noise, wide, extra)
         plan: Plan = find_plan(self.name, method)(self, request)
         return plan
 

@@ -15,9 +15,10 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from halflife.errors import InvalidInput
-from halflife.notions.base import Exposure, Notion, means
+from halflife.notions.base import Exposure, Notion
 from halflife.notions.composition import Pure, check_delta
 from halflife.notions.gaussian_dp import gaussian_epsilon, gaussian_epsilons, gaussian_mu
+from halflife.notions.meaning import means
 from halflife.numerics.arrays import Floats
 from halflife.numerics.fading import Fading, Geometric, fading
 from halflife.numerics.forms import read_form

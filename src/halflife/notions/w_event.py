@@ -15,8 +15,9 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from halflife.errors import InvalidInput
-from halflife.notions.base import Exposure, Notion, means
+from halflife.notions.base import Exposure, Notion
 from halflife.notions.composition import Composition, check_delta, composition
+from halflife.notions.meaning import means
 from halflife.numerics.arrays import Floats
 from halflife.numerics.forms import leave_out, read_form
 from halflife.numerics.parameters import real, whole

@@ -13,8 +13,8 @@ import numpy as np
 
 from halflife.errors import InvalidInput
 from halflife.notions.almost_periodic.notion import AlmostPeriodic
-from halflife.notions.base import PlanRequest
 from halflife.notions.discounted import ExponentialDiscount
+from halflife.notions.request import PlanRequest
 from halflife.notions.w_event import WEvent
 from halflife.numerics.arrays import Floats
 from halflife.numerics.parameters import real

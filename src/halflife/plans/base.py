@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from halflife.errors import InvalidInput, unknown
-from halflife.notions.base import MEAN_ABSOLUTE_OF_UNIT_SCALE, STD_OF_UNIT_SCALE, Plan, PlanRequest, Series
+from halflife.notions.base import MEAN_ABSOLUTE_OF_UNIT_SCALE, STD_OF_UNIT_SCALE, Plan, Series
+from halflife.notions.request import PlanRequest
 from halflife.numerics.arrays import Floats
 
 __all__ = ["MEAN_ABSOLUTE_OF_UNIT_SCALE", "STD_OF_UNIT_SCALE", "Plan", "Series"]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from halflife.notions.base import Notion, PlanRequest
+from halflife.notions.base import Notion
 from halflife.notions.calibration import equal_split
+from halflife.notions.request import PlanRequest
 from halflife.numerics.rounding import divide_down
 from halflife.plans.base import STD_OF_UNIT_SCALE, Plan, repeat_loss
 from halflife.release import Noise

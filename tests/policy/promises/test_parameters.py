@@ -9,7 +9,7 @@ import pytest
 
 from halflife import registry
 from halflife.errors import InvalidInput
-from halflife.notions.base import meaning_of
+from halflife.notions.meaning import meaning_of
 from halflife.policy import Policy, PolicyError
 from policy.promises.test_table import CHAIN, PROMISES
 from source_copy import SOURCE, SourceCopy

@@ -16,8 +16,9 @@ from halflife.notions.age_dependent.fading import AnyPrior, Frontiers
 from halflife.notions.age_dependent.once import Once
 from halflife.notions.age_dependent.pairwise import Pairwise
 from halflife.notions.age_dependent.skip import WINDOW, Skip
-from halflife.notions.base import Exposure, Notion, means
+from halflife.notions.base import Exposure, Notion
 from halflife.notions.composition import check_delta
+from halflife.notions.meaning import means
 from halflife.numerics.arrays import Floats
 from halflife.numerics.forms import leave_out, read_form
 from halflife.numerics.parameters import real, whole

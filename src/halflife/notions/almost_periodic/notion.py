@@ -12,9 +12,10 @@ import numpy as np
 
 from halflife.errors import InvalidInput, UnboundedLoss
 from halflife.notions.almost_periodic.naming import Names, Use, other_job
-from halflife.notions.base import Exposure, Notion, means
+from halflife.notions.base import Exposure, Notion
 from halflife.notions.classical import Classical
 from halflife.notions.discounted import ExponentialDiscount, HyperbolicDiscount
+from halflife.notions.meaning import means
 from halflife.notions.w_event import WEvent
 from halflife.numerics.arrays import Floats
 from halflife.numerics.forms import leave_out, read_form

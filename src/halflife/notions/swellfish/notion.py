@@ -11,8 +11,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from halflife.errors import InvalidInput, UnboundedLoss, unknown
-from halflife.notions.base import Exposure, Notion, Plan, means
+from halflife.notions.base import Exposure, Notion, Plan
 from halflife.notions.composition import check_delta
+from halflife.notions.meaning import means
 from halflife.notions.swellfish.certified import gaussian_losses, losses_at_worst, worst_by_step
 from halflife.notions.swellfish.judge import Judge
 from halflife.notions.swellfish.live import Live

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from halflife.accountant import Accountant
-from halflife.mechanisms.draw import SimulatedDraw
 from halflife.mechanisms.reused import ReusedNoise
+from halflife.mechanisms.simulated_draw import SimulatedDraw
 from halflife.notions.almost_periodic.notion import AlmostPeriodic
 from halflife.notions.classical import Classical
 from halflife.numerics.arrays import Floats

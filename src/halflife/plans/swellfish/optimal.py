@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from halflife.errors import HalflifeError
-from halflife.notions.base import PlanRequest
+from halflife.notions.request import PlanRequest
 from halflife.notions.swellfish.losses import worst_costs
 from halflife.notions.swellfish.notion import Swellfish
 from halflife.numerics.rounding import TOLERANCE

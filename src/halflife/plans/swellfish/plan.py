@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from halflife.errors import InvalidInput
-from halflife.notions.base import PlanRequest
 from halflife.notions.calibration import composed_epsilon, unit_scales
+from halflife.notions.request import PlanRequest
 from halflife.notions.swellfish.certified import MOST_COMPOSED
 from halflife.notions.swellfish.notion import Swellfish
 from halflife.numerics.arrays import Floats

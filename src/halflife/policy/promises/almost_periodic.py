@@ -13,7 +13,7 @@ from pydantic import Field
 from halflife import registry
 from halflife.errors import InvalidInput, unknown
 from halflife.notions import AlmostPeriodic, Notion
-from halflife.notions.base import meaning_of
+from halflife.notions.meaning import meaning_of
 from halflife.policy.model import Part, Statistic
 from halflife.policy.promises.base import Adapter, read_plain, register_adapter
 from halflife.policy.promises.table import ADD, COMPLETE, FIXED, REPLACE, SUMS, accept, refuse

@@ -19,7 +19,8 @@ from typing import Any, ClassVar
 
 from halflife import registry
 from halflife.errors import HalflifeError, InvalidInput, unknown
-from halflife.notions.base import Notion, meaning_of
+from halflife.notions.base import Notion
+from halflife.notions.meaning import meaning_of
 from halflife.parsing.documents import Where
 from halflife.parsing.quantities import parse_quantity
 from halflife.plans import Plan

@@ -20,7 +20,8 @@ from halflife.audit.notions.almost_periodic.policy import (
 )
 from halflife.audit.policy.audit import audit_policy
 from halflife.audit.policy.path import run_once
-from halflife.mechanisms.draw import Layers, ReleaseDraw, Shared, _Drawing
+from halflife.mechanisms.draw import Drawing, Layers, Shared
+from halflife.mechanisms.release_draw import ReleaseDraw
 from publisher.town import policy_dict, write_readings
 
 FEW = {"seconds": 600.0, "runs": 4}
@@ -205,7 +206,7 @@ def test_strong_noise_without_its_fresh_part_is_accused(tmp_path, monkeypatch):
 def test_reused_noise_that_is_drawn_again_is_accused(tmp_path, monkeypatch):
     """Every period would then tell a habit anew."""
 
-    sample = _Drawing._sample
+    sample = Drawing._sample
 
     def again(self, draws):
         sample(self, draws)
@@ -213,5 +214,5 @@ def test_reused_noise_that_is_drawn_again_is_accused(tmp_path, monkeypatch):
 
     policy = policy_of(tmp_path, WEAK)
     assert not check_reuse(policy).accused
-    monkeypatch.setattr(_Drawing, "_sample", again)
+    monkeypatch.setattr(Drawing, "_sample", again)
     assert check_reuse(policy).accused

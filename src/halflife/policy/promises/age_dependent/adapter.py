@@ -11,7 +11,7 @@ from typing import Any
 
 from halflife.errors import InvalidInput
 from halflife.notions import AgeDependent, Notion
-from halflife.notions.base import meaning_of
+from halflife.notions.meaning import meaning_of
 from halflife.numerics.arrays import Floats
 from halflife.plans import Plan
 from halflife.policy.measure import Measure

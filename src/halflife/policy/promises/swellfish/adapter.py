@@ -23,7 +23,7 @@ from pydantic import Field
 
 from halflife.errors import InvalidInput
 from halflife.notions import Notion, Swellfish
-from halflife.notions.base import meaning_of
+from halflife.notions.meaning import meaning_of
 from halflife.numerics.arrays import Integers
 from halflife.numerics.forms import leave_out
 from halflife.parsing.quantities import parse_quantity

@@ -1,4 +1,4 @@
-"""There is one way to noise: nothing but the two draws of `mechanisms/` calls a sampler, so all that is drawn was charged first."""
+"""There is one way to noise: nothing but the draws of `mechanisms/` calls a sampler, so all that is drawn was charged first."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def test_every_prefix_that_is_known_is_compared():
     assert parse_quantity("-1.5e2 kWh", "kWh") == -150
 
 
-@pytest.mark.parametrize("text", ["5 kW", "5 Kwh", "five kWh", "5 kWh kWh", ""])
+@pytest.mark.parametrize("text", ["5 kW", "5 Kwh", "5 kkWh", "5 MkWh", "five kWh", "5 kWh kWh", ""])
 def test_what_is_no_such_quantity_is_refused(text):
     with pytest.raises(InvalidInput):
         parse_quantity(text, "kWh")

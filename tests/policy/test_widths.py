@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from halflife import Accountant
+from halflife.notions import composition
 from halflife.policy import PolicyError, channels
 from policy.test_streams import policy, us
 
@@ -126,3 +127,17 @@ def test_the_end_of_a_wide_stream_is_the_end_of_its_plan():
         assert c.last == 4
         assert len(c.plan_releases(4)) == 4
         assert c.published_at(4) == us("2026-04-13")
+
+
+def test_streams_that_share_a_delta_have_noise_of_one_family(monkeypatch):
+    """Days alone would have Laplace noise and hours Gaussian; a mixture has no closed form. Before: a minute to load."""
+    composed, distribution = [], composition._distribution
+    monkeypatch.setattr(composition, "_distribution", lambda charge: composed.append(charge) or distribution(charge))
+    promise = w_event("2 days", delta=1e-6)
+    alone = [policy(clock={"step": "1 h"}, promise=promise, streams=[s]) for s in ({}, {"step": "1 day"})]
+    assert [channels(p)[0].plan.noise for p in alone] == ["gaussian", "laplace"]
+    both = policy(clock={"step": "1 h"}, promise=promise, streams=[{}, {"step": "1 day"}])
+    assert [c.plan.noise for c in channels(both)] == ["gaussian", "gaussian"]
+    _, used = admit_all(both, us("2026-02-01"))
+    assert 0.6 < used <= 1
+    assert not any(charge.gaussian for charge in composed)

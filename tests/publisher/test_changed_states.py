@@ -244,6 +244,24 @@ def plant(policy, name, value, rehash):
         policy.path("town.ledger.shown").write_text(f"shown 48 {head.hex()}\n")
 
 
+def without(key, kept):
+    """The state of a stream without a key, or with nothing kept under it."""
+    data = json.loads(kept)
+    return json.dumps({**data, key: {}}) if key == "noise" else json.dumps({k: v for k, v in data.items() if k != key})
+
+
+@pytest.mark.parametrize("made", [lambda kept: "{}", lambda kept: "{", lambda kept: without("noise", kept)])
+def test_verify_refuses_states_that_publish_cannot_go_on_from(town, made):
+    """Hashed anew, so that nothing but what is missing gives them away. Before: everything agreed, and publish refused."""
+    assert hl.verify(town).good
+    plant(town, "stream:mean", made(state(town, "stream:mean")), rehash=True)
+    with pytest.raises(LedgerError, match="saved states are not those of this policy"):
+        hl.publish(town, clock=noon(4))
+    (problem,) = hl.verify(town).problems
+    assert "saved states are not those of this policy" in problem
+    assert entries(town) == 48
+
+
 def all_words(error):
     """Everything that an error and those behind it say."""
     said = []

@@ -399,14 +399,11 @@ def test_the_past_can_be_replayed_as_planned(tmp_path):
 def test_a_broken_promise_is_refused_before_any_data_is_read(tmp_path, monkeypatch):
     """The files are not even there: the refusal comes first."""
     policy = make(tmp_path)
-    from halflife.publisher import session
-
-    class Spent(hl.Accountant):
-        pass
+    from halflife.publisher import saved
 
     account = hl.Accountant(hl.WEvent(1.0, 6))
     account.admit(hl.Release(1, 0.9))
-    monkeypatch.setattr(session, "Accountant", lambda notion: account)
+    monkeypatch.setattr(saved, "Accountant", lambda notion: account)
     with pytest.raises(BudgetExceeded):
         hl.publish(policy)
     monkeypatch.undo()

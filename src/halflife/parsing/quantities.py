@@ -8,6 +8,8 @@ from fractions import Fraction
 from halflife.errors import InvalidInput
 
 PREFIXES = {"": 0, "n": -9, "µ": -6, "u": -6, "m": -3, "c": -2, "d": -1, "h": 2, "k": 3, "M": 6, "G": 9, "T": 12}
+BASES = frozenset("W Wh VA VAh var varh J V A Ah Hz g m s l L B b mol cal eV N t".split())
+"""Units that are written with a prefix everywhere: one that has its prefix takes no second one."""
 _NUMBER = r"[+-]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][+-]?\d{1,2})?"
 
 
@@ -38,12 +40,17 @@ def parse_quantity(text: object, unit: str | None) -> Fraction:
 
 
 def _ratio(given: str, unit: str, text: str) -> Fraction:
-    """How much of `unit` one `given` is: the same base with another prefix."""
-    for base in sorted({given[1:], given}, key=len):
-        for prefix, power in PREFIXES.items():
-            if base and unit == prefix + base and given.endswith(base) and given[: len(given) - len(base)] in PREFIXES:
-                return Fraction(10) ** (PREFIXES[given[: len(given) - len(base)]] - power)
-    bare = unit[1:] if len(unit) > 1 and unit[0] in PREFIXES else unit
+    """How much of `unit` one `given` is: the same base with another prefix.
+
+    >>> _ratio("W", "kW", "5 W"), _ratio("kpeople", "people", "5 kpeople")
+    (Fraction(1, 1000), Fraction(1000, 1))
+    """
+    prefixed = len(unit) > 1 and unit[0] in PREFIXES
+    bases = [unit[1:]] if prefixed and unit[1:] in BASES else [unit[1:], unit] if prefixed else [unit]
+    for base in bases:
+        if given.endswith(base) and given.removesuffix(base) in PREFIXES:
+            return Fraction(10) ** (PREFIXES[given.removesuffix(base)] - PREFIXES[unit.removesuffix(base)])
+    bare = unit[1:] if prefixed else unit
     raise InvalidInput(
         f"{text!r} is not in {unit}: give a number of {unit}, or of the same unit with another prefix (m{bare}, M{bare})"
     )

@@ -7,27 +7,23 @@ Whatever stops it, the next session goes on: what was committed is written again
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import islice
-from typing import Any
 
 from halflife.accountant import Accountant
 from halflife.engines.duckdb.scratch import sweep
 from halflife.errors import BudgetExceeded, InvalidInput, LedgerError
 from halflife.ledger import Entry, open_ledger
-from halflife.mechanisms import ReleaseDraw, ScheduledMechanism, Turn
-from halflife.numerics.forms import read_form
+from halflife.mechanisms import ScheduledMechanism, Turn
 from halflife.outputs import Output, Published, open_output
 from halflife.policy import Channel, GivenPolicy, Policy, channels, find_change, ledger_facts
-from halflife.postprocessing.chains import Record, add_chain, dump_chains, load_chains
 from halflife.publisher import checkpoints
 from halflife.publisher.drawing import ChargedBatch, Totals, find_turns, make_entries, run_steps
 from halflife.publisher.due import Due, find_due
 from halflife.publisher.readable import make_readable
-from halflife.publisher.verification import UNREADABLE, newest_data_time, stream_digests
+from halflife.publisher.saved import SavedStates, stream_digests
 from halflife.steps import from_us
 
 BLOCK = 1_000
@@ -45,12 +41,10 @@ class Session:
         self.policy = policy = Policy.of(given)
         self.channels = channels(policy)
         self.notion = policy.notion
+        self.emitted_again = dict.fromkeys((c.name for c in self.channels), 0)
+        self._facts = ledger_facts(policy)
         self.ledger = open_ledger(policy.ledger_url)
         sweep(self.ledger.scratch)
-        self._attachment = self.notion.attachment()
-        self._kept: str | None = None
-        self._facts = ledger_facts(policy)
-        self.emitted_again = dict.fromkeys((c.name for c in self.channels), 0)
 
     def close(self) -> None:
         """Close the ledger."""
@@ -69,7 +63,8 @@ class Session:
         with self.ledger.hold(wait, stop):
             checkpoints.reach("ledger locked")
             self._check_policy(self.ledger.begin(self._facts))
-            self._load()
+            self.saved = SavedStates(self.policy, self.ledger)
+            self.done = self.saved.done
             self._check_clock()
             with ExitStack() as stack:
                 self.outputs: list[Output] = []
@@ -94,100 +89,17 @@ class Session:
                 "change, or begin a new ledger, with new outputs, for a new population"
             )
 
-    def _load(self) -> None:
-        """Take account, mechanisms and smoothers from the ledger. Errors do not quote a state: some are secret."""
-        self.done = {c.name: self.ledger.last_step(c.name) for c in self.channels}
-        try:
-            return self._restore(self.ledger.states())
-        except LedgerError:
-            raise
-        except UNREADABLE:
-            refusal = LedgerError(
-                f"{self.ledger.name}: its saved states are not those of this policy's account, mechanisms and smoothers: put a "
-                "whole copy back, the newest one, and see `halflife verify`"
-            )
-        raise refusal
-
-    def _restore(self, states: Mapping[str, str]) -> None:
-        if "account" not in states and any(self.done.values()):
-            raise LedgerError(f"{self.ledger.name}: has entries and no account: put a whole copy back, the newest one")
-        self._kept = states.get("attachment")
-        self.draw = ReleaseDraw(self._saved_account(states.get("account")))
-        self.smoothers = {c.name: c.smoothers() for c in self.channels}
-        self.mechanisms = {c.name: c.make_mechanism() for c in self.channels}
-        self._owners: dict[str, str] = {}
-        self._chains: dict[str, Record] = {}
-        for name, mechanism in self.mechanisms.items():
-            saved = json.loads(states.get(f"stream:{name}", "{}"))
-            state = read_form("the state of a stream", saved, smoothers=[], mechanism=None, noise={})
-            known = load_chains(states[f"post:{name}"]) if f"post:{name}" in states else ()
-            self._chains[name] = add_chain(known, self.smoothers[name], self.done[name] + 1)
-            if self._chains[name] is known:  # else a new chain begins, and what the old one has seen is not its own
-                for smoother, seen in zip(self.smoothers[name], state["smoothers"], strict=bool(known)):
-                    smoother.restore(seen)
-            if saved:
-                mechanism.restore(state["mechanism"])
-                self.draw.restore(state["noise"])
-                self._note_owner(name, state["noise"])
-
     @property
     def account(self) -> Accountant:
         """The account as the ledger has it."""
-        return self.draw.account
+        return self.saved.draw.account
 
     @property
     def _scheduled_mechanisms(self) -> Mapping[str, ScheduledMechanism] | None:
         """The mechanisms if all of them name their draws beforehand, else None: then steps are charged as they are drawn."""
-        scheduled = {n: m for n, m in self.mechanisms.items() if isinstance(m, ScheduledMechanism)}
-        return scheduled if len(scheduled) == len(self.mechanisms) else None
-
-    def _note_owner(self, stream: str, names: Iterable[str]) -> None:
-        """Record which stream uses these names of noise; refuse a name that two streams would share."""
-        for name in names:
-            if self._owners.setdefault(name, stream) != stream:
-                raise InvalidInput(
-                    f"the noise {name!r} of {self._owners[name]} is asked for by {stream}: a mechanism must give every stream "
-                    "noise of its own name"
-                )
-
-    def _saved_account(self, saved: str | None) -> Accountant:
-        """The account as the ledger has it. Its promise is the policy's, which may add to it for what is not yet published."""
-        if saved is None:
-            return Accountant(self.notion)
-        if self._kept is not None and self._kept == self._attachment:
-            return Accountant.from_json(saved, notion=self.notion)
-        account = Accountant.from_json(saved, self._kept)
-        if account.notion == self.notion:
-            return account
-        if self.policy.promise.plan == "optimal" and account.notion.attached is not None:
-            raise LedgerError(
-                f"{self.ledger.name}: the optimal plan is worked out for all secrets at once, so none can be added: "
-                "undo the change; begin with `plan: tight` where secrets are to come"
-            )
-        try:
-            return account.with_notion(self.notion, newest_data_time(self.channels, self.ledger))
-        except InvalidInput as error:
-            raise LedgerError(f"{self.ledger.name}: {error}") from error
-
-    def _states(self, draw: ReleaseDraw) -> dict[str, str]:
-        """Return the states that `_load` reads; the promise's attachment only when it has changed."""
-        states = {"account": draw.account.to_json(short=True)}
-        if self._attachment is not None and self._attachment != self._kept:
-            states["attachment"] = self._attachment
-        noise = draw.state()
-        for name, mechanism in self.mechanisms.items():
-            state: dict[str, Any] = {"version": 1, "smoothers": [s.state() for s in self.smoothers[name]]}
-            kept = {
-                "mechanism": mechanism.state(),
-                "noise": {k: v for k, v in noise.items() if self._owners[k] == name},
-            }
-            if kept["mechanism"] is not None or kept["noise"]:
-                state |= kept
-            if "noise" in state or self._chains[name]:
-                states[f"stream:{name}"] = json.dumps(state)
-            if self._chains[name]:
-                states[f"post:{name}"] = dump_chains(self._chains[name])
-        return states
+        mechanisms = self.saved.mechanisms
+        scheduled = {n: m for n, m in mechanisms.items() if isinstance(m, ScheduledMechanism)}
+        return scheduled if len(scheduled) == len(mechanisms) else None
 
     def _check_clock(self) -> None:
         """Refuse a clock that has gone back behind the ledger's last time: what is due follows from the clock."""
@@ -262,7 +174,7 @@ class Session:
         if not self.late_counts_now:
             return [d.last(len(d.steps) - self._count_forgotten(turns)) for d, turns in zip(dues, found, strict=True)]
         turns = list(map(list, found))
-        trial, kept, full = self.draw.copy(), [0] * len(dues), set()
+        trial, kept, full = self.saved.draw.copy(), [0] * len(dues), set()
         newest_first = sorted((len(d.steps) - k, i, k) for i, d in enumerate(dues) for k in range(len(d.steps)))
         for _, i, k in newest_first:
             if i in full:
@@ -285,7 +197,7 @@ class Session:
             if turn.step > self.account.step:
                 break
             try:
-                self.draw.copy().batch([turn])
+                self.saved.draw.copy().batch([turn])
             except InvalidInput:
                 forgotten += 1
                 continue
@@ -299,7 +211,7 @@ class Session:
 
         A mechanism that does not name its draws beforehand is charged as it draws: then there is None for each batch.
         """
-        draw, scheduled = self.draw, self._scheduled_mechanisms
+        draw, scheduled = self.saved.draw, self._scheduled_mechanisms
         charged: list[ChargedBatch | None] = []
         for batch in batches:
             made = None if scheduled is None else ChargedBatch(batch, draw, scheduled)
@@ -314,24 +226,23 @@ class Session:
         """
         charged = charged or self.charge([[d for d, _ in parts]])[0]
         if charged is None:
-            draw = self.draw.copy()
-            drawn = run_steps(parts, draw, self.mechanisms)
+            draw = self.saved.draw.copy()
+            drawn = run_steps(parts, draw, self.saved.mechanisms)
         else:
             draw, drawn = charged.draw, charged.add_noise([totals for _, totals in parts])
         entries: list[Entry] = []
         for (d, _), made in zip(parts, drawn, strict=True):
-            self._note_owner(
+            self.saved.note_owner(
                 d.channel.name, (r.draw for releases in made.releases for r in releases if r.draw is not None)
             )
-            entries += make_entries(d, made, self.smoothers[d.channel.name])
+            entries += make_entries(d, made, self.saved.smoothers[d.channel.name])
         entries.sort(key=lambda e: e.release_step)
         checkpoints.reach("noise drawn")
-        states = self._states(draw)
+        states = self.saved.write(draw)
         self.ledger.commit(entries, states, self.now_us())
-        self._kept = states.get("attachment", self._kept)
+        self.saved.adopt(draw, states)
         checkpoints.reach("entries committed")
         self.ledger.mark_shown()
-        self.draw = draw
         for channel, output in zip(self.channels, self.outputs, strict=True):
             mine = [e for e in entries if e.stream == channel.name]
             if mine:

@@ -17,7 +17,7 @@ import numpy as np
 
 from halflife.errors import InvalidInput, unknown
 from halflife.outputs import Published
-from halflife.policy import GivenPolicy
+from halflife.policy import GivenPolicy, Policy
 from halflife.policy.ranges import total_range
 from halflife.publisher.drawing import Totals
 from halflife.publisher.operator_log import write_operator
@@ -58,12 +58,13 @@ class Stream:
         wait: float = 10.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._session = Session(policy, clock)
-        names = [c.name for c in self._session.channels]
+        policy = Policy.of(policy)
+        names = [stream.name for stream in policy.streams]
         if name is None and len(names) > 1:
             raise InvalidInput(f"the policy has {len(names)} streams: name one of {', '.join(names)}")
         if name is not None and name not in names:
             raise unknown("stream", name, names)
+        self._session = Session(policy, clock)
         self._channel = self._session.channels[names.index(name) if name else 0]
         self._wait = wait
         self._queue = threading.Lock()

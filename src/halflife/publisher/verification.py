@@ -9,23 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from pathlib import Path
 
 from halflife.accountant import Accountant
-from halflife.errors import BudgetExceeded, HalflifeError, InvalidInput, LedgerError, unknown
+from halflife.errors import BudgetExceeded, InvalidInput, LedgerError, unknown
 from halflife.ledger import Batch, Entry, Ledger, Link, open_ledger
 from halflife.ledger.entry import batch_link, digest, first_link, name_entry
 from halflife.numerics.progress import Progress
-from halflife.outputs import Digests, Pinned, compare_output, find_changed_files, match_output, pin_output
-from halflife.policy import Channel, GivenPolicy, Policy, channels, find_change, stream_layout
+from halflife.outputs import Pinned, compare_output, find_changed_files, match_output, pin_output
+from halflife.policy import GivenPolicy, Policy, find_change, stream_layout
 from halflife.postprocessing.chains import load_chains
 from halflife.publisher.readable import make_readable, make_readable_block
 from halflife.publisher.replay import Replay
-
-UNREADABLE = (HalflifeError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
-"""What reading a damaged state may raise. Such errors may quote the state, which may be secret, so they are not passed on."""
+from halflife.publisher.saved import UNREADABLE, SavedStates, stream_digests
 
 
 @dataclass(frozen=True)
@@ -145,22 +142,10 @@ def _other_policy(walk: _Walk, policy: Policy | None) -> Iterator[str]:
         yield f"{walk.book.name}: was begun under another policy: {change if intact else 'its facts are others'}"
         return
     if walk.saved is not None and walk.states_are_sound:
-        made = channels(policy)
         try:
-            policy.notion.extends(walk.saved.notion, newest_data_time(made, walk.book))
-        except InvalidInput as error:
-            yield f"{walk.book.name}: was begun under another policy: {error}"
-
-
-def newest_data_time(made: Sequence[Channel], book: Ledger) -> int:
-    """Return the newest step of the account about which anything was published; 0 if nothing was."""
-    done = ((c, book.last_step(c.name)) for c in made)
-    return max((int(c.release_steps(k, k)[0]) - c.age for c, k in done if k), default=0)
-
-
-def stream_digests(book: Ledger, stream: str) -> Digests:
-    """Return where the digests of a stream's files are kept."""
-    return Digests(partial(book.mark_written, stream), partial(book.digests, stream))
+            SavedStates(policy, walk.book)
+        except LedgerError as error:
+            yield str(error)
 
 
 def _fail(problem: str) -> Verdict:

@@ -27,6 +27,7 @@ from halflife.plans import Plan
 from halflife.policy.model import Part, PolicyKeys, PostProcessing, Statistic, find_culprit
 from halflife.policy.outline import Outline
 from halflife.policy.promises.table import Case, Rule, judge, sensitivity_in_letters
+from halflife.release import Noise
 from halflife.steps import Steps, microseconds, parse_width
 
 ADAPTERS: dict[str, type[Adapter]] = {}
@@ -120,6 +121,9 @@ class Adapter:
     def check_streams(self, streams: Sequence[Outline]) -> None:
         """Refuse streams that the promise cannot be kept with; the rules have accepted them."""
 
+    def check_extension(self) -> None:
+        """Refuse a promise that adds to one under which a ledger was begun, where its plan cannot take that."""
+
     def accept_streams(self) -> tuple[Rule, ...]:
         """Return the rule that each stream is accepted by; refuse what no rule accepts, with the key that must change."""
         return tuple(self._accept_stream(i) for i in range(len(self.policy.streams)))
@@ -143,12 +147,13 @@ class Adapter:
         """Return the plan of each stream, which together keep the promise: each has its share of the budget."""
         return [self.make_plan(s, self.notion if s.share == 1 else self.notion.share(s.share)) for s in streams]
 
-    def make_plan(self, stream: Outline, notion: Notion[Any]) -> Plan:
+    def make_plan(self, stream: Outline, notion: Notion[Any], noise: Noise | None = None) -> Plan:
         """Return a plan of a stream that keeps this notion: losses do not depend on the sensitivity, so the noise's family is
-        found first."""
+        found first, if it is not given."""
         promise = self.policy.promise
         request: dict[str, Any] = {
-            "method": promise.plan, "age": stream.age, "every": stream.every, "noise": promise.noise, **self.plan_options(),
+            "method": promise.plan, "age": stream.age, "every": stream.every,
+            "noise": noise or promise.noise, **self.plan_options(),
         }  # fmt: skip
         if stream.widest > 1:
             request["span"] = stream.widest

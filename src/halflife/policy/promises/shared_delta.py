@@ -24,11 +24,16 @@ class SharedDelta(Adapter):
     Parts (pε, pδ) compose to (ε, δ). The account works that out with loss distributions on a grid, rounded up; of few releases δ
     gains less than that rounding costs, and the account then refuses parts that are within the promise (w = 1, δ = 10⁻⁶, two
     equal parts: losses of 0.50000097, whose sum is 1.0000019). Pure losses add up exactly, and are always admitted (ours).
+
+    One family of noise serves all streams: Laplace may be the smaller for a stream of few releases and Gaussian for one of many,
+    but a mixture has no closed form, and composing its loss distributions takes seconds a step.
     """
 
     def make_plans(self, streams: Sequence[Outline]) -> list[Plan]:
         """Return the plan of each stream, of which the account admits all."""
         plans = super().make_plans(streams)
+        if len({plan.noise for plan in plans}) > 1:
+            plans = [self.make_plan(s, self.notion.share(s.share), "gaussian") for s in streams]
         if len(streams) == 1 or self.notion.adaptive or admits(self.notion, streams, plans):
             return plans
         pure: Notion[Any] = replace(self.notion, delta=0.0)  # type: ignore[type-var]

@@ -11,6 +11,7 @@ from halflife.policy.outline import Outline
 from halflife.policy.promises.base import register_adapter
 from halflife.policy.promises.shared_delta import SharedDelta
 from halflife.policy.promises.table import accept_everything
+from halflife.release import Noise
 
 
 @register_adapter
@@ -29,7 +30,7 @@ class WEventAdapter(SharedDelta):
   w: 1 day                    # w-event: whatever happened within any such stretch is hidden
 """
 
-    def make_plan(self, stream: Outline, notion: Notion[Any]) -> Plan:
+    def make_plan(self, stream: Outline, notion: Notion[Any], noise: Noise | None = None) -> Plan:
         """Return a plan for as many releases as a window touches, local days on a finer clock counted as a day apart.
 
         k such days in a row last k·D, but for how far the zone's offset moved meanwhile, by S at most: some are shorter, and not
@@ -37,4 +38,5 @@ class WEventAdapter(SharedDelta):
         as days begin at multiples of g: (n − 2)·D − S + 2g ≤ w·W. A release covers up to m = ⌈(D + S + 2(W − g))/W⌉ steps, so
         n ≤ ⌈(w + m − 1)·W/D⌉: as many as releases about m steps, D apart (ours). If a zone's rules change, the account refuses.
         """
-        return super().make_plan(replace(stream, every=max(1, stream.steps.width // stream.account.width)), notion)
+        apart = max(1, stream.steps.width // stream.account.width)
+        return super().make_plan(replace(stream, every=apart), notion, noise)

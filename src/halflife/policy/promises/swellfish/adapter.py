@@ -34,6 +34,7 @@ from halflife.policy.outline import Outline
 from halflife.policy.promises.base import Adapter, register_adapter
 from halflife.policy.promises.swellfish.secrets import read_secrets, secrets_schema
 from halflife.policy.promises.table import ADD, COMPLETE, FIXED, REPLACE, SUMS, Case, Rule, accept, refuse
+from halflife.release import Noise
 from halflife.specifications.neighbours import INTERPRETATIONS
 from halflife.steps import DAY, Steps, from_us, microseconds, parse_width
 
@@ -136,13 +137,25 @@ class SwellfishAdapter(Adapter):
                 "if that is meant, or a `floor:` of noise for every step, such as 0.2 kW; not both",
             ))  # fmt: skip
 
-    def make_plan(self, stream: Outline, notion: Notion[Any]) -> Plan:
+    def check_extension(self) -> None:
+        """Refuse secrets that are added under a plan for all of them at once."""
+        if self.policy.promise.plan == "optimal":
+            raise InvalidInput(
+                "the optimal plan is worked out for all secrets at once, so none can be added: undo the change; begin with "
+                "`plan: tight` where secrets are to come"
+            )
+
+    def make_plan(self, stream: Outline, notion: Notion[Any], noise: Noise | None = None) -> Plan:
         """Return the plan of a stream whose sensitivities come from secrets; one that does not keep the promise is refused."""
         promise = self.policy.promise
         if promise.cap is not None:
             raise InvalidInput("swellfish plans have no `cap`: leave it out")
         plan = notion.plan(
-            method=promise.plan, age=stream.age, horizon=stream.last, noise=promise.noise, **self._options(stream)
+            method=promise.plan,
+            age=stream.age,
+            horizon=stream.last,
+            noise=noise or promise.noise,
+            **self._options(stream),
         )
         assert isinstance(plan, SwellfishPlan)
         if not plan.verdict()["kept"]:

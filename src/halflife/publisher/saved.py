@@ -1,0 +1,134 @@
+"""What a ledger keeps beside its entries: account, kept noise, and the states of mechanisms and post-processing.
+
+`publish` goes on from it, and `verify` shows that it can be gone on from. Some of it is secret: errors do not quote it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any
+
+from halflife.accountant import Accountant
+from halflife.errors import HalflifeError, InvalidInput, LedgerError
+from halflife.ledger import Ledger
+from halflife.mechanisms import ReleaseDraw
+from halflife.numerics.forms import read_form
+from halflife.outputs import Digests
+from halflife.policy import Policy, channels
+from halflife.postprocessing.chains import Record, add_chain, dump_chains, load_chains
+
+UNREADABLE = (HalflifeError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+"""What reading a damaged state may raise. Such errors may quote the state, which may be secret, so they are not passed on."""
+
+
+class SavedStates:
+    """The states of a ledger, restored for a policy; refused if they are not this policy's.
+
+    draw        the account, with the noise that is used again;  owners  which stream uses which name of it
+    mechanisms, smoothers, chains   by stream; `chains` says from which step on which post-processing held
+    """
+
+    def __init__(self, policy: Policy, book: Ledger) -> None:
+        self._policy, self._channels = policy, channels(policy)
+        self._attachment = policy.notion.attachment()
+        self._kept: str | None = None
+        self.done = {c.name: book.last_step(c.name) for c in self._channels}
+        self.owners: dict[str, str] = {}
+        self.chains: dict[str, Record] = {}
+        readable = True
+        try:
+            self._restore(book, book.states())
+        except LedgerError:
+            raise
+        except UNREADABLE:
+            readable = False
+        if not readable:  # raised here, so that it does not carry the error that may quote a state
+            raise LedgerError(
+                f"{book.name}: its saved states are not those of this policy's account, mechanisms and smoothers: put a whole "
+                "copy back, the newest one"
+            )
+
+    def _restore(self, book: Ledger, states: Mapping[str, str]) -> None:
+        if "account" not in states and any(self.done.values()):
+            raise LedgerError(f"{book.name}: has entries and no account: put a whole copy back, the newest one")
+        self._kept = states.get("attachment")
+        self.draw = ReleaseDraw(self._read_account(book, states.get("account")))
+        self.smoothers = {c.name: c.smoothers() for c in self._channels}
+        self.mechanisms = {c.name: c.make_mechanism() for c in self._channels}
+        for name in self.mechanisms:
+            self._restore_stream(name, json.loads(states.get(f"stream:{name}", "{}")), states.get(f"post:{name}"))
+        if missing := self.draw.account.draws_at(self.draw.account.step) - set(self.owners):
+            raise InvalidInput(f"{len(missing)} names of noise that is used again have no noise")
+
+    def _restore_stream(self, name: str, saved: Any, chains: str | None) -> None:
+        state = read_form("the state of a stream", saved, smoothers=[], mechanism=None, noise={})
+        known = () if chains is None else load_chains(chains)
+        self.chains[name] = add_chain(known, self.smoothers[name], self.done[name] + 1)
+        if self.chains[name] is known:  # else a new chain begins, and what the old one has seen is not its own
+            for smoother, seen in zip(self.smoothers[name], state["smoothers"], strict=bool(known)):
+                smoother.restore(seen)
+        if saved:
+            self.mechanisms[name].restore(state["mechanism"])
+            self.draw.restore(state["noise"])
+            self.note_owner(name, state["noise"])
+
+    def _read_account(self, book: Ledger, saved: str | None) -> Accountant:
+        """Return the account as the ledger has it, under the policy's promise, which may add to what is not yet published."""
+        notion = self._policy.notion
+        if saved is None:
+            return Accountant(notion)
+        if self._kept is not None and self._kept == self._attachment:
+            return Accountant.from_json(saved, notion=notion)
+        account = Accountant.from_json(saved, self._kept)
+        if account.notion == notion:
+            return account
+        try:
+            self._channels[0].promise.check_extension()
+            return account.with_notion(notion, self._newest_data_time())
+        except InvalidInput as error:
+            raise LedgerError(f"{book.name}: {error}") from error
+
+    def _newest_data_time(self) -> int:
+        """Return the newest step of the account about which anything was published; 0 if nothing was."""
+        done = ((c, self.done[c.name]) for c in self._channels)
+        return max((int(c.release_steps(k, k)[0]) - c.age for c, k in done if k), default=0)
+
+    def note_owner(self, stream: str, names: Iterable[str]) -> None:
+        """Record which stream uses these names of noise; refuse a name that two streams would share."""
+        for name in names:
+            if self.owners.setdefault(name, stream) != stream:
+                raise InvalidInput(
+                    f"the noise {name!r} of {self.owners[name]} is asked for by {stream}: a mechanism must give every stream "
+                    "noise of its own name"
+                )
+
+    def write(self, draw: ReleaseDraw) -> dict[str, str]:
+        """Return the states to be kept with what was drawn; the promise's attachment only when it has changed."""
+        states = {"account": draw.account.to_json(short=True)}
+        if self._attachment is not None and self._attachment != self._kept:
+            states["attachment"] = self._attachment
+        noise = draw.state()
+        for name, mechanism in self.mechanisms.items():
+            state: dict[str, Any] = {"version": 1, "smoothers": [s.state() for s in self.smoothers[name]]}
+            kept = {
+                "mechanism": mechanism.state(),
+                "noise": {k: v for k, v in noise.items() if self.owners[k] == name},
+            }
+            if kept["mechanism"] is not None or kept["noise"]:
+                state |= kept
+            if "noise" in state or self.chains[name]:
+                states[f"stream:{name}"] = json.dumps(state)
+            if self.chains[name]:
+                states[f"post:{name}"] = dump_chains(self.chains[name])
+        return states
+
+    def adopt(self, draw: ReleaseDraw, states: Mapping[str, str]) -> None:
+        """Go on from states that were committed."""
+        self.draw, self._kept = draw, states.get("attachment", self._kept)
+
+
+def stream_digests(book: Ledger, stream: str) -> Digests:
+    """Return where the digests of a stream's files are kept."""
+    return Digests(partial(book.mark_written, stream), partial(book.digests, stream))

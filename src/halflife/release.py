@@ -90,7 +90,8 @@ state what the noise costs, or leave the scale out
                 )
             self._check_scale()
             put(self, "span", whole("span", self.span, least=1))
-            put(self, "step_sensitivity", self._check_step())
+            if self.step_sensitivity is not None:
+                put(self, "step_sensitivity", self._check_step(self.step_sensitivity))
             if self.span > 1 and (self.draw or self.atop):
                 raise InvalidInput(
                     f"a span of {self.span} with shared noise ({self.draw or self.atop!r}) is not worked out: draw fresh noise",
@@ -111,11 +112,9 @@ state what the noise costs, or leave the scale out
                 f"{self.sensitivity / self.scale:.6g}: state what the noise costs, or leave the scale out"
             )
 
-    def _check_step(self) -> float | None:
+    def _check_step(self, given: float) -> float | None:
         """Return Δ_step, None where it is Δf: all steps move a value by span·Δ_step at most, so Δf is no more than that."""
-        if self.step_sensitivity is None:
-            return None
-        one = real("step_sensitivity", self.step_sensitivity, positive=True)
+        one = real("step_sensitivity", given, positive=True)
         if one > self.sensitivity:
             raise InvalidInput(
                 f"step_sensitivity {one} is more than sensitivity {self.sensitivity}, which bounds what data of all steps moves",

@@ -58,12 +58,19 @@ class Entry:
     @cached_property
     def said(self) -> tuple[bytes, bytes, bytes | None]:
         """What the entry says: its facts as JSON, and the bytes of its numbers. Of one that was read, as it was read."""
-        releases = ", ".join(
+        releases = [
             f"[{_text(name)}, {r.step}, {release_facts(r.loss, r.age, r.sensitivity, r.scale, r.noise, r.atop, *span_cells(r))}"
             for r, name in zip(self.releases, self.draws(), strict=True)
-        )
+        ]
         facts = entry_facts(
-            self.stream, self.part, self.step, self.release_step, self.start_us, self.end_us, self.spread, releases
+            self.stream,
+            self.part,
+            self.step,
+            self.release_step,
+            self.start_us,
+            self.end_us,
+            self.spread,
+            ", ".join(releases),
         )
         return facts, to_bytes(self.noisy), None if self.value is None else to_bytes(self.value)
 
@@ -146,8 +153,9 @@ def release_facts(
     one: float | None = None,
 ) -> str:  # fmt: skip
     """Return the end of a release's facts as JSON: what stands behind its draw and its step. Its span only if it has one."""
-    spread, step = ("null" if x is None else repr(x) for x in (scale, one))
-    wide = "" if span is None and one is None else f", {'null' if span is None else span}, {step}"
+    spread, wide = "null" if scale is None else repr(scale), ""
+    if span is not None or one is not None:
+        wide = f", {'null' if span is None else span}, {'null' if one is None else repr(one)}"
     return f"{loss!r}, {age}, {sensitivity!r}, {spread}, {_text(noise)}, {_text(atop)}{wide}]"
 
 

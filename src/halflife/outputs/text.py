@@ -45,7 +45,7 @@ class TextOutput:
         check_order(items, self.last_step)
         if not items:
             return
-        block = b"".join([b"" if self._size else self._form.header, *map(self._form.render, items)])
+        block = (b"" if self._size else self._form.header) + self._form.render_items(items)
         append(self._path, self._size, block)
         self._size += len(block)
         self.last_step = items[-1].step
@@ -69,7 +69,7 @@ class Stdout:
         check_order(items, self.last_step)
         if not items:
             return
-        block = b"".join(map(self._form.render, items))
+        block = self._form.render_items(items)
         try:
             _to_stdout(block)
         except (OSError, ValueError) as problem:  # a reader that went away, a full disk; a ValueError if it is closed

@@ -9,7 +9,7 @@ from halflife.errors import InvalidInput
 
 PREFIXES = {"": 0, "n": -9, "µ": -6, "u": -6, "m": -3, "c": -2, "d": -1, "h": 2, "k": 3, "M": 6, "G": 9, "T": 12}
 BASES = frozenset({
-    "W", "Wh", "VA", "VAh", "var", "varh", "J", "V", "A", "Ah", "Hz", "g", "m", "s", "l", "L", "B", "b", "mol", "cal", "eV", "N", "t"
+    "W", "Wh", "VA", "VAh", "var", "varh", "J", "V", "A", "Ah", "Hz", "g", "m", "s", "l", "L", "B", "b", "mol", "cal", "N", "t"
 })  # fmt: skip
 """Units that are written with a prefix everywhere: one that has its prefix takes no second one."""
 _NUMBER = r"[+-]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][+-]?\d{1,2})?"

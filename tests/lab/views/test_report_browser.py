@@ -80,6 +80,8 @@ def test_the_page_fits_its_window(open_report, width):
     page = open_report(width)
     for plot in page.locator(".plot").all():
         assert plot.locator(".main-svg").first.bounding_box()["width"] <= width
+        shown = plot.locator(".modebar-container").first.evaluate("e => getComputedStyle(e).display !== 'none'")
+        assert shown == (width > 640), "on a narrow page buttons would lie over the legend"
 
 
 CONTRAST = """() => {

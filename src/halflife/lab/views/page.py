@@ -194,7 +194,7 @@ tbody th { font-weight: 400; }
 figure { margin: 1rem 0 1.5rem; }
 figcaption { font-size: .9rem; }
 .plot { height: 400px; width: 100%; }
-@media (max-width: 640px) { .plot { height: calc(300px + var(--lines) * 20px); } }
+@media (max-width: 640px) { .plot { height: calc(300px + var(--lines) * 20px); } .modebar-container { display: none; } }
 .views { display: flex; flex-wrap: wrap; gap: .4rem; margin-bottom: .25rem; }
 .views button { font: inherit; font-size: .88rem; padding: .25rem .7rem; border: 1px solid var(--rule); border-radius: 4px;
   background: var(--tint); color: var(--ink); cursor: pointer; }

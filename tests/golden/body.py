@@ -14,7 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import halflife as hl
-from golden.variants import MORE, START_US
+from golden.variants import MORE, clock_at
 from halflife.ledger import open_ledger
 from halflife.policy import channels
 
@@ -35,7 +35,7 @@ def continue_ledger(golden: Path, scratch: Path) -> None:
     before = hl.verify(policy.ledger_url, outputs, policy=policy)
     assert before.problems == (), before.problems
     assert_alike(before.risk, expected["risk"])
-    summary = hl.publish(policy, clock=lambda: START_US / 1e6 + 3600 * (MORE + 4))
+    summary = hl.publish(policy, clock=clock_at(json.loads((golden / "policy.yaml").read_text()), MORE + 4))
     assert all(count >= 2 for count in summary.published.values()), summary
     after = hl.verify(policy.ledger_url, outputs, policy=policy)
     assert after.problems == (), after.problems

@@ -1,7 +1,7 @@
-"""Write this version's golden folder: `python tests/golden/make.py`. One that exists is never written again.
+"""Write this version's golden files: `python tests/golden/make.py`. What exists is never written again: only what is new.
 
 A golden folder holds what this version of halflife wrote, for all later versions to read: policies with their ledgers and
-outputs, and accounts, histories and states as JSON. Until a version is released its own folder may be written anew:
+outputs, and accounts, histories and states as JSON. Until a version is released its own folder may be written anew, all of it:
 `--rewrite`.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import halflife as hl
-from golden.variants import FIRST, MORE, SECRETS, START_US, VARIANTS, write_inputs
+from golden.variants import FIRST, MORE, SECRETS, VARIANTS, clock_at, write_inputs
 from halflife import registry
 from halflife.ledger import open_ledger
 
@@ -26,16 +26,20 @@ HERE = Path(__file__).parent
 
 
 def make(version: Path) -> None:
-    """Write all of a version's folder."""
+    """Write what a version's folder lacks."""
     for name, data in VARIANTS.items():
         folder = version / name
+        if folder.exists():
+            continue
         folder.mkdir(parents=True)
         write_ledger(folder, data)
         print(f"{name}: {sum(f.stat().st_size for f in folder.iterdir()):,} bytes")
-    (version / "accounts").mkdir()
+    (version / "accounts").mkdir(exist_ok=True)
     for name, cls in registry.NOTIONS.items():
         for number, notion in enumerate(() if cls.attached else cls.examples()):  # with secrets they are large
-            write_account(version / "accounts" / f"{name}-{number}.json", notion)
+            file = version / "accounts" / f"{name}-{number}.json"
+            if not file.exists():
+                write_account(file, notion)
 
 
 def write_ledger(folder: Path, data: dict[str, Any]) -> None:
@@ -44,13 +48,13 @@ def write_ledger(folder: Path, data: dict[str, Any]) -> None:
     if data["promise"]["notion"] == "swellfish":
         (folder / "secrets.json").write_text(json.dumps(SECRETS, indent=1) + "\n")
     (folder / "policy.yaml").write_text(json.dumps(data, indent=1) + "\n")
-    for hours in (FIRST, MORE):
+    for step in (FIRST, MORE):
         policy = hl.Policy.load(folder / "policy.yaml")
-        if hours == MORE and policy.streams[0].post:  # a chain that was changed on the way
+        if step == MORE and policy.streams[0].post:  # a chain that was changed on the way
             data["streams"][0]["post"] = data["streams"][0]["post"][1:]
             (folder / "policy.yaml").write_text(json.dumps(data, indent=1) + "\n")
             policy = hl.Policy.load(folder / "policy.yaml")
-        hl.publish(policy, clock=lambda hours=hours: START_US / 1e6 + 3600 * hours)
+        hl.publish(policy, clock=clock_at(data, step))
     with open_ledger(policy.ledger_url, read_only=True) as book:
         states, history = book.states(), hl.History(r for entry in book.entries() for r in entry.releases)
     account = hl.Accountant.from_json(states["account"], states.get("attachment"))
@@ -88,7 +92,6 @@ def describe(account: hl.Accountant) -> dict[str, float]:
 
 if __name__ == "__main__":
     version = HERE / hl.__version__
-    if version.exists() and "--rewrite" not in sys.argv:
-        sys.exit(f"{version} exists: what a version wrote is never written again (before its release: --rewrite)")
-    shutil.rmtree(version, ignore_errors=True)
+    if "--rewrite" in sys.argv:
+        shutil.rmtree(version, ignore_errors=True)
     make(version)

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import shutil
 import subprocess
 import sys
+from dataclasses import MISSING, fields
 from pathlib import Path
 
 import pytest
 
 import halflife as hl
-from golden.body import ACCOUNTS, HERE, LEDGERS, continue_ledger, read_account, read_forms
+from golden.body import ACCOUNTS, HERE, LEDGERS, continue_ledger, read_account, read_forms, read_ledger
 from golden.variants import VARIANTS
 from halflife import registry
+from halflife.policy import facts
+from halflife.policy.promises import ADAPTERS
+from halflife.processes.base import PROCESSES
+from halflife.specifications.neighbours import INTERPRETATIONS
 
 SOURCE = Path(next(iter(importlib.util.find_spec("halflife").submodule_search_locations)))
 CHANGES = {
@@ -45,6 +51,66 @@ def test_every_kind_of_promise_has_its_golden_files():
     promised = {data["promise"]["notion"] for data in VARIANTS.values()}
     assert promised == set(registry.NOTIONS)
     assert all(sum(f.stat().st_size for f in path.iterdir()) < 40_000 for path in LEDGERS)
+
+
+FOLLOWING = {"clock", "half_life"}
+"""Parameters of notions that no form holds: the clock is a part of its own, and a half-life is kept as alpha."""
+
+
+@pytest.fixture(scope="module")
+def stored():
+    """The facts of all golden ledgers, part by part: ("promise", {…}), ("stream", {…}), …"""
+    ledgers = [read_ledger(str(folder / "town.ledger"))[0] for folder in LEDGERS]
+    return [(key.split(":")[0], json.loads(text)) for known in ledgers for key, text in known.items()]
+
+
+def optional_keys(part, *where):
+    """The keys of a part that have a default, and those of the parts in it."""
+    for key, about in part.items():
+        if about.default is not facts.MUST:
+            yield (*where, key)
+        yield from optional_keys(about.keys or {}, *where, key)
+
+
+def find_value(form, *where):
+    """What a form holds at a path of keys; None if it leaves it out."""
+    for key in where:
+        form = form.get(key) if isinstance(form, dict) else None
+    return form
+
+
+def test_every_optional_fact_is_in_a_golden_ledger(stored):
+    """Whoever adds an optional key of a ledger's facts adds a golden ledger that holds it: facts leave defaults out."""
+    own = {key: facts.Key(words, None) for adapter in ADAPTERS.values() for key, words in adapter.words.items()}
+    parts = {**facts.PARTS, "promise": {**facts.PROMISE, **own}, "stream": facts.STREAM}
+    known = [(part, *where) for part, keys in parts.items() for where in optional_keys(keys)]
+    assert len(known) > 30
+    held = {
+        where
+        for where in known
+        for part, form in stored
+        if part == where[0] and find_value(form, *where[1:]) is not None
+    }
+    assert [where for where in known if where not in held] == []
+
+
+def test_every_optional_parameter_of_a_notion_is_in_a_golden_ledger(stored):
+    held = {(form["notion"]["name"], key) for part, form in stored if part == "promise" for key in form["notion"]}
+    known = {
+        (name, f.name)
+        for name, cls in registry.NOTIONS.items()
+        for f in fields(cls)
+        if f.init and f.default is not MISSING and f.name not in FOLLOWING
+    }
+    assert ("age-dependent", "horizon") in known
+    assert known - held == set()
+
+
+def test_every_process_and_interpretation_is_in_a_golden_ledger(stored):
+    promised = [form["notion"] for part, form in stored if part == "promise"]
+    assert {notion["process"]["name"] for notion in promised if "process" in notion} == set(PROCESSES)
+    read_as = {notion.get("neighbours", "one-window") for notion in promised if notion["name"] == "swellfish"}
+    assert read_as == set(INTERPRETATIONS)
 
 
 @pytest.mark.parametrize("golden", LEDGERS, ids=name)

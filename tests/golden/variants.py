@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import datetime
 import random
+from collections.abc import Callable
 from typing import Any
+from zoneinfo import ZoneInfo
 
 HOMES = ("a", "b", "c", "d")
 START_US = 1_767_225_600 * 1_000_000
-HOURS, FIRST, MORE = 16, 3, 7
-"""How many hours there are readings of; after how many a golden ledger is first published, and again."""
+STEPS, FIRST, MORE = 16, 3, 7
+"""How many steps of the clock there are readings of; after how many a golden ledger is first published, and again."""
+WIDTHS = {"1 h": 1, "1 day": 24}
+"""Hours in a step of the clock."""
+START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+TIMES: dict[str, Callable[[datetime.datetime], str]] = {
+    "local": lambda moment: f"{moment.astimezone(ZoneInfo('Europe/Paris')):%Y-%m-%dT%H:%M}",
+    "ms": lambda moment: f"{moment.timestamp() * 1000:.0f}",
+}
+"""Columns with the time of a reading in other forms than UTC, for sources that name them."""
 
 MEAN: dict[str, Any] = {
     "name": "mean",
@@ -25,6 +36,10 @@ SWELLFISH = {
     "specifications": {"files": "secrets.json", "readings": 1},
 }
 FIXED = {"table": {"file": "homes.csv", "person": "home", "group": "where"}}
+WINDOW = {"notion": "w-event", "epsilon": 1.0, "w": 6}
+FADING = {"notion": "exponential", "epsilon": 1.0, "half_life": "1 day"}
+LAG = [[0.0, 0.4, 1.0], [0.0, 0.8, 1.0]]
+"""The corners of an empirical process at one lag."""
 
 
 def policy(promise: dict[str, Any], *streams: dict[str, Any], **clock: str) -> dict[str, Any]:
@@ -41,6 +56,12 @@ def policy(promise: dict[str, Any], *streams: dict[str, Any], **clock: str) -> d
 def aged(process: dict[str, Any], **promise: Any) -> dict[str, Any]:
     """An age-dependent policy on this process."""
     return policy({"notion": "age-dependent", "epsilon": 1.0, "process": process, **promise})
+
+
+def clock_at(data: dict[str, Any], step: int) -> Callable[[], float]:
+    """A clock that stands where a step of the policy's is over, in seconds since 1970."""
+    now = START_US / 1e6 + 3600 * WIDTHS[data["clock"]["step"]] * step
+    return lambda: now
 
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -100,16 +121,46 @@ VARIANTS: dict[str, dict[str, Any]] = {
         {"name": "count", "source": {"files": "readings.csv", "time": "time"}, "output": "count.csv", "share": 0.25,
          "statistic": {"kind": "count"}},
     ),
+    "add-remove": {
+        **policy(WINDOW), "population": {"id": "town", "size": len(HOMES), "person": "home", "neighbours": "add-remove"},
+    },
+    "capped-as-planned": policy({**FADING, "cap": 0.25}, late="as-planned"),
+    "days": policy(WINDOW, step="1 day", end="2026-02-01", zone="Europe/London"),
+    "gaussian-discount-exponential": policy({**FADING, "notion": "gaussian-discount", "delta": 1e-6}),
+    "age-dependent-geometric": aged({"name": "geometric", "c": 1.0, "rho": 0.8}, bound="paper"),
+    "age-dependent-periodic": aged({"name": "periodic-markov-chain", "kernels": [CHAIN["matrix"], [[0.7, 0.3], [0.4, 0.6]]]}),
+    "age-dependent-empirical": policy(
+        {"notion": "age-dependent", "epsilon": 1.0, "horizon": 24, "process": {"name": "empirical", "bounds": [LAG] * 24}},
+        end="2026-01-02",
+    ),
+    "swellfish-one-event": policy({**SWELLFISH, "neighbours": "one-event", "outside": "exact", "block": "6 h"}),
+    "swellfish-all-events": policy({**SWELLFISH, "neighbours": "all-events", "floor": "0.2 kWh", "plan": "optimal"}),
+    "sources": policy(
+        WINDOW,
+        {**MEAN, "source": {**MEAN["source"], "time": "local", "zone": "Europe/Paris"}},
+        {
+            **MEAN, "name": "each", "source": {**MEAN["source"], "time": "ms", "epoch": "ms"},
+            "statistic": {**MEAN["statistic"], "duplicates": "each"}, "output": "each.csv",
+        },
+    ),
+    "sizes": policy(WINDOW, {
+        **MEAN, "source": {**MEAN["source"], "group": "where"},
+        "groups": {"names": ["north", "south"], "most_per_person": 1, "sizes": {"north": 2, "south": 2}},
+    }),
 }  # fmt: skip
 
 
 def write_inputs(folder: Any, data: dict[str, Any]) -> None:
-    """Write the readings of a small town and the public tables that a policy names."""
-    draw, rows = random.Random(1), []
-    for hour in range(HOURS):
+    """Write the readings of a small town, one of each home a step, and the public tables that a policy names."""
+    draw, rows, hours = random.Random(1), [], WIDTHS[data["clock"]["step"]]
+    used = [column for column in TIMES if any(column == stream["source"]["time"] for stream in data["streams"])]
+    for step in range(STEPS):
+        moment = START + datetime.timedelta(hours=step * hours, minutes=30)
         for home in HOMES:
-            time, where = f"2026-01-{1 + hour // 24:02d}T{hour % 24:02d}:30Z", "north" if home < "c" else "south"
-            rows.append(f"{home},{time},{draw.randrange(0, 300) / 100:g},{where}")
-    (folder / "readings.csv").write_text("home,time,kwh,where\n" + "\n".join(rows) + "\n")
+            where = "north" if home < "c" else "south"
+            row = [home, f"{moment:%Y-%m-%dT%H:%M}Z", f"{draw.randrange(0, 300) / 100:g}", where]
+            rows.append(",".join(row + [TIMES[column](moment) for column in used]))
+    header = ",".join(["home,time,kwh,where", *used])
+    (folder / "readings.csv").write_text(header + "\n" + "\n".join(rows) + "\n")
     if any("groups" in stream or stream["statistic"]["kind"] == "weighted sum" for stream in data["streams"]):
         (folder / "homes.csv").write_text("home,where,weight\na,north,2\nb,north,-3\nc,south,0.6\nd,south,1\n")

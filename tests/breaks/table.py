@@ -1337,4 +1337,33 @@ BREAKS: tuple[Break, ...] = (
         "ledgers of local days are written in another form",
         ("tests/golden/test_golden.py",),
     ),
+    # Keys without effect --------------------------------------------------------------------------------------------
+    Break(
+        "policy/streams.py",
+        "    refuse_unused(policy, promise.notion)\n",
+        "",
+        "keys that have no effect are taken",
+        ("tests/policy/test_unused.py", "tests/policy/test_refusals.py"),
+    ),
+    Break(
+        "policy/unused.py",
+        'return kind == "mean" or (kind != "weighted sum" and not from_source)',
+        'return kind == "mean"',
+        "sizes that hold what is pushed are refused",
+        ("tests/policy/test_unused.py", "tests/publisher/test_pushed.py"),
+    ),
+    Break(
+        "policy/facts.py",
+        'if groups is not None and not uses_sizes(statistic["kind"], source is not None):',
+        "if False:",
+        "a key without effect can neither stay nor be taken away",
+        ("tests/policy/test_facts.py",),
+    ),
+    Break(
+        "engines/duckdb/engine.py",
+        "    check_table(kind, table)\n",
+        "",
+        "a table of CSV files is ignored",
+        ("tests/policy/test_unused.py",),
+    ),
 )

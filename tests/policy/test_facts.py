@@ -288,6 +288,31 @@ def test_defaults_that_an_earlier_version_wrote_mean_the_same(plain):
     assert find_change(spelt, plain) is None
 
 
+UNSIZED = {"names": ["north", "south"], "most_per_person": 1}
+COUNT = changed(
+    PLAIN,
+    **{f"{S}statistic": {"kind": "count"}, f"{S}source__group": "where", f"{S}source__epoch": "ms", f"{S}groups": UNSIZED},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("part", "key", "value"), [
+    ("statistic", "duplicates", "each"), ("source", "zone", "Europe/Paris"), ("groups", "sizes", {"north": 2, "south": 2}),
+])  # fmt: skip
+def test_a_key_without_effect_that_an_earlier_version_took_may_be_taken_away(folder, part, key, value):
+    policy = Policy.from_dict(COUNT, folder)
+    known = ledger_facts(policy)
+    stored = with_part(known, "stream:mean", **{part: {**json.loads(known["stream:mean"])[part], key: value}})
+    assert stored != known
+    assert find_change(stored, policy) is None
+
+
+def test_so_may_how_late_steps_count_where_nothing_is_forgotten(folder, plain):
+    assert find_change(with_part(ledger_facts(plain), "clock", late="as-planned"), plain) is None
+    fading = Policy.from_dict(FADING, folder)
+    change = find_change(with_part(ledger_facts(fading), "clock", late="as-planned"), fading)
+    assert change == "how late steps count was 'as-planned' and is now 'now'"
+
+
 @pytest.mark.parametrize("key", ["format", "population", "promise", "clock", "stream:mean"])
 def test_a_newer_part_is_refused_by_its_version_and_by_its_keys(plain, key):
     known = ledger_facts(plain)

@@ -26,6 +26,7 @@ TABLES = {
     "words.csv": "who,weight\na,heavy\n",
 }
 MOVING = moving()
+MEANS = change("kind: sum", "kind: mean", MOVING)
 HISTOGRAM = change(
     "kind: sum",
     "kind: histogram",
@@ -302,9 +303,9 @@ BAD = [
      "most_per_person"),
     (MOVING, "kind: sum", "kind: mean",
      "29:5: streams.0.groups: the mean of a group needs its public size: give `sizes`, or a table of groups"),
-    (MOVING, "most_per_person: 1", "most_per_person: 1\n      sizes: {north: 1, sout: 2}",
+    (MEANS, "most_per_person: 1", "most_per_person: 1\n      sizes: {north: 1, sout: 2}",
      "29:5: streams.0.groups: unknown group in sizes 'sout': did you mean 'south'? Known: north, south"),
-    (MOVING, "most_per_person: 1", "most_per_person: 1\n      sizes: {north: 9}",
+    (MEANS, "most_per_person: 1", "most_per_person: 1\n      sizes: {north: 9}",
      "29:5: streams.0.groups: sizes: 'north' has 9 people, more than the population (4)"),
     (MOVING, "most_per_person: 1", "most_per_person: 1\n      sizes: {north: x}",
      "32:15: streams.0.groups.sizes.north: must be a whole number, not 'x'"),
@@ -349,6 +350,19 @@ BAD = [
      "narrower steps, or a longer window"),
     (WEVENT, "w: 1 day", "w: 45 min", "9:3: promise.w: 45 min is no whole number of steps of 30 min"),
     (WEVENT, "w: 1 day", "w: 0", "9:3: promise.w: w must be at least 1, not 0"),
+    # Keys that would have no effect
+    (GOOD, "      time: ts\n", "      table: meters\n      time: ts\n",
+     "19:7: streams.0.source.table: a csv file has no tables: leave this out, or give a DuckDB or SQLite file"),
+    (GOOD, "readings.csv\n", "meters.db\n      format: parquet\n      table: meters\n",
+     "20:7: streams.0.source.table: a parquet file has no tables: leave this out, or give a DuckDB or SQLite file"),
+    (GOOD, "      zone: Europe/Paris", "      zone: Europe/Paris\n      epoch: ms",
+     "21:7: streams.0.source.zone: times that are numbers since 1970 (`epoch: ms`) are in UTC: leave this out"),
+    (TWO, "{kind: count}", "{kind: count, duplicates: each}",
+     "42:30: streams.1.statistic.duplicates: a person with any reading counts once in a count of people: leave this out"),
+    (MOVING, "most_per_person: 1", "most_per_person: 1\n      sizes: {north: 1, south: 2}",
+     "32:7: streams.0.groups.sizes: a sum is not divided by the sizes of groups: leave this out"),
+    (WEVENT, "  zone: Europe/London", "  zone: Europe/London\n  late: as-planned",
+     "15:3: clock.late: w-event as promised here does not forget, so a late step counts alike from whenever: leave this out"),
     # YAML
     (GOOD, "  size: 4", "  size: 4\n  size: 5", "5:3: population.size: stands twice (first on line 4): keep one"),
     (GOOD, "  id: town", "  <<: {a: b}\n  id: town", "3:3: a key must be a plain word"),

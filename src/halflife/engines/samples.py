@@ -15,7 +15,7 @@ import numpy as np
 
 from halflife.engines.base import LATEST, Question
 from halflife.engines.duckdb.engine import DuckEngine
-from halflife.engines.duckdb.files import find_files, find_format
+from halflife.engines.duckdb.files import DATABASES, check_table, find_files, find_format
 from halflife.engines.duckdb.source import label_of
 from halflife.errors import InvalidInput, unknown
 from halflife.numerics.arrays import Floats
@@ -89,10 +89,11 @@ def read_sample(
     kind = find_format(found) if format is None else format
     if kind not in FORMATS:
         raise unknown("format", kind, FORMATS)
+    check_table(kind, table)
     reader = _Reader(label_of(found))
     try:
         opened = getattr(reader, f"open_{kind}")
-        opened(found, table) if kind in ("duckdb", "sqlite") else opened(found)
+        opened(found, table) if kind in DATABASES else opened(found)
         return reader.sample(_Asked(person, time, value, width, zone, epoch))
     finally:
         reader.close()

@@ -40,6 +40,7 @@ from halflife.policy.model import Statistic
 from halflife.policy.policy import Policy, channels
 from halflife.policy.promises.base import Adapter
 from halflife.policy.streams import Channel
+from halflife.policy.unused import uses_sizes
 from halflife.steps import from_us
 
 FORMAT = {"name": "halflife.ledger", "version": 1}
@@ -289,7 +290,7 @@ def find_change(known: Mapping[str, str], policy: Policy) -> str | None:
         part, where = parts.get(key, STREAM), "" if key in parts else f"stream {key.removeprefix('stream:')}: "
         if key == "format":
             continue
-        old, new = (_fill(key, _parse(facts, key), part) for facts in (known, now))
+        old, new = (_forget_unused(_fill(key, _parse(facts, key), part), adapter.notion) for facts in (known, now))
         if key == "promise":
             change = _compare_notions(old.pop("notion"), new.pop("notion"), adapter.notion)
             if change:
@@ -316,6 +317,25 @@ def _fill(what: str, stored: object, part: Mapping[str, Key]) -> Facts:
         if about.keys is not None and filled[key] is not None:
             filled[key] = _fill(f"{what}.{key}", filled[key], about.keys)
     return filled
+
+
+def _forget_unused(filled: Facts, notion: Notion[Any]) -> Facts:
+    """A part without what has no effect: earlier versions took such keys, and a policy that leaves them out is the same.
+
+    `policy/unused.py` refuses them now, so whoever has one must be able to take it away.
+    """
+    if "late" in filled and not notion.forgets:
+        return {**filled, "late": "now"}
+    if "statistic" not in filled:
+        return filled
+    statistic, source, groups = filled["statistic"], filled["source"], filled["groups"]
+    if statistic["kind"] == "count":
+        statistic = {**statistic, "duplicates": "once"}
+    if source is not None and source["epoch"] is not None:
+        source = {**source, "zone": "UTC"}
+    if groups is not None and not uses_sizes(statistic["kind"], source is not None):
+        groups = {**groups, "sizes": None}
+    return {**filled, "statistic": statistic, "source": source, "groups": groups}
 
 
 def _compare(old: Facts, new: Facts, part: Mapping[str, Key]) -> str | None:

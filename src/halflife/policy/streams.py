@@ -29,6 +29,7 @@ from halflife.policy.model import PolicyKeys, StreamPart
 from halflife.policy.outline import Outline
 from halflife.policy.paths import check_files
 from halflife.policy.promises import Adapter, find_adapter
+from halflife.policy.unused import refuse_unused
 from halflife.postprocessing import Kalman, MovingAverage, Smoother, Truncate
 from halflife.release import Release
 from halflife.steps import (
@@ -180,6 +181,7 @@ def work_out(policy: PolicyKeys) -> tuple[Channel, ...]:
     promise.check()
     _check_names(policy)
     check_files(policy)
+    refuse_unused(policy, promise.notion)
     times = [_times(policy, i, account) for i in range(len(policy.streams))]
     for i, (steps, _) in enumerate(times):
         with policy.about("streams", i, "step"):

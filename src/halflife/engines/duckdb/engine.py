@@ -22,7 +22,7 @@ from typing import Any
 
 from halflife.engines.base import LATEST, ONCE_MATTERS, TALLIES, Answer, Question, bounds_before_fold, empty_answer
 from halflife.engines.columns import check_columns
-from halflife.engines.duckdb.files import Format, find_files, find_format
+from halflife.engines.duckdb.files import Format, check_table, find_files, find_format
 from halflife.engines.duckdb.source import DuckSource, Part, label_of
 from halflife.engines.duckdb.sql import (
     adds_sql,
@@ -273,6 +273,7 @@ def open_files(
     }
     if kind not in openers:
         raise unknown("format", kind, openers)
+    check_table(kind, table)
     return _opened(DuckEngine(label_of(files), threads, memory, scratch), openers[kind])
 
 

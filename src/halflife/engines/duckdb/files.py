@@ -30,6 +30,8 @@ SUFFIXES: Mapping[str, Format] = {
     ".sqlite3": "sqlite",
     ".db": "sqlite",
 }
+DATABASES: tuple[Format, ...] = ("duckdb", "sqlite")
+"""Formats of files that hold tables."""
 CHUNK = 65_536
 LONGEST_HEADER = 1_000_000
 
@@ -199,8 +201,25 @@ def _expand(path: str | Path) -> list[Path]:
 
 def find_format(files: Sequence[Path]) -> Format:
     """The format that all files' endings tell."""
-    kinds = {next((k for end, k in SUFFIXES.items() if str(f).lower().endswith(end)), None) for f in files}
-    kind = kinds.pop()
-    if kinds or kind is None:
+    kind = guess_format(files)
+    if kind is None:
         raise InvalidInput(f"the format of {files[0]} is unclear: say which of parquet, csv, duckdb, sqlite")
     return kind
+
+
+def guess_format(files: Sequence[str | Path], given: Format | None = None) -> Format | None:
+    """The format that was given, else the one that the endings of all files or patterns tell; None if they tell none.
+
+    >>> guess_format(["2026/*.csv.gz"]), guess_format(["meters.db", "meters.csv"])
+    ('csv', None)
+    """
+    if given is not None:
+        return given
+    kinds = {next((k for end, k in SUFFIXES.items() if str(f).lower().endswith(end)), None) for f in files}
+    return kinds.pop() if len(kinds) == 1 else None
+
+
+def check_table(kind: str, table: str | None) -> None:
+    """Refuse a table of files that hold none."""
+    if table is not None and kind not in DATABASES:
+        raise InvalidInput(f"a {kind} file has no tables: leave out table {table!r}, or give a DuckDB or SQLite file")

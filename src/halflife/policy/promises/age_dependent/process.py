@@ -25,6 +25,7 @@ from halflife.numerics.rounding import ratio_up
 from halflife.parsing.documents import Where, read_regular
 from halflife.parsing.quantities import parse_quantity
 from halflife.policy.model import Part, PolicyKeys, Positive, Text, Texts, find_culprit, name_problems, read_number
+from halflife.policy.unused import find_unused_in_source
 from halflife.processes import (
     PROCESSES,
     AutoRegressive,
@@ -261,6 +262,9 @@ def _fit(policy: PolicyKeys, name: str, data: Any) -> Process:
     for key, kind in (("slots", "periodic-markov-chain"), ("lags", "empirical")):
         if getattr(fit, key) is not None and name != kind:
             raise policy.error(((*at, key), f"is about {kind}, not about {name}: leave it out"))
+    unused = list(find_unused_in_source(fit))
+    if unused:
+        raise policy.error(*(((*at, *where), text) for where, text in unused))
     if (fit.states is None) == (fit.edges is None):
         raise policy.error(((*at, "states"), "give either a number of states, or the edges between them"))
     with policy.about(*at):
@@ -327,6 +331,10 @@ def _check_declared(policy: PolicyKeys, process: Process, given: Mapping[str, An
         with policy.about(*AT, "whose"):
             if whose not in WHOSE:
                 raise InvalidInput(f"{unknown('value', whose, WHOSE)}: {DECLARE}")
+    if fitted is None and whose is not None:
+        raise policy.error(
+            ((*AT, "whose"), "the process was written out, not fitted on anybody's readings: leave this out")
+        )
     if fitted is None:
         return process
     with policy.about(*AT):

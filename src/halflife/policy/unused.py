@@ -1,0 +1,73 @@
+"""Keys that would have no effect are refused: whoever writes one expects something of it.
+
+    source.table            of CSV and Parquet files, which have no tables
+    source.zone             where times are numbers since 1970, which are in UTC
+    statistic.duplicates    of a count: a person with any reading counts once
+    groups.sizes            of what is no mean and comes from a source, and of weighted sums: nothing is divided by them
+    clock.late              under a promise that does not forget: a late step counts alike from whenever it counts
+
+`sizes` bound what a program pushes (`policy/ranges.py`), so a stream without a source may have them for sums and counts too. The
+`unit` of a count names the bounds of its post-processing and stands in its output. Of `fold: max`, first and last, `duplicates`
+changes no value, but what the operator's file tallies. Of a stream that a program pushes, `fold`, `duplicates` and
+`clip_readings` say what the program has done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal, Protocol
+
+from halflife.engines.duckdb.files import DATABASES, Format, guess_format
+from halflife.notions.base import Notion
+from halflife.parsing.documents import Problem
+from halflife.policy.model import PolicyKeys, StreamPart
+
+
+def refuse_unused(policy: PolicyKeys, notion: Notion[Any]) -> None:
+    """Refuse all keys of a policy that would have no effect, each by its line."""
+    problems = [
+        ((*("streams", i), *where), text) for i, s in enumerate(policy.streams) for where, text in _in_stream(s)
+    ]
+    if policy.clock.late != "now" and not notion.forgets:
+        text = (
+            f"{notion.name} as promised here does not forget, so a late step counts alike from whenever: leave this out"
+        )
+        problems.append((("clock", "late"), text))
+    if problems:
+        raise policy.error(*problems)
+
+
+def _in_stream(stream: StreamPart) -> Iterator[Problem]:
+    """The keys of a stream without effect, and why."""
+    s, source, groups = stream.statistic, stream.source, stream.groups
+    if source is not None:
+        yield from ((("source", *where), text) for where, text in find_unused_in_source(source))
+    if s.kind == "count" and s.duplicates != "once":
+        yield ("statistic", "duplicates"), "a person with any reading counts once in a count of people: leave this out"
+    if groups is not None and groups.sizes is not None and not uses_sizes(s.kind, source is not None):
+        yield ("groups", "sizes"), f"a {s.kind} is not divided by the sizes of groups: leave this out"
+
+
+def uses_sizes(kind: str, from_source: bool) -> bool:
+    """Return whether public sizes of groups matter: a mean is divided by them, and what a program pushes is held within the range
+    that they allow."""
+    return kind == "mean" or (kind != "weighted sum" and not from_source)
+
+
+class Files(Protocol):
+    """Files of readings as a policy names them: those of a stream, or of a sample that a process is fitted on."""
+
+    files: list[str]
+    format: Format | None
+    table: str | None
+    zone: str
+    epoch: Literal["s", "ms", "us"] | None
+
+
+def find_unused_in_source(source: Files) -> Iterator[Problem]:
+    """The keys of files that would have no effect, and why."""
+    format = guess_format(source.files, source.format)
+    if source.table is not None and format is not None and format not in DATABASES:
+        yield ("table",), f"a {format} file has no tables: leave this out, or give a DuckDB or SQLite file"
+    if source.epoch is not None and source.zone != "UTC":
+        yield ("zone",), f"times that are numbers since 1970 (`epoch: {source.epoch}`) are in UTC: leave this out"

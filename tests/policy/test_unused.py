@@ -1,0 +1,109 @@
+"""Keys that would have no effect are refused, and those that stay have one."""
+
+from __future__ import annotations
+
+import pyarrow.parquet as pq
+import pytest
+
+import halflife as hl
+from halflife.engines import open_source
+from halflife.engines.samples import read_sample
+from halflife.errors import InvalidInput
+from halflife.policy import Policy, PolicyError, channels
+from halflife.policy.ranges import total_range
+from policy.towns import change, moving, write_tables
+from publisher.town import make, write_readings
+
+CHAIN = "age-dependent\n  epsilon: 1\n  process: {name: markov-chain, matrix: [[0.9, 0.1], [0.2, 0.8]]"
+AGED = change("exponential\n  epsilon: 1\n  half_life: 1 day", CHAIN + "}")
+FIT = "{name: markov-chain, fit: {files: a.csv, time: ts, value: kwh, states: 2, whose: public, "
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return write_tables(tmp_path)
+
+
+def refusal(text, folder):
+    with pytest.raises(PolicyError) as error:
+        Policy.parse(text, folder)
+    return str(error.value)
+
+
+def test_every_key_without_effect_is_named_at_once(folder):
+    text = change("      time: ts\n", "      time: ts\n      table: meters\n      epoch: s\n")
+    assert [line.split(": ")[1] for line in refusal(text, folder).splitlines()] == [
+        "streams.0.source.table", "streams.0.source.zone",
+    ]  # fmt: skip
+
+
+def test_a_table_stays_where_files_may_be_databases(folder):
+    for files in ("meters.db", "meters.duckdb", "meters-*", "[a.csv, b.db]"):
+        Policy.parse(change("files: readings.csv\n", f"files: {files}\n      table: meters\n"), folder)
+
+
+@pytest.mark.parametrize("open_files", [
+    lambda path: open_source(str(path), table="meters"),
+    lambda path: read_sample([path], person="home", time="time", value="kwh", step="1 h", table="meters"),
+])  # fmt: skip
+def test_engines_refuse_a_table_of_files_without_any(tmp_path, open_files):
+    write_readings(tmp_path)
+    (tmp_path / "readings.csv").rename(tmp_path / "readings.tsv")
+    with pytest.raises(
+        InvalidInput, match="a csv file has no tables: leave out table 'meters', or give a DuckDB or SQLite file"
+    ):
+        open_files(tmp_path / "readings.tsv")
+
+
+@pytest.mark.parametrize(("process", "said"), [
+    (FIT + "table: meters}}", "promise.process.fit.table: a csv file has no tables: leave this out"),
+    (FIT + "zone: Europe/Paris, epoch: s}}", "promise.process.fit.zone: times that are numbers since 1970"),
+    ("{name: markov-chain, matrix: [[0.9, 0.1], [0.2, 0.8]], whose: public}",
+     "promise.process.whose: the process was written out, not fitted on anybody's readings: leave this out"),
+])  # fmt: skip
+def test_a_process_has_no_such_keys_either(folder, process, said):
+    start = AGED.index("{name: markov")
+    text = AGED[:start] + process + AGED[AGED.index("\nclock") :]
+    assert said in refusal(text, folder)
+
+
+def test_readings_of_secrets_are_said_where_they_are_added_up(folder):
+    """Each is rounded before: of a mean the rounding is known."""
+    secret = "{power: 3, duration: 2, start: 3, end: 8, epsilon: 1}"
+    specifications = f"{{households: {{a: [{secret}]}}, readings: 1}}"
+    promise = f"swellfish\n  neighbours: one-window\n  outside: exact\n  specifications: {specifications}"
+    text = change("exponential\n  epsilon: 1\n  half_life: 1 day", promise)
+    Policy.parse(text, folder)
+    said = refusal(change("fold: sum", "fold: mean", text), folder)
+    assert said.endswith(
+        "promise.specifications.readings: no stream adds readings up within a step (`fold: sum`): leave this out"
+    )
+
+
+# What has an effect ----------------------------------------------------------------------------------------------------
+
+
+def test_sizes_hold_what_is_pushed_of_a_sum(folder):
+    text = change("most_per_person: 1", "most_per_person: 1\n      sizes: {north: 1, south: 2}", moving())
+    source = text[text.index("    source:") : text.index("    statistic:")]
+    (channel,) = channels(Policy.parse(change(source, "", text), folder))
+    assert total_range(channel, 4) == ((0, 5000), (0, 10_000))
+
+
+def test_the_unit_of_a_count_names_bounds_and_stands_in_the_output(tmp_path):
+    write_readings(tmp_path)
+    count = {"kind": "count", "unit": "homes", "resolution": None, "clip": None, "fold": None}
+    policy = make(tmp_path, output="count.parquet", statistic=count, stream={"post": [{"truncate": ["0", "3 homes"]}]})
+    hl.publish(policy, clock=lambda: 1_767_225_600 + 3600 * 3)
+    assert pq.read_schema(tmp_path / "count.parquet").metadata[b"unit"] == b"homes"
+
+
+def test_the_value_of_a_count_says_whose_reading_is_good(tmp_path):
+    (tmp_path / "readings.csv").write_text("home,time,kwh\na,2026-01-01T00:30Z,1\nb,2026-01-01T00:30Z,none\n")
+    for value, people in (({"value": "kwh"}, 1), ({}, 2)):
+        source = {"files": "readings.csv", "time": "time", **value}
+        count = {"kind": "count", "unit": None, "resolution": None, "clip": None, "fold": None}
+        (channel,) = channels(make(tmp_path, stream={"source": source}, statistic=count))
+        engine = open_source(str(tmp_path / "readings.csv"))
+        assert engine.aggregate(channel.question(1, 1)).sums.sum() == people
+        engine.close()

@@ -1340,7 +1340,7 @@ BREAKS: tuple[Break, ...] = (
     # Keys without effect --------------------------------------------------------------------------------------------
     Break(
         "policy/streams.py",
-        "    refuse_unused(policy, promise.notion)\n",
+        "    refuse_unused(policy)\n",
         "",
         "keys that have no effect are taken",
         ("tests/policy/test_unused.py", "tests/policy/test_refusals.py"),

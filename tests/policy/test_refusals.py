@@ -361,8 +361,6 @@ BAD = [
      "42:30: streams.1.statistic.duplicates: a person with any reading counts once in a count of people: leave this out"),
     (MOVING, "most_per_person: 1", "most_per_person: 1\n      sizes: {north: 1, south: 2}",
      "32:7: streams.0.groups.sizes: a sum is not divided by the sizes of groups: leave this out"),
-    (WEVENT, "  zone: Europe/London", "  zone: Europe/London\n  late: as-planned",
-     "15:3: clock.late: w-event as promised here does not forget, so a late step counts alike from whenever: leave this out"),
     # YAML
     (GOOD, "  size: 4", "  size: 4\n  size: 5", "5:3: population.size: stands twice (first on line 4): keep one"),
     (GOOD, "  id: town", "  <<: {a: b}\n  id: town", "3:3: a key must be a plain word"),

@@ -67,19 +67,6 @@ def test_a_process_has_no_such_keys_either(folder, process, said):
     assert said in refusal(text, folder)
 
 
-def test_readings_of_secrets_are_said_where_they_are_added_up(folder):
-    """Each is rounded before: of a mean the rounding is known."""
-    secret = "{power: 3, duration: 2, start: 3, end: 8, epsilon: 1}"
-    specifications = f"{{households: {{a: [{secret}]}}, readings: 1}}"
-    promise = f"swellfish\n  neighbours: one-window\n  outside: exact\n  specifications: {specifications}"
-    text = change("exponential\n  epsilon: 1\n  half_life: 1 day", promise)
-    Policy.parse(text, folder)
-    said = refusal(change("fold: sum", "fold: mean", text), folder)
-    assert said.endswith(
-        "promise.specifications.readings: no stream adds readings up within a step (`fold: sum`): leave this out"
-    )
-
-
 # What has an effect ----------------------------------------------------------------------------------------------------
 
 

@@ -320,9 +320,10 @@ def _fill(what: str, stored: object, part: Mapping[str, Key]) -> Facts:
 
 
 def _forget_unused(filled: Facts, notion: Notion[Any]) -> Facts:
-    """A part without what has no effect: earlier versions took such keys, and a policy that leaves them out is the same.
+    """A part without what has no effect on it: a policy that says otherwise there is the same.
 
-    `policy/unused.py` refuses them now, so whoever has one must be able to take it away.
+    Earlier versions took such keys. `policy/unused.py` refuses most now, so whoever has one must be able to take it away; and
+    where nothing is forgotten, a late step counts alike from whenever.
     """
     if "late" in filled and not notion.forgets:
         return {**filled, "late": "now"}

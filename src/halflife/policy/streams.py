@@ -181,7 +181,7 @@ def work_out(policy: PolicyKeys) -> tuple[Channel, ...]:
     promise.check()
     _check_names(policy)
     check_files(policy)
-    refuse_unused(policy, promise.notion)
+    refuse_unused(policy)
     times = [_times(policy, i, account) for i in range(len(policy.streams))]
     for i, (steps, _) in enumerate(times):
         with policy.about("streams", i, "step"):

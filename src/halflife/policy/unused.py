@@ -4,35 +4,28 @@
     source.zone             where times are numbers since 1970, which are in UTC
     statistic.duplicates    of a count: a person with any reading counts once
     groups.sizes            of what is no mean and comes from a source, and of weighted sums: nothing is divided by them
-    clock.late              under a promise that does not forget: a late step counts alike from whenever it counts
 
 `sizes` bound what a program pushes (`policy/ranges.py`), so a stream without a source may have them for sums and counts too. The
 `unit` of a count names the bounds of its post-processing and stands in its output. Of `fold: max`, first and last, `duplicates`
 changes no value, but what the operator's file tallies. Of a stream that a program pushes, `fold`, `duplicates` and
-`clip_readings` say what the program has done.
+`clip_readings` say what the program has done. `late: as-planned` under a promise that does not forget stays too: what it says
+holds, as a late step then counts alike from whenever, and the audit replays every promise so. Nor is `specifications.readings`
+refused where no stream adds readings up: it says something of the data, which is as true there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from halflife.engines.duckdb.files import DATABASES, Format, guess_format
-from halflife.notions.base import Notion
 from halflife.parsing.documents import Problem
 from halflife.policy.model import PolicyKeys, StreamPart
 
 
-def refuse_unused(policy: PolicyKeys, notion: Notion[Any]) -> None:
+def refuse_unused(policy: PolicyKeys) -> None:
     """Refuse all keys of a policy that would have no effect, each by its line."""
-    problems = [
-        ((*("streams", i), *where), text) for i, s in enumerate(policy.streams) for where, text in _in_stream(s)
-    ]
-    if policy.clock.late != "now" and not notion.forgets:
-        text = (
-            f"{notion.name} as promised here does not forget, so a late step counts alike from whenever: leave this out"
-        )
-        problems.append((("clock", "late"), text))
+    problems = [(("streams", i, *where), text) for i, s in enumerate(policy.streams) for where, text in _in_stream(s)]
     if problems:
         raise policy.error(*problems)
 

@@ -37,9 +37,6 @@ def text(x: Fraction | float) -> str:
     return str(float(x))
 
 
-FORGETTING = ("exponential", "hyperbolic", "gaussian-discount")
-
-
 @dataclass(frozen=True, eq=False)
 class Drawn:
     """A policy as plain data; how many steps of the clock it is run for; and how a person moves whose process was counted."""
@@ -66,7 +63,7 @@ def random_policy(rng: random.Random, folder: Path) -> Drawn:
     clock: dict[str, Any] = {"step": "1 h", "start": "2026-01-01"}
     if rng.random() < 0.6:
         clock["end"] = f"2026-01-01T{steps:02}:00"
-    if rng.random() < 0.5 and (notion in FORGETTING or "over" in promise):
+    if rng.random() < 0.5:
         clock["late"] = "as-planned"
     if wanders:  # the fewer numbers, the nearer one of them comes to the bound
         clock["end"], streams[0]["delay"] = f"2026-01-01T0{rng.choice([1, 1, 2])}:00", f"{rng.randint(1, 3)} h"

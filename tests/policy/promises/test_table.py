@@ -86,10 +86,6 @@ def write_policy(name: str, case: Case) -> dict:
     if GROUPS[case.groups] is not None:
         used = ("names", "table", "most_per_person", *(["sizes"] if case.statistic == "mean" else []))
         stream["groups"] = {key: value for key, value in GROUPS[case.groups].items() if key in used}
-    if name == "swellfish" and case.fold != "sum":
-        promise["specifications"] = {
-            key: value for key, value in promise["specifications"].items() if key != "readings"
-        }
     return {
         "population": {"id": "town", "size": 4, "person": "who", "neighbours": case.neighbours},
         "promise": promise,

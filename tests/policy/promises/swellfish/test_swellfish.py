@@ -107,8 +107,7 @@ def test_files_and_the_policy_itself_say_the_same(tmp_path):
 )  # fmt: skip
 def test_power_energy_folds_and_edges(old, new, power, longest):
     """What an event shows in depends on what a reading is; where it may show in one step more, it is taken to be longer."""
-    text = change(old, new)
-    policy, _ = load(text if "fold: sum" in text else change("    readings: 1\n", "", text))
+    policy, _ = load(change(old, new))
     s = policy.notion.specifications
     assert s.power.min() == pytest.approx(power, abs=1e-6)
     assert s.duration.max() == longest

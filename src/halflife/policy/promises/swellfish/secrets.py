@@ -108,10 +108,6 @@ def in_units(policy: PolicyKeys, found: Specifications, account: Steps, wanted: 
     up to R (2) units each beside their power, which 2R (4) units on each of T steps cover. Clips, of single readings or of what
     they come to, bring no two numbers further apart.
     """
-    if wanted.readings is not None and all(stream.statistic.fold != "sum" for stream in policy.streams):
-        raise policy.error(
-            ((*AT, "readings"), "no stream adds readings up within a step (`fold: sum`): leave this out")
-        )
     factors = {}
     for i in range(len(policy.streams)):
         factors[_factor(policy, i, account, wanted)] = i

@@ -1,17 +1,15 @@
 """Killed at every named point: no step lost, none published with two values, no loss uncounted."""
 
-import os
 import random
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 import halflife as hl
+from forked import CONTEXT, finish, start
 from halflife.publisher.checkpoints import CHECKPOINTS
+from publisher.children import publish_step_by_step
 from publisher.town import KILLED, STEPS, make, read_csv, run_and_die, write_readings
 
 EVERYWHERE = (*CHECKPOINTS, "in the transaction", "half written")
@@ -117,19 +115,13 @@ def kill_at_random(folder, go_on, seed):
     write_readings(folder)
     policy = make(folder)
     draw, kills, known = random.Random(seed), 0, {}
-    script = (
-        "import sys; from halflife import Policy, publish; from halflife.publisher import backfill as b; b.BATCH_STEPS = 1;"
-        "p = Policy.load(sys.argv[1]); import halflife.engines.duckdb.engine, duckdb, opendp.measurements;"
-        "print(flush=True); publish(p)"
-    )
     while go_on(kills):
-        command = [sys.executable, "-c", script, str(folder / "policy.yaml")]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        process.stdout.readline()  # everything is imported: what is killed from here on is the publishing
+        ready = CONTEXT.Event()
+        process = start(publish_step_by_step, str(folder / "policy.yaml"), ready)
+        assert ready.wait(60)  # what is killed from here on is the publishing
         time.sleep(draw.random() ** 2 * 0.5)
-        os.kill(process.pid, signal.SIGKILL)
-        kills += process.wait() == KILLED
-        process.stdout.close()
+        process.kill()
+        kills += finish(process) == KILLED
         now = stored(policy)
         assert all(now.get(step) == value for step, value in known.items()), "a committed value changed or is gone"
         known = now

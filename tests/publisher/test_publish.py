@@ -13,9 +13,11 @@ import pyarrow as pa
 import pytest
 
 import halflife as hl
+from forked import finish, start
 from halflife import BudgetExceeded, InvalidInput, LedgerError
 from halflife.ledger import open_ledger
 from halflife.ledger.sqlite import SqliteLedger
+from publisher.children import publish_by_command, push_a_day
 from publisher.town import HOMES, LOUD, STEPS, exact_means, make, policy_dict, read_csv, readings, write_readings
 
 FINE = 1e-3
@@ -558,18 +560,11 @@ def test_a_full_disk_and_then_room_again(tmp_path, monkeypatch):
 def test_two_publishers_race(tmp_path):
     write_readings(tmp_path)
     make(tmp_path)
-    command = [
-        sys.executable,
-        "-c",
-        "from halflife.cli import main; main()",
-        "publish",
-        str(tmp_path / "policy.yaml"),
-        "--wait",
-        "60",
-    ]
-    processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]
-    said = [p.communicate()[1] for p in processes]
-    assert [p.returncode for p in processes] == [0, 0, 0], said
+    files = [tmp_path / f"said{i}" for i in range(3)]
+    processes = [start(publish_by_command, str(tmp_path / "policy.yaml"), said=file) for file in files]
+    ended = [finish(p) for p in processes]
+    said = [file.read_text() for file in files]
+    assert ended == [0, 0, 0], said
     assert sum("mean: 24 steps published" in text for text in said) == 1
     policy = hl.Policy.load(tmp_path / "policy.yaml")
     assert hl.verify(policy.ledger_url, {"mean": str(policy.path("mean.csv"))}).problems == ()
@@ -723,27 +718,15 @@ def test_groups_are_pushed_as_a_mapping(tmp_path):
             stream.publish({"a": 1.0}, at=2)
 
 
-PUSHER = """
-import sys, halflife as hl
-policy = hl.Policy.load(sys.argv[1])
-with hl.Stream(policy, sys.argv[2], wait=60) as stream:
-    for step in range(1, 25):
-        stream.publish(1.0, at=step)
-"""
-
-
 def test_four_programs_push_into_one_ledger(tmp_path):
     """Writers queue: none starves, and the account holds every loss."""
     data = {**policy_dict(), "promise": {"notion": "classical", "epsilon": 1.0}}
     base = {**data["streams"][0], "source": None, "share": 0.25}
     data["streams"] = [{**base, "name": f"s{i}", "output": f"s{i}.csv"} for i in range(4)]
     (tmp_path / "policy.yaml").write_text(json.dumps(data))
-    processes = [
-        subprocess.Popen([sys.executable, "-c", PUSHER, str(tmp_path / "policy.yaml"), f"s{i}"], stderr=subprocess.PIPE)
-        for i in range(4)
-    ]
-    errors = [p.communicate(timeout=120)[1] for p in processes]
-    assert [p.returncode for p in processes] == [0] * 4, errors
+    said = tmp_path / "said"
+    processes = [start(push_a_day, str(tmp_path / "policy.yaml"), f"s{i}", said=said) for i in range(4)]
+    assert [finish(p) for p in processes] == [0] * 4, said.read_text()
     policy = hl.Policy.load(tmp_path / "policy.yaml")
     verdict = hl.verify(policy.ledger_url, {f"s{i}": str(policy.path(f"s{i}.csv")) for i in range(4)})
     assert verdict.problems == ()

@@ -6,11 +6,11 @@ import csv
 import json
 import random
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import halflife as hl
+from forked import finish, start
+from publisher.children import publish_and_die
 
 HOMES, STEPS = 5, 24
 LOUD = 1_000_000.0
@@ -78,9 +78,7 @@ def read_csv(path: Path):
 
 def run_and_die(folder: Path, point: str, number: int = 1, batch: int = 5) -> int:
     """Publish in a process of its own that is killed at the n-th passing of a point; return how it ended."""
-    script = str(Path(__file__).with_name("dying.py"))
-    command = [sys.executable, script, str(folder / "policy.yaml"), point, str(number), str(batch)]
-    return subprocess.run(command, check=False, capture_output=True).returncode
+    return finish(start(publish_and_die, str(folder / "policy.yaml"), point, number, batch))
 
 
 KILLED = -signal.SIGKILL

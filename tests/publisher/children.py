@@ -1,16 +1,17 @@
-"""Publish a policy, and be killed at the n-th passing of a named point. Usage: dying.py POLICY POINT N BATCH."""
+"""What tests run in processes of their own: publishers that race, that are killed, and that kill themselves."""
 
 import os
 import signal
-import sys
 
-from halflife import Policy, publish
+from halflife import Policy, Stream, publish
+from halflife.cli import main
 from halflife.ledger.sqlite import SqliteLedger
 from halflife.outputs import files, text
 from halflife.publisher import backfill, checkpoints
 
 
-def main(path, wanted, number, batch):
+def publish_and_die(path, wanted, number, batch):
+    """Publish in batches of so many steps, and be killed at the n-th passing of a named point."""
     backfill.BATCH_STEPS = batch
     seen = [0]
 
@@ -39,5 +40,19 @@ def main(path, wanted, number, batch):
     publish(Policy.load(path))
 
 
-if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+def publish_step_by_step(path, ready):
+    """Publish one step a batch, and say when that begins."""
+    backfill.BATCH_STEPS = 1
+    policy = Policy.load(path)
+    ready.set()
+    publish(policy)
+
+
+def publish_by_command(path):
+    main(["publish", path, "--wait", "60"])
+
+
+def push_a_day(path, name):
+    with Stream(Policy.load(path), name, wait=60) as stream:
+        for step in range(1, 25):
+            stream.publish(1.0, at=step)

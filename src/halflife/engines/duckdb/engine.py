@@ -110,7 +110,7 @@ class DuckEngine(DuckSource):
 
     def _rejected(self) -> int:
         """Count the lines that DuckDB could not even take as text, and forget them."""
-        if not self._run("SELECT 1 FROM duckdb_tables() WHERE table_name = 'reject_errors'"):
+        if not self._keeps_rejects:
             return 0
         lines = self._run("SELECT count(*) FROM (SELECT DISTINCT scan_id, file_id, line FROM reject_errors)")
         count = int(lines[0][0])

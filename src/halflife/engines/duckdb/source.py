@@ -88,6 +88,7 @@ class DuckSource:
         self._parts: Callable[[Sequence[str]], list[Part]] = lambda columns: []
         self._patient: Callable[[Sequence[str]], list[Part]] | None = None
         self._parse_once = False
+        self._keeps_rejects = False
         self._parsed: dict[tuple[str | None, ...], tuple[str, int]] = {}
 
     def columns(self) -> Mapping[str, str]:
@@ -294,7 +295,7 @@ class DuckSource:
             if csv_header(path) != (header, delimiter):
                 raise InvalidInput(f"{path} has another header than {files[0]}: give files with the same columns")
         self._names, self._types = header, dict.fromkeys(header, "VARCHAR")
-        self._parse_once = True
+        self._parse_once = self._keeps_rejects = True
 
         def parts(columns: Sequence[str]) -> list[Part]:
             check_gzip(files)

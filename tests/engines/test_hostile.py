@@ -9,7 +9,7 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -278,12 +278,14 @@ def test_a_column_that_a_file_lacks_is_refused_with_its_name(tmp_path: Path) -> 
 LARGE = 2**40
 
 
-def large(question: Question, rows: Rows) -> None:
+def large(rows: Rows, questions: Iterable[Question]) -> None:
     """Ask both engines, and the reference."""
     table = pa.Table.from_pylist(rows, schema=pa.schema(TYPES))
     engines = (open_arrow(table), open_source(pl.from_arrow(table)), open_source(table.to_pandas()), open_frame(table))
+    for question in questions:
+        for engine in engines:
+            check(engine, rows, question)
     for engine in engines:
-        check(engine, rows, question)
         engine.close()
 
 
@@ -293,37 +295,46 @@ def test_totals_beyond_64_bits_are_clipped(fold: Any, sign: int) -> None:
     rows = [_row(f"p{i}", kwh=sign * 1e300) for i in range(9)] + [_row("q", kwh=-sign * 1e300), _row("r", kwh=3.25)]
     rows += [_row(f"p{i}", SPRING + datetime.timedelta(seconds=j), -3.0 * i) for i in range(9) for j in range(3)]
     wide = replace(BASE, fold=fold, low=-LARGE, high=LARGE, baseline=-LARGE)
+    asked = [wide]
     for heaviest in (1, 2**20 + 1, 2**21, 2**39 + 5, 2**40):
         weights = {f"p{i}": heaviest - i for i in range(9)} | {"q": -heaviest, "r": 1}
-        large(replace(wide, weights=weights), rows)
-        large(replace(wide, weights={p: -w for p, w in weights.items()}, baseline=0), rows)
-    large(wide, rows)
+        asked += [
+            replace(wide, weights=weights),
+            replace(wide, weights={p: -w for p, w in weights.items()}, baseline=0),
+        ]
+    large(rows, asked)
 
 
-@pytest.mark.parametrize(("fold", "value"), [("sum", 1e300), ("sum", -1e300), ("mean", 1e300)])
-def test_no_number_of_readings_overflows_a_fold(fold: Any, value: float) -> None:
+@pytest.mark.parametrize("value", [1e300, -1e300])
+def test_no_number_of_readings_overflows_a_sum(value: float) -> None:
+    """Nor a mean, as the next test says: it adds up the same."""
     many = 2**23 + 5  # of 2⁴⁰ each: beyond 2⁶³
     columns = {"p": np.zeros(many, np.int64), "ts": np.zeros(many, np.int64), "kwh": np.full(many, value)}
-    question = replace(BASE, time="ts", epoch="us", fold=fold, once=False, low=-LARGE, high=LARGE - 1)
+    question = replace(BASE, time="ts", epoch="us", fold="sum", once=False, low=-LARGE, high=LARGE - 1)
     question = replace(question, first=question.buckets.step(0), last=question.buckets.step(0))
     wanted = question.high if value > 0 else question.low
     for engine in (open_source(pl.DataFrame(columns)), open_arrow(pa.table(columns))):
         answer = engine.aggregate(question)
         assert answer.sums.ravel().tolist() == [wanted]
         assert answer.tallies["clipped_readings"] == many
-        assert answer.tallies["clipped"] == (value > 0 or fold == "sum")
+        assert answer.tallies["clipped"] == 1
         engine.close()
 
 
 @pytest.mark.parametrize(("fold", "sign"), [("sum", 1), ("mean", -1)])
 def test_a_fold_that_leaves_64_bits_on_the_way_is_exact(fold: Any, sign: int) -> None:
-    """2²⁴ readings: half of them 2⁴⁰ and half −2⁴⁰, in blocks, so that the sum of one block is beyond 2⁶³; and 7 more units."""
-    many = 2**23 + 5
-    kwh = np.r_[np.full(many, sign * 1e300), np.full(many, -sign * 1e300), [7.0]]
-    columns = {"p": np.zeros(len(kwh), np.int64), "ts": np.zeros(len(kwh), np.int64), "kwh": kwh}
+    """Half of the readings 2⁴⁰ and half −2⁴⁰, in blocks, so that what is added of one block is beyond 2⁶³; and 7 more units.
+
+    DuckDB adds readings as they are, so a block takes 2²³; frames add them less the least, up to 2⁴¹, so it takes 2²².
+    """
     question = replace(BASE, time="ts", epoch="us", fold=fold, once=False, multiply=1, low=-9, high=9)
     question = replace(question, first=question.buckets.step(0), last=question.buckets.step(0))
-    for engine in (open_source(pl.DataFrame(columns)), open_arrow(pa.table(columns))):
+    for many, opened in (
+        (2**23 + 5, lambda c: open_arrow(pa.table(c))),
+        (2**22 + 5, lambda c: open_source(pl.DataFrame(c))),
+    ):
+        kwh = np.r_[np.full(many, sign * 1e300), np.full(many, -sign * 1e300), [7.0]]
+        engine = opened({"p": np.zeros(len(kwh), np.int64), "ts": np.zeros(len(kwh), np.int64), "kwh": kwh})
         answer = engine.aggregate(question)
         assert answer.sums.ravel().tolist() == [7 if fold == "sum" else 0]
         assert (answer.tallies["clipped_readings"], answer.tallies["clipped"]) == (2 * many, 0)
@@ -344,9 +355,8 @@ def test_readings_beyond_a_persons_bounds_are_folded_as_they_are(fold: Any, boun
     ]
     for once in (True, False):
         question = replace(BASE, fold=fold, once=once, low=0, high=2000, least=least, most=most)
-        large(question, rows)
-        large(replace(question, weights={"peaks": -3, "large": 2**39, "odd": 5}, baseline=17), rows)
-        large(replace(question, kind="histogram", edges=(0, 1, 300, 2000)), rows)
+        weighted = replace(question, weights={"peaks": -3, "large": 2**39, "odd": 5}, baseline=17)
+        large(rows, [question, weighted, replace(question, kind="histogram", edges=(0, 1, 300, 2000))])
 
 
 # ----------------------------------------------------------------------------------------------------------- scratch files

@@ -15,7 +15,6 @@ from halflife.specifications.sweep import (
     Timeline,
     covering_max,
     overlapping_pairs,
-    temporal_sensitivity,
     to_float_up,
     whole_unit,
 )
@@ -92,7 +91,7 @@ def test_a_step_function_is_0_before_its_first_change_and_stays_after_its_last()
 
 @given(families())
 def test_temporal_sensitivity_is_the_largest_sum_of_relevant_powers(many):
-    found = temporal_sensitivity(many).over(-12, 30)
+    found = Timeline(many).temporal_sensitivity.over(-12, 30)
     for step, value in zip(range(-12, 31), found.tolist(), strict=True):
         wanted = max(delta_of(p, step) for p in many)
         assert wanted * (1 - 1e-15) <= value <= wanted * (1 + 1e-12)
@@ -150,14 +149,18 @@ def test_sums_do_not_drift_over_a_hundred_thousand_changes():
         "end": start + 1,
         "epsilon": np.ones(n),
     }
-    f = temporal_sensitivity(Specifications.from_columns(["a"], np.zeros(n, int), columns))
+    f = Timeline(Specifications.from_columns(["a"], np.zeros(n, int), columns)).temporal_sensitivity
     assert f.over(0, 2).tolist() == f.over(3 * n - 3, 3 * n - 1).tolist()
     assert f.at(3 * n - 1) == 0.0 == f.at(3 * n + 5)
     assert 0.1 <= f.at(0) <= 0.1 * (1 + 1e-9)
 
 
 def test_no_secrets_have_no_sensitivity():
-    assert temporal_sensitivity(Specifications([Specification([], "a")])).over(1, 3).tolist() == [0.0, 0.0, 0.0]
+    assert Timeline(Specifications([Specification([], "a")])).temporal_sensitivity.over(1, 3).tolist() == [
+        0.0,
+        0.0,
+        0.0,
+    ]
 
 
 # Pairs ----------------------------------------------------------------------------------------------------------------
@@ -275,7 +278,7 @@ def test_ten_times_the_secrets_take_about_ten_times_the_memory():
         }
         many = Specifications.from_columns([f"h{i}" for i in range(250)], rng.integers(0, 250, n), columns)
         tracemalloc.start()
-        temporal_sensitivity(many)
+        Timeline(many).temporal_sensitivity  # noqa: B018
         most = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return most

@@ -32,10 +32,9 @@ def audit_paths(
     runs: int = 20_000,
     chunk: int = 1_000,
     processes: int = 1,
-    family_error: float = FAMILY_ERROR,
     progress: Progress = lambda what, done, total: None,
 ) -> list[Finding]:
-    """Attack each path with its pair, sharing the time; every bound together is wrong with probability at most `family_error`.
+    """Attack each path with its pair, sharing the time; every bound together is wrong with probability at most FAMILY_ERROR.
 
     `seconds` is for all of it; what one pair does not need is left to those after it. Runs are made in rounds of a few, each
     process at most `chunk` at a time, until there are enough or the time is over; how many there are never depends on what
@@ -43,7 +42,7 @@ def audit_paths(
     """
     if not cases:
         return []
-    alpha, findings, end = family_error / len(cases), [], time.monotonic() + seconds
+    alpha, findings, end = FAMILY_ERROR / len(cases), [], time.monotonic() + seconds
     with _workers(processes) as pool:
         for i, (pair, path) in enumerate(cases):
             start = time.monotonic()

@@ -27,7 +27,6 @@ from halflife.steps import Steps, find_zone
 ONCE = ("what", "power", "duration", "start", "end", "epsilon", "zone")
 RECURS = ("what", "every", "from", "to", "power", "duration", "epsilon", "since", "until", "zone")
 FIELDS = tuple(dict.fromkeys((*ONCE, *RECURS)))
-CLOCKED = ("every", "from", "to", "since", "until", "zone")
 _STEP = re.compile(r"[+-]?\d{1,15}(?:\.0{0,15})?", re.ASCII)
 _NEEDS_STEPS = (
     "goes by the clock, which needs the stream's steps: give `steps`, such as Steps.of('15 min', '2026-01-01', "

@@ -135,6 +135,17 @@ class Timeline:
         np.add.at(change, self.last + 1, -whole)
         return to_float_up(np.cumsum(change[:-1]), unit)
 
+    @cached_property
+    def temporal_sensitivity(self) -> StepFunction:
+        """Δ_t, the largest over the households: how far one of them can move a sum at step t (Definition 14; paper).
+
+        >>> from halflife.specifications import Secret, Specification
+        >>> s = Specifications([Specification([Secret(3.0, 2, 1, 4, 1.0), Secret(1.0, 1, 3, 6, 1.0)], "a")])
+        >>> Timeline(s).temporal_sensitivity.over(1, 7).tolist()
+        [3.0, 3.0, 4.0, 4.0, 1.0, 1.0, 0.0]
+        """
+        return self.over_households(self.sensitivity)
+
     def most(self, values: Floats) -> Floats:
         """Return the largest of the secrets' values on each piece, over those relevant there; 0 where none is."""
         return covering_max(self.first, self.last, values, len(self.begin))
@@ -163,18 +174,6 @@ class Timeline:
             np.maximum(best, covering_max(first, last, values[held], len(starts)), out=best)
         changed = np.append(True, best[1:] != best[:-1])[: len(best)]
         return StepFunction(starts[changed], best[changed])
-
-
-def temporal_sensitivity(specifications: Specifications) -> StepFunction:
-    """Return Δ_t, the largest over the households: how far one of them can move a sum at step t (Definition 14; paper).
-
-    >>> from halflife.specifications import Secret, Specification
-    >>> s = Specifications([Specification([Secret(3.0, 2, 1, 4, 1.0), Secret(1.0, 1, 3, 6, 1.0)], "a")])
-    >>> temporal_sensitivity(s).over(1, 7).tolist()
-    [3.0, 3.0, 4.0, 4.0, 1.0, 1.0, 0.0]
-    """
-    line = Timeline(specifications)
-    return line.over_households(line.sensitivity)
 
 
 def overlapping_pairs(specifications: Specifications, most: int = 4_000_000) -> Iterator[tuple[Integers, Integers]]:

@@ -11,7 +11,7 @@ import pytest
 from halflife import registry
 from halflife.policy import Policy, PolicyError, channels
 from halflife.policy.model import Population, PostProcessing, Statistic
-from halflife.policy.promises import RULES, find_rules
+from halflife.policy.promises import RULES
 from halflife.policy.promises.page import write_page
 from halflife.policy.promises.table import (
     FOLDS,
@@ -163,10 +163,6 @@ def test_what_nobody_declared_is_refused():
         case = Case(**{"statistic": "sum", field: value})
         assert not any(judge(rules, case).accepted for rules in RULES.values()), field
 
-    class Strange:
-        name = "strange"
-
-    assert find_rules(Strange()) == ()
     assert not judge((), Case("sum")).accepted
 
 

@@ -258,8 +258,6 @@ def open_files(
     format: Format | None = None,
     table: str | None = None,
     *,
-    threads: int | None = None,
-    memory: str = "500MB",
     scratch: Path | None = None,
 ) -> DuckEngine:
     """Open files, or a table of a database file; patterns such as `2013/*.parquet` are expanded."""
@@ -274,14 +272,12 @@ def open_files(
     if kind not in openers:
         raise unknown("format", kind, openers)
     check_table(kind, table)
-    return _opened(DuckEngine(label_of(files), threads, memory, scratch), openers[kind])
+    return _opened(DuckEngine(label_of(files), scratch), openers[kind])
 
 
-def open_arrow(
-    table: Any, *, threads: int | None = None, memory: str = "500MB", scratch: Path | None = None
-) -> DuckEngine:
+def open_arrow(table: Any, *, scratch: Path | None = None, threads: int | None = None) -> DuckEngine:
     """Open an Arrow table, or anything that streams Arrow batches (`__arrow_c_stream__`)."""
-    return _opened(DuckEngine("the Arrow table", threads, memory, scratch), lambda engine: engine.open_arrow(table))
+    return _opened(DuckEngine("the Arrow table", scratch, threads), lambda engine: engine.open_arrow(table))
 
 
 def _opened(engine: DuckEngine, how: Callable[[DuckEngine], None]) -> DuckEngine:

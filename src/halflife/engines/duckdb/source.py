@@ -43,6 +43,8 @@ from halflife.engines.duckdb.sql import literal, name
 from halflife.errors import InvalidInput
 
 T = TypeVar("T")
+MEMORY = "500MB"
+"""How much DuckDB may hold before it writes to its scratch folder."""
 
 
 class Unreadable(InvalidInput):
@@ -62,15 +64,13 @@ class Part:
 class DuckSource:
     """One source behind one DuckDB connection. See `halflife.engines.base.Engine`."""
 
-    def __init__(
-        self, label: str, threads: int | None = None, memory: str = "500MB", scratch: Path | None = None
-    ) -> None:
+    def __init__(self, label: str, scratch: Path | None = None, threads: int | None = None) -> None:
         import duckdb
 
         self._label = label
         self._folder = Scratch(scratch)
         options: dict[str, Any] = {
-            "memory_limit": memory,
+            "memory_limit": MEMORY,
             "temp_directory": str(self._folder.path / "spill"),
             "preserve_insertion_order": False,
             "autoinstall_known_extensions": False,
@@ -80,7 +80,7 @@ class DuckSource:
             self._duck = duckdb.connect(config=options if threads is None else {**options, "threads": threads})
         except duckdb.Error as error:
             self._folder.close()
-            raise InvalidInput(f"DuckDB refuses memory={memory!r}, threads={threads!r}: {error}") from None
+            raise InvalidInput(f"DuckDB refuses threads={threads!r}: {error}") from None
         self._run("SET TimeZone = 'UTC'")
         self._run("SET enable_progress_bar = false")
         self._types: dict[str, str] = {}

@@ -77,7 +77,7 @@ def overview(s: Specifications, steps: int | None = None) -> Overview:
         raise InvalidInput("there is no secret: nothing is hidden")
     n = whole("steps", max(1, s.last_step) if steps is None else steps, least=1)
     line = Timeline(s)
-    delta = line.over_households(line.sensitivity)
+    delta = line.temporal_sensitivity
     held = line.sensitivity > 0
     lengths = np.minimum(line.end[held], n) - np.maximum(line.begin[held], 1) + 1
     own = np.bincount(line.household[held], np.maximum(lengths, 0), len(s.households))

@@ -162,7 +162,7 @@ class Swellfish(Notion[SwellfishState]):
     @cached_property
     def sensitivity(self) -> StepFunction:
         """Δ_t: the largest over the households (Definition 14; paper)."""
-        return self.timeline.over_households(self.timeline.sensitivity)
+        return self.timeline.temporal_sensitivity
 
     @cached_property
     def sufficient(self) -> StepFunction:

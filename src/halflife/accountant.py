@@ -10,7 +10,7 @@ from typing import Any, Self
 from halflife.errors import BudgetExceeded, InvalidInput, UnboundedLoss
 from halflife.notions.base import Exposure, Notion
 from halflife.notions.sharing import Draws, dump_draws, load_draws, separate
-from halflife.numerics.forms import read_form
+from halflife.numerics.forms import JsonObject, read_form
 from halflife.numerics.parameters import real, whole
 from halflife.numerics.rounding import TOLERANCE, divide_up
 from halflife.release import FORMAT_VERSION, History, Release, read_format
@@ -36,7 +36,7 @@ class Accountant:
 at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publish with more noise
     """
 
-    def __init__(self, notion: Notion[Any]) -> None:
+    def __init__(self, notion: Notion) -> None:
         if not isinstance(notion, Notion):
             raise InvalidInput(f"an account needs a notion such as Classical(1.0), not {notion!r}")
         self.notion = notion
@@ -98,7 +98,7 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
         self._state = self.notion.record(self._state, charged)
         self._draws, self._step = draws, step
 
-    def _refusal(self, before: Any, after: Any, release: Release) -> BudgetExceeded:
+    def _refusal(self, before: object, after: object, release: Release) -> BudgetExceeded:
         step = release.step
         exposure = self.notion.exposure(after, step)
         room = self.notion.headroom_over(before, step, release.age, release.span, release.step_share)
@@ -209,7 +209,7 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
     # Keeping --------------------------------------------------------------------------------------------------------
 
     @classmethod
-    def replay(cls, notion: Notion[Any], history: Iterable[Release]) -> Self:
+    def replay(cls, notion: Notion, history: Iterable[Release]) -> Self:
         """Return the account after all releases of a history, under any notion, whichever one they were planned for.
 
         Nothing is refused for its risk, which may come out above the promise, or infinite where a release has no
@@ -245,7 +245,7 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
         """Why the risk is infinite, None if it is not."""
         return self._unbounded
 
-    def with_notion(self, notion: Notion[Any], published: int) -> Accountant:
+    def with_notion(self, notion: Notion, published: int) -> Accountant:
         """Return the account under a promise that adds to this one after the data time `published`, and to nothing before it."""
         notion.extends(self.notion, published)
         other = self.copy()
@@ -273,13 +273,13 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
             }
         )
 
-    def _whole_notion(self) -> dict[str, Any]:
+    def _whole_notion(self) -> JsonObject:
         """The facts of the promise, its attachment included."""
         facts, attached, whole_of = self.notion.to_facts(), self.notion.attached, self.notion.attachment()
         return facts if attached is None or whole_of is None else {**facts, attached: json.loads(whole_of)}
 
     @classmethod
-    def from_json(cls, text: str, attachment: str | None = None, notion: Notion[Any] | None = None) -> Self:
+    def from_json(cls, text: str, attachment: str | None = None, notion: Notion | None = None) -> Self:
         """Read what `to_json` wrote, a short one with its attachment, or with the notion if that is at hand: the restored account
         equals the live one.
 

@@ -81,7 +81,7 @@ class GridNoise:
 
     __array_ufunc__: ClassVar[None] = None  # numpy leaves `array + noise` to us
 
-    def __radd__(self, value: Any) -> Any:
+    def __radd__(self, value: object) -> Any:
         """Return the value, on the grid, plus the noise: a float, or an array if the noise is of several numbers."""
         given = np.asarray(value)
         if given.dtype.kind not in "iu":

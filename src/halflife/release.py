@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from halflife.errors import InvalidInput, missing_extra, unknown
-from halflife.numerics.forms import read_form
+from halflife.numerics.forms import JsonObject, read_form
 from halflife.numerics.parameters import real, whole
 from halflife.numerics.rounding import divide_up, up
 
@@ -166,7 +166,7 @@ step_sensitivity=None)
         """Δ_step / Δf, rounded up: what part of the sensitivity data of one step can use up; 1 if all of it."""
         return 1.0 if self.step_sensitivity is None else divide_up(self.step_sensitivity, self.sensitivity)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the JSON form: version 1, doubles bit-exact, an infinite loss as the text "inf"; no span if it is 1."""
         wide = {} if self.span == 1 else {"span": self.span}
         by_step = {} if self.step_sensitivity is None else {"step_sensitivity": self.step_sensitivity}
@@ -312,7 +312,7 @@ class History:
         return dp_accounting.ComposedDpEvent(events)
 
     @classmethod
-    def from_dp_event(cls, event: Any) -> History:
+    def from_dp_event(cls, event: object) -> History:
         """Read a dp-accounting event of Laplace and Gaussian mechanisms; its parts become steps 1, 2, …"""
         losses = list(_flatten(event))
         return cls(Release(k, loss, noise=noise) for k, (loss, noise) in enumerate(losses, start=1))
@@ -333,7 +333,7 @@ def _flatten(event: Any) -> Iterator[tuple[float, Noise]]:
         raise InvalidInput(f"a {kind} is no Laplace or Gaussian mechanism: halflife cannot charge it")
 
 
-def read_format(text: str, name: str) -> dict[str, Any]:
+def read_format(text: str, name: str) -> JsonObject:
     """Return the JSON object of a versioned form (`name`); refuse text that is none, or of a newer version.
 
     >>> read_format('{"format": "halflife.history", "version": 9}', "halflife.history")

@@ -20,14 +20,13 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from halflife.errors import InvalidInput
 from halflife.numerics.arrays import Integers
-from halflife.numerics.forms import leave_out, read_form
+from halflife.numerics.forms import JsonObject, leave_out, read_form
 
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
@@ -242,7 +241,7 @@ class Steps:
             raise InvalidInput(f"a step of local days starts at midnight in {zone}, not at {local.isoformat()}")
         return replace(steps, start_us=begin)
 
-    def to_facts(self) -> dict[str, Any]:
+    def to_facts(self) -> JsonObject:
         """Return the form that ledgers keep: when step 1 starts (µs since 1970), the width in µs, whole days, the zone."""
         form = {"start_us": self.start_us, "width_us": self.width, "days": self.days, "zone": self.zone}
         return leave_out(form, days=0, zone="UTC")

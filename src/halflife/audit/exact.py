@@ -12,7 +12,6 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Any
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from halflife.numerics.rounding import TOLERANCE
 from halflife.release import Release
 
 
-def worst_loss(notion: Notion[Any], releases: Sequence[Release]) -> float:
+def worst_loss(notion: Notion, releases: Sequence[Release]) -> float:
     """Return the worst loss of a history over the notion's neighbouring streams, in nats.
 
     >>> from halflife import WEvent, Release
@@ -42,7 +41,7 @@ def worst_loss(notion: Notion[Any], releases: Sequence[Release]) -> float:
     return audit.worst_loss(notion, independent) if independent else 0.0
 
 
-def audit_history(name: str, notion: Notion[Any], releases: Sequence[Release], promised: float) -> Finding:
+def audit_history(name: str, notion: Notion, releases: Sequence[Release], promised: float) -> Finding:
     """Work out a history's worst loss again, and compare it with what is promised.
 
     Where nobody has derived the notion's loss a second time, the notion's own account is asked for its largest risk.
@@ -58,7 +57,7 @@ def audit_history(name: str, notion: Notion[Any], releases: Sequence[Release], p
     return Finding(name, how, promised, found, accused, detail, time.perf_counter() - start)
 
 
-def _largest_risk(notion: Notion[Any], releases: Sequence[Release]) -> float:
+def _largest_risk(notion: Notion, releases: Sequence[Release]) -> float:
     """The largest risk from any step of a history on, by the notion's own state."""
     independent = releases if notion.shares_draws else _separate(notion, releases)
     if independent is None:
@@ -73,7 +72,7 @@ def _largest_risk(notion: Notion[Any], releases: Sequence[Release]) -> float:
     return worst
 
 
-def _separate(notion: Notion[Any], releases: Sequence[Release]) -> list[Release] | None:
+def _separate(notion: Notion, releases: Sequence[Release]) -> list[Release] | None:
     """Releases of independent noise that are worth the same to an observer, where fresh noise u lies atop noise v used before.
 
     From y₁ = f₁ + v and y = f + v + u an observer has y₁ and y − y₁ = f − f₁ + u. None if there are no such releases: if noise

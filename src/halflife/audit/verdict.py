@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+
+from halflife.numerics.forms import JsonObject
 
 FAMILY_ERROR = 1e-6
 """The probability that anything that one audit finds is false."""
@@ -43,7 +44,7 @@ class Verdict:
         """Whether nothing was accused."""
         return not any(f.accused for f in self.findings)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the verdict as JSON can hold it; what is not finite becomes text."""
         rows = [
             {k: str(v) if isinstance(v, float) and not math.isfinite(v) else v for k, v in vars(f).items()}

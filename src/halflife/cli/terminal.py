@@ -140,7 +140,7 @@ def catch_stop_signals() -> Iterator[Callable[[], bool]]:
 
     asked: list[int] = []
 
-    def ask(number: int, frame: Any) -> None:
+    def ask(number: int, frame: object) -> None:
         asked.append(number)
         signal.signal(number, known[signal.Signals(number)])  # asked a second time, it ends at once
 

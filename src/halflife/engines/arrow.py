@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from halflife.engines.duckdb.files import CHUNK, decode
 
 
-def is_text(kind: Any) -> bool:
+def is_text(kind: object) -> bool:
     """Whether an Arrow type is one of the three of text."""
     import pyarrow as pa
 

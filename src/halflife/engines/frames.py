@@ -55,7 +55,7 @@ HALF = 2**20
 """A reading less the least one, up to 2⁴¹, is added up as its quotient and remainder by this."""
 
 
-def _parse(text: Any, **columns: str) -> list[Any]:
+def _parse(text: object, **columns: str) -> list[Any]:
     """Run SQL expressions of `c` over an Arrow column, in order."""
     import duckdb
     import pyarrow as pa
@@ -280,7 +280,7 @@ class FrameEngine:
         found = drop_bad_text(found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found)
         return found.dictionary_decode() if pa.types.is_dictionary(found.type) else found
 
-    def _need(self, found: Any, column: str, rule: str) -> Any:
+    def _need(self, found: object, column: str, rule: str) -> Any:
         if found is None:
             raise InvalidInput(f"the data frame's column {column!r} is {self.columns()[column]}, but {rule}")
         return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +37,7 @@ class Outcome:
     policy, ledger, head                   where both files are, and the newest hash of the ledger's chain
     """
 
-    notion: Notion[Any]
+    notion: Notion
     plan: Plan
     releases: tuple[Release, ...]
     added: tuple[Release, ...]

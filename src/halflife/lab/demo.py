@@ -10,7 +10,6 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -43,18 +42,18 @@ SECRETS = """\
 class Draft:
     """A policy that is yet to be written: for which notion, into which folder."""
 
-    notion: Notion[Any]
+    notion: Notion
     folder: Path
     text: str
 
 
-def _parameters(notion: Notion[Any]) -> str:
+def _parameters(notion: Notion) -> str:
     """A notion's parameters as lines of a promise."""
     given = {k: v for k, v in notion.to_dict().items() if k != "name" and v is not None}
     return "\n".join(f"  {key}: {json.dumps(value)}" for key, value in given.items())
 
 
-def policy_text(notion: Notion[Any], households: int) -> str:
+def policy_text(notion: Notion, households: int) -> str:
     """Return the demo's policy for a notion; its parameters count steps."""
     promise = SECRETS if notion.attached else _parameters(notion)
     return f"""\
@@ -94,7 +93,7 @@ ledger: {LEDGER}
 """
 
 
-def draft_policy(notion: Notion[Any], folder: Path, households: int, steps: int) -> Draft:
+def draft_policy(notion: Notion, folder: Path, households: int, steps: int) -> Draft:
     """Return the policy for a notion, worked out and found to publish every step; nothing is written yet."""
     mine = folder / folder_name(notion.name)
     text = policy_text(notion, households)

@@ -15,21 +15,23 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
-from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Self
 
 import numpy as np
+from typing_extensions import TypeVar
 
 from halflife.errors import InvalidInput, unknown
 from halflife.notions.gaussian_dp import gaussian_epsilon
 from halflife.notions.request import PlanRequest, read_request
 from halflife.numerics.arrays import Floats
-from halflife.numerics.forms import check_version
+from halflife.numerics.forms import JsonObject, check_version
 from halflife.numerics.parameters import whole
 from halflife.numerics.rounding import TOLERANCE, divide_up, ratio_up
 from halflife.registry import find_notion, find_plan
 from halflife.release import Noise, Release
 
-S = TypeVar("S")
+S = TypeVar("S", default=Any)
+"""A notion's state; a plain `Notion` is one of any."""
 
 
 class Exposure(NamedTuple):
@@ -55,7 +57,7 @@ class Plan:
     at a step without a release. `source` names the theorem, `tail` says why the infinite tail holds.
     """
 
-    notion: Notion[Any]
+    notion: Notion
     request: PlanRequest
     noise: Noise
     series: Series
@@ -174,7 +176,7 @@ class Plan:
         """Return what is not protected, the most important first: what this plan leaves open, then what its notion does."""
         return [*self.warnings, *self.notion.not_protected]
 
-    def certificate(self) -> dict[str, Any]:
+    def certificate(self) -> JsonObject:
         """Return the certificate as JSON data: first what is *not* protected, last why the infinite tail holds."""
         checks = self.notion.checks()
         return {
@@ -198,7 +200,7 @@ class Plan:
             "tail": self.tail,
         }
 
-    def _classical_risk(self) -> dict[str, Any]:
+    def _classical_risk(self) -> JsonObject:
         """Return the classical risk (nothing is ever forgotten) as a sentence: Σρ in nats, or with Gaussian noise ε at δ."""
         steps = self.horizon or 17_520
         losses = self.losses(steps)
@@ -284,7 +286,7 @@ class Notion(ABC, Generic[S]):
         """Return the state as JSON can hold it, exactly."""
 
     @abstractmethod
-    def load(self, data: Any) -> S:
+    def load(self, data: object) -> S:
         """Read what `dump` gave; refuse anything else."""
 
     def keeps(self, state: S, step: int) -> bool:
@@ -340,11 +342,11 @@ class Notion(ABC, Generic[S]):
             )
         return steps
 
-    def widen(self, span: int) -> Notion[Any]:
+    def widen(self, span: int) -> Notion:
         """Return the promise that releases about one step keep exactly if those that cover `span` steps keep this one."""
         return self
 
-    def share(self, part: float) -> Notion[Any]:
+    def share(self, part: float) -> Notion:
         """Return the promise with this fraction of its budget; fractions that add up to 1 compose to the whole.
 
         (ε, δ) splits into (pε, pδ): losses add up, and so do the δ (basic composition). An account that holds all of them
@@ -369,7 +371,7 @@ class Notion(ABC, Generic[S]):
         """Return the names of reused noise that may still be used; None if the account is to remember all names itself."""
         return None
 
-    def checks(self) -> Mapping[str, Any]:
+    def checks(self) -> Mapping[str, object]:
         """Return the results of checks against data, by the assumption that was checked."""
         return {}
 
@@ -384,7 +386,7 @@ class Notion(ABC, Generic[S]):
     # What is written down -------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def to_facts(self) -> dict[str, Any]:
+    def to_facts(self) -> JsonObject:
         """Return what identifies the promise, as accounts and ledgers keep it: name and parameters, written out by hand.
 
         Parameters at their defaults are left out, so that one more of them changes no account that exists, and what is `attached`
@@ -403,16 +405,16 @@ class Notion(ABC, Generic[S]):
         mine, key = self.to_facts(), self.attached
         return self.complete(facts) == mine and (key is None or facts.get(key, {}).get("sha256") == mine[key]["sha256"])
 
-    def complete(self, facts: Mapping[str, Any]) -> dict[str, Any]:
+    def complete(self, facts: Mapping[str, object]) -> JsonObject:
         """Return facts of a promise of this name as this version writes them; of what is attached it has its own."""
         own = {} if self.attached is None else {self.attached: getattr(self, self.attached)}
         return Notion.from_dict({**facts, **own}).to_facts()
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return name and all parameters, to be shown or changed."""
         return {"name": self.name, **{f.name: getattr(self, f.name) for f in fields(self) if f.init}}  # type: ignore[arg-type]
 
-    def reference(self) -> dict[str, Any]:
+    def reference(self) -> JsonObject:
         """Return name and all parameters, with a digest for what is large: for certificates."""
         return self.to_dict()
 
@@ -421,7 +423,7 @@ class Notion(ABC, Generic[S]):
         return None if self.attached is None else json.dumps(self.to_dict()[self.attached])
 
     @staticmethod
-    def from_reference(data: object, attachment: str | None) -> Notion[Any]:
+    def from_reference(data: object, attachment: str | None) -> Notion:
         """Read what `to_facts` and `attachment` gave."""
         if attachment is None or not isinstance(data, dict):
             return Notion.from_dict(data)
@@ -438,13 +440,13 @@ class Notion(ABC, Generic[S]):
         """Return whether two states hold the same releases."""
         return bool(self.dump(one) == self.dump(two))
 
-    def extends(self, before: Notion[Any], published: int) -> None:
+    def extends(self, before: Notion, published: int) -> None:
         """Refuse if this is not the promise `before`, or one that only adds to it after the data time `published`."""
         if not self.matches(before.to_facts()):
             raise InvalidInput(f"the account keeps {before!r}, and the policy promises {self!r}")
 
     @staticmethod
-    def from_dict(data: object) -> Notion[Any]:
+    def from_dict(data: object) -> Notion:
         """Read what `to_dict` or `to_facts` gave.
 
         >>> from halflife import Classical, Notion
@@ -461,7 +463,7 @@ class Notion(ABC, Generic[S]):
             if key not in known:
                 raise unknown(f"parameter of {cls.name}", key, known)
         try:
-            notion: Notion[Any] = cls(**parameters)
+            notion: Notion = cls(**parameters)
         except TypeError as error:
             raise InvalidInput(f"{cls.name}: {error}") from None
         return notion

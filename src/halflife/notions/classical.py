@@ -12,7 +12,7 @@ import numpy as np
 from halflife.notions.base import Exposure, Notion
 from halflife.notions.composition import Composition, check_delta, composition
 from halflife.numerics.arrays import Floats
-from halflife.numerics.forms import leave_out
+from halflife.numerics.forms import JsonObject, leave_out
 from halflife.numerics.parameters import real
 from halflife.registry import register_notion
 from halflife.release import Noise, Release
@@ -20,7 +20,7 @@ from halflife.release import Noise, Release
 
 @register_notion
 @dataclass(frozen=True)
-class Classical(Notion[Any]):
+class Classical(Notion):
     """ε- or (ε, δ)-differential privacy of the whole stream (Definition 3; discounted paper).
 
     Risk at step t: R_t = Σ_{S_k ≤ t} ρ_k, whatever the ages (Theorems 5 and 6; paper), or with δ > 0 the ε(δ) of the
@@ -75,22 +75,22 @@ class Classical(Notion[Any]):
         """Nothing published: no charge."""
         return self._composition.zero
 
-    def record(self, state: Any, releases: Sequence[Release]) -> Any:
+    def record(self, state: object, releases: Sequence[Release]) -> Any:
         """Add the charges."""
         for release in releases:
             state = state + self._composition.charge(release)
         return self._composition.fold(state)
 
-    def exposure(self, state: Any, step: int) -> Exposure:
+    def exposure(self, state: object, step: int) -> Exposure:
         """The same at every later step: nothing is forgotten."""
         risk = self._composition.epsilon(state)
         return Exposure(risk, risk, self.epsilon)
 
-    def keeps(self, state: Any, step: int) -> bool:
+    def keeps(self, state: object, step: int) -> bool:
         """Whether the total is within ε."""
         return self._composition.within(state, self.epsilon)
 
-    def headroom(self, state: Any, step: int, age: int) -> float:
+    def headroom(self, state: object, step: int, age: int) -> float:
         """What is left of ε."""
         return self._composition.headroom(state, self.epsilon)
 
@@ -100,7 +100,7 @@ class Classical(Notion[Any]):
         charges = [charge(Release(k, loss, noise=noise)) for k, loss in enumerate(losses.tolist(), start=1)]
         return np.array(self._composition.running_risks(charges), dtype=np.float64)
 
-    def to_facts(self) -> dict[str, Any]:
+    def to_facts(self) -> JsonObject:
         """Return name, ε and δ."""
         return leave_out({"name": self.name, "epsilon": self.epsilon, "delta": self.delta}, delta=0.0)
 
@@ -108,6 +108,6 @@ class Classical(Notion[Any]):
         """Return the charge."""
         return self._composition.dump(state)
 
-    def load(self, data: Any) -> Any:
+    def load(self, data: object) -> Any:
         """Read a charge."""
         return self._composition.load(data)

@@ -21,7 +21,7 @@ from halflife.notions.gaussian_dp import gaussian_epsilon, gaussian_epsilons, ga
 from halflife.notions.meaning import means
 from halflife.numerics.arrays import Floats
 from halflife.numerics.fading import Fading, Geometric, fading
-from halflife.numerics.forms import read_form
+from halflife.numerics.forms import JsonObject, read_form
 from halflife.numerics.parameters import real, whole
 from halflife.numerics.power_series import convolution, saturating_shares
 from halflife.numerics.rounding import TOLERANCE, UNIT, down, float_up, to_units, up
@@ -47,7 +47,7 @@ class Faded(NamedTuple):
     memory: Any
 
 
-class _Discounted(Notion[Faded]):
+class Discounted(Notion[Faded]):
     """The base class of discounted notions: the state is one discounted sum of losses."""
 
     epsilon: float
@@ -100,11 +100,15 @@ class _Discounted(Notion[Faded]):
         risk = self._sum_at(state, step)
         return max(0.0, down(self.epsilon - risk)) if risk else self.epsilon
 
+    def to_dict(self) -> JsonObject:
+        """Return name and parameters: what a promise is held to, as the half-life follows from α."""
+        return self.to_facts()
+
     def dump(self, state: Faded) -> Any:
         """Return the step and the terms of the sum."""
         return {"step": state.step, "sum": self.fading.dump(state.memory)}
 
-    def load(self, data: Any) -> Faded:
+    def load(self, data: object) -> Faded:
         """Read what `dump` gave."""
         data = read_form("a discounted account", data, ("step", "sum"))
         return Faded(whole("step of a sum", data["step"], least=0), self.fading.load(data["sum"]))
@@ -179,7 +183,7 @@ class _Discounted(Notion[Faded]):
 
 @register_notion
 @dataclass(frozen=True)
-class ExponentialDiscount(_Discounted):
+class ExponentialDiscount(Discounted):
     """(ε, α)-exponentially discounted privacy: d(j) = αʲ (Definitions 9 and 10, Theorem 11; paper).
 
     Give `alpha` in (0, 1], or `half_life` in steps, α = 2^(−1/half_life). α = 1 is classical. The account is one number.
@@ -211,11 +215,7 @@ class ExponentialDiscount(_Discounted):
         object.__setattr__(self, "alpha", alpha)
         object.__setattr__(self, "half_life", half_life)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return name and parameters; the half-life follows from α."""
-        return {"name": self.name, "epsilon": self.epsilon, "alpha": self.alpha}
-
-    def to_facts(self) -> dict[str, Any]:
+    def to_facts(self) -> JsonObject:
         """Return name, ε and α; the half-life follows from α."""
         return {"name": self.name, "epsilon": self.epsilon, "alpha": self.alpha}
 
@@ -227,7 +227,7 @@ class ExponentialDiscount(_Discounted):
 
 @register_notion
 @dataclass(frozen=True)
-class HyperbolicDiscount(_Discounted):
+class HyperbolicDiscount(Discounted):
     """(ε, β)-hyperbolically discounted privacy: d(j) = 1/(1+βj) (Definitions 13 and 14, Theorem 15; paper).
 
     Half after 1/β steps, a third after 2/β, and so on: slower and slower. β = 0 is classical. The account is a certified
@@ -254,7 +254,7 @@ class HyperbolicDiscount(_Discounted):
         object.__setattr__(self, "epsilon", real("epsilon", self.epsilon, positive=True, limit=1e6))
         object.__setattr__(self, "beta", check_beta(self.beta))
 
-    def to_facts(self) -> dict[str, Any]:
+    def to_facts(self) -> JsonObject:
         """Return name, ε and β."""
         return {"name": self.name, "epsilon": self.epsilon, "beta": self.beta}
 
@@ -266,7 +266,7 @@ class HyperbolicDiscount(_Discounted):
 
 @register_notion
 @dataclass(frozen=True)
-class GaussianDiscount(_Discounted):
+class GaussianDiscount(Discounted):
     """Gaussian discounting, a notion of its own (T7; ours): (ε, δ) for neighbours whose difference is discounted.
 
     **Which neighbours.** For a step t, two streams in which one person's contribution to release k differs by at most
@@ -318,12 +318,7 @@ class GaussianDiscount(_Discounted):
         else:
             object.__setattr__(self, "beta", check_beta(self.beta))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return name and parameters: α or β, whichever it is."""
-        kernel = {"alpha": self.alpha} if self.beta is None else {"beta": self.beta}
-        return {"name": self.name, "epsilon": self.epsilon, "delta": self.delta, **kernel}
-
-    def to_facts(self) -> dict[str, Any]:
+    def to_facts(self) -> JsonObject:
         """Return name, ε, δ, and α or β, whichever it is."""
         kernel = {"alpha": self.alpha} if self.beta is None else {"beta": self.beta}
         return {"name": self.name, "epsilon": self.epsilon, "delta": self.delta, **kernel}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -24,7 +23,7 @@ class PlanRequest:
     age: int
     every: int
     noise: Noise | None
-    extra: Mapping[str, Any]
+    extra: Mapping[str, object]
     varying: tuple[float, ...] | None = None
     """Δf_1, Δf_2, … of the releases if they differ; `sensitivity` is then the largest of them."""
     span: int = 1
@@ -52,7 +51,7 @@ def _read_varying(sensitivity: object) -> tuple[float, ...] | None:
 
 def read_request(
     sensitivity: float | Sequence[float] | Floats, horizon: object, method: str, age: object, every: object,
-    noise: Noise | None, span: int, extra: Mapping[str, Any],
+    noise: Noise | None, span: int, extra: Mapping[str, object],
 ) -> PlanRequest:  # fmt: skip
     """Return what is asked of a plan, or refuse what means nothing; a list of sensitivities ends with the horizon."""
     steps, step = None if horizon is None else whole("horizon", horizon, least=1), whole("every", every, least=1)

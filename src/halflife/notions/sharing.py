@@ -43,7 +43,7 @@ Draws = Mapping[str, Drawn]
 """Shared noise by name. It is never changed: a new name makes a new mapping."""
 
 
-def separate(notion: Notion[Any], draws: Draws, release: Release) -> tuple[Draws, Release]:
+def separate(notion: Notion, draws: Draws, release: Release) -> tuple[Draws, Release]:
     """Return the release as one of independent noise, and the names with it; raise UnboundedLoss if there is none.
 
     >>> from halflife import Classical
@@ -63,7 +63,7 @@ def separate(notion: Notion[Any], draws: Draws, release: Release) -> tuple[Draws
     return draws, _difference(notion, release, under) if under.alone else release
 
 
-def _refuse_reuse(notion: Notion[Any], draws: Draws, release: Release, name: str) -> None:
+def _refuse_reuse(notion: Notion, draws: Draws, release: Release, name: str) -> None:
     """Refuse noise that is published alone for the second time, or after it lay under fresh noise."""
     known = draws.get(name)
     if known is None:
@@ -81,7 +81,7 @@ def _refuse_reuse(notion: Notion[Any], draws: Draws, release: Release, name: str
     )
 
 
-def _difference(notion: Notion[Any], release: Release, under: Drawn) -> Release:
+def _difference(notion: Notion, release: Release, under: Drawn) -> Release:
     """Return the release as the difference of two values with the same noise: sensitivity Δ₁ + Δ_j under the fresh noise.
 
     Its sensitivity is written as the smaller of the two, so that whoever scales the loss to another one scales it up.
@@ -122,7 +122,7 @@ def dump_draws(draws: Draws) -> list[Any]:
     ]
 
 
-def load_draws(data: Any) -> dict[str, Drawn]:
+def load_draws(data: object) -> dict[str, Drawn]:
     """Read what `dump_draws` gave.
 
     >>> load_draws([["v", 1.0, 3, "laplace"]])["v"].data_time
@@ -136,7 +136,7 @@ def load_draws(data: Any) -> dict[str, Drawn]:
     return draws
 
 
-def _load_draw(item: Any) -> tuple[str, Drawn]:
+def _load_draw(item: object) -> tuple[str, Drawn]:
     if not isinstance(item, list) or len(item) not in (1, 4) or not isinstance(item[0], str):
         raise InvalidInput(f"shared noise must be [name] or [name, sensitivity, data time, noise], not {item!r}")
     if len(item) == 1:

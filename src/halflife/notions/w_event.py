@@ -19,7 +19,7 @@ from halflife.notions.base import Exposure, Notion
 from halflife.notions.composition import Composition, check_delta, composition
 from halflife.notions.meaning import means
 from halflife.numerics.arrays import Floats
-from halflife.numerics.forms import leave_out, read_form
+from halflife.numerics.forms import JsonObject, leave_out, read_form
 from halflife.numerics.parameters import real, whole
 from halflife.numerics.rounding import ratio_up
 from halflife.registry import register_notion
@@ -48,7 +48,7 @@ class Wide(NamedTuple):
 class Running:
     """Prefix sums of charges by time."""
 
-    def __init__(self, charges: list[tuple[int, Any]], zero: Any) -> None:
+    def __init__(self, charges: list[tuple[int, Any]], zero: object) -> None:
         charges.sort(key=itemgetter(0))
         self._times = [time for time, _ in charges]
         self._sums = [zero, *accumulate(charge for _, charge in charges)]
@@ -296,7 +296,7 @@ class WEvent(Notion[Window]):
         charges = [charge(Release(k, loss, noise=noise)) for k, loss in enumerate(losses.tolist(), start=1)]
         return np.array(self._composition.window_risks(charges, self.w), dtype=np.float64)
 
-    def to_facts(self) -> dict[str, Any]:
+    def to_facts(self) -> JsonObject:
         """Return name, ε, w and δ."""
         return leave_out({"name": self.name, "epsilon": self.epsilon, "w": self.w, "delta": self.delta}, delta=0.0)
 
@@ -311,7 +311,7 @@ class WEvent(Notion[Window]):
             **({"wide": wide} if wide else {}),
         }
 
-    def load(self, data: Any) -> Window:
+    def load(self, data: object) -> Window:
         """Read what `dump` gave."""
         data = read_form("a w-event account", data, ("charges", "reach"), forgotten=None, wide=[])
         if not isinstance(data["charges"], list):
@@ -338,7 +338,7 @@ class WEvent(Notion[Window]):
             raise InvalidInput(f"a w-event account that reached back by {reach} steps cannot hold a release about more")
         return Window(tuple(times), tuple(charges), total, reach, forgotten, wide)
 
-    def _load_wide(self, data: Any) -> tuple[Wide, ...]:
+    def _load_wide(self, data: object) -> tuple[Wide, ...]:
         if not isinstance(data, list) or not all(isinstance(item, list) and len(item) == 4 for item in data):
             raise InvalidInput(
                 "charges about several steps must be [first data time, last, share of a step, loss] each"

@@ -12,8 +12,11 @@ from typing import Any
 
 from halflife.errors import InvalidInput, unknown
 
+JsonObject = dict[str, Any]
+"""A JSON object of ours."""
 
-def leave_out(form: Mapping[str, Any], **defaults: Any) -> dict[str, Any]:
+
+def leave_out(form: Mapping[str, object], **defaults: object) -> JsonObject:
     """Return a form without the keys that are at their defaults.
 
     >>> leave_out({"epsilon": 1.0, "delta": 0.0}, delta=0.0)
@@ -22,7 +25,7 @@ def leave_out(form: Mapping[str, Any], **defaults: Any) -> dict[str, Any]:
     return {key: value for key, value in form.items() if key not in defaults or value != defaults[key]}
 
 
-def read_form(what: str, data: object, keys: Sequence[str] = (), version: int = 1, **defaults: Any) -> dict[str, Any]:
+def read_form(what: str, data: object, keys: Sequence[str] = (), version: int = 1, **defaults: object) -> JsonObject:
     """Return a form with its defaults filled in; refuse another version, an unknown key or a missing one. No value is quoted.
 
     >>> read_form("a promise", {"epsilon": 1.0}, ["epsilon"], delta=0.0)
@@ -44,7 +47,7 @@ def read_form(what: str, data: object, keys: Sequence[str] = (), version: int = 
     return {**defaults, **{key: value for key, value in data.items() if key != "version"}}
 
 
-def check_version(what: str, data: Mapping[str, Any], version: int = 1) -> None:
+def check_version(what: str, data: Mapping[str, object], version: int = 1) -> None:
     """Refuse a form of another version than 1 … `version`; one that says none is of version 1."""
     found = data.get("version", 1)
     if type(found) is not int or found < 1:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from halflife.errors import InvalidInput
+from halflife.numerics.forms import JsonObject
 from halflife.steps import MOST_STEPS, find_zone, from_us
 
 FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
@@ -222,7 +223,7 @@ class Form:
     cells: tuple[str, ...]
     trail: str
     first: re.Pattern[bytes]
-    read: Callable[[str], dict[str, Any]]
+    read: Callable[[str], JsonObject]
 
     def render(self, item: Published) -> bytes:
         """Return all rows of a step. Doubles are written in the fewest digits that read back to the same double."""
@@ -260,7 +261,7 @@ class Form:
         match = self.first.match(line)
         return int(match[1]) if match else None
 
-    def fields(self, line: bytes) -> dict[str, Any]:
+    def fields(self, line: bytes) -> JsonObject:
         """Return a line's fields by column, as written; none if it is no row of this format."""
         try:
             return self.read(line.decode())
@@ -289,7 +290,7 @@ def csv_form(layout: Layout) -> Form:
     """
     cells = tuple(csv_line(cell)[:-1] + "," if cell else "" for cell in layout.cells)
 
-    def read(line: str) -> dict[str, Any]:
+    def read(line: str) -> JsonObject:
         return dict(zip(layout.columns, next(csv.reader([line])), strict=True))
 
     header = csv_line(layout.columns).encode()
@@ -308,7 +309,7 @@ def json_form(layout: Layout, *, shared: bool = False) -> Form:
     names = layout.columns[3:-2]
     cells = tuple("".join(f'"{n}": {_json(v)}, ' for n, v in zip(names, c, strict=True)) for c in layout.cells)
 
-    def read(line: str) -> dict[str, Any]:
+    def read(line: str) -> JsonObject:
         row = json.loads(line, parse_float=str, parse_int=str)
         return row if isinstance(row, dict) and tuple(row) == columns else {}
 
@@ -328,6 +329,6 @@ def stream_prefix(stream: str = "") -> str:
     return f'{{"stream": {_json(stream)}, ' if stream else '{"stream": "'
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     open_edge = isinstance(value, float) and math.isinf(value)
     return json.dumps(None if open_edge else value, ensure_ascii=False)

@@ -185,7 +185,7 @@ def _save(
     replace(path, fill, record)
 
 
-def _regroup(batches: Iterable[Any], schema: Any) -> Iterator[Any]:
+def _regroup(batches: Iterable[Any], schema: object) -> Iterator[Any]:
     """Gather batches into row groups of one size: a file that grew a step at a time reads like one written at once."""
     import pyarrow as pa
 

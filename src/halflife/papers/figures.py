@@ -18,6 +18,7 @@ import numpy as np
 from halflife.errors import InvalidInput, unknown
 from halflife.lab.views.page import DASHES, PALETTE, figure_html, layout, load_plotly, write_page
 from halflife.numerics.arrays import Floats
+from halflife.numerics.forms import JsonObject
 from halflife.numerics.progress import Progress
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Panel:
                 return curve.y
         raise unknown(f"curve of figure {self.name}", name, [curve.name for curve in self.curves])
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the numbers as JSON can hold them: null where a curve has none, "inf" where it has no bound."""
         return {
             "title": self.title, "x": self.x_title, "y": self.y_title, "at": plain(self.x),

@@ -162,7 +162,7 @@ class _Reader:
             result[key.value] = self.plain(child, place)
         return result
 
-    def _refusal(self, node: Any, message: str) -> PolicyError:
+    def _refusal(self, node: object, message: str) -> PolicyError:
         line, column = _at(node)
         return PolicyError(f"{self.name}:{line}:{column}: {message}")
 

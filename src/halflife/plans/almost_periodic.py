@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from halflife.notions.discounted import ExponentialDiscount
 from halflife.notions.request import PlanRequest
 from halflife.notions.w_event import WEvent
 from halflife.numerics.arrays import Floats
+from halflife.numerics.forms import JsonObject
 from halflife.numerics.parameters import real
 from halflife.numerics.rounding import divide_down, divide_up, ratio_up
 from halflife.plans.base import Plan, refuse_extra, refuse_gaussian, repeat_loss
@@ -109,7 +109,7 @@ class PeriodicPlan(Plan):
         fresh = Release(k, loss, age, sensitivity=self.sensitivity, scale=self.scale(k), atop=name)
         return (fresh,) if drawn else (pattern, fresh)
 
-    def _classical_risk(self) -> dict[str, Any]:
+    def _classical_risk(self) -> JsonObject:
         """Say what the plan comes to if a person's whole series is another's (P2; corrected).
 
         Weak: differences of values with the same noise are exact, so there is no bound once noise is used again. Strong: both
@@ -250,5 +250,5 @@ def _read_sensitivities(notion: AlmostPeriodic, request: PlanRequest) -> tuple[f
 def _plan(notion: AlmostPeriodic, request: PlanRequest, loss: float, source: str, tail: str) -> PeriodicPlan:
     z, w = _read_sensitivities(notion, request)
     fresh = replace(request, sensitivity=w) if notion.strong else request
-    facts: Mapping[str, Any] = {"period": notion.period, "pattern_sensitivity": z, "pattern_loss": loss}
+    facts: Mapping[str, object] = {"period": notion.period, "pattern_sensitivity": z, "pattern_loss": loss}
     return PeriodicPlan(notion, fresh, "laplace", repeat_loss(loss), source, tail, facts, pattern_sensitivity=z)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from halflife.notions.base import Notion
 from halflife.notions.calibration import equal_split
 from halflife.notions.request import PlanRequest
@@ -12,9 +10,7 @@ from halflife.plans.base import STD_OF_UNIT_SCALE, Plan, repeat_loss
 from halflife.release import Noise
 
 
-def equal_loss(
-    notion: Notion[Any], request: PlanRequest, epsilon: float, delta: float, together: int, what: str
-) -> Plan:
+def equal_loss(notion: Notion, request: PlanRequest, epsilon: float, delta: float, together: int, what: str) -> Plan:
     """Plan equal losses such that any `together` of them keep (ε, δ); `what` bounds that number.
 
     δ = 0: ρ = ε / together. δ > 0: the largest Laplace loss, or Gaussian μ, whose `together`-fold composition is (ε, δ) by

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any
 
 from halflife.engines.base import LARGEST_TOTAL, LARGEST_UNITS
 from halflife.errors import InvalidInput
@@ -49,24 +48,6 @@ class Measure:
         """The bins of a histogram, in the statistic's unit."""
         edges = [float(self.resolution * e) for e in self.edges]
         return tuple(pairwise(edges))
-
-    def to_question(self, statistic: Statistic, groups: GroupList) -> dict[str, Any]:
-        """Return the part of an engine's question that is about values."""
-        if self.kind == "count":
-            return {"kind": "count", "low": 1, "high": 1, "most_groups": groups.most}
-        return {
-            "kind": "histogram" if self.edges else "sum",
-            "multiply": self.resolution.denominator,
-            "divide": self.resolution.numerator,
-            **({} if self.readings is None else {"least": self.readings[0], "most": self.readings[1]}),
-            "low": self.low,
-            "high": self.high,
-            "fold": statistic.fold,
-            "once": statistic.duplicates == "once",
-            "baseline": self.missing,
-            "edges": self.edges,
-            "most_groups": groups.most,
-        }
 
     def sensitivity(self, policy: PolicyKeys, groups: GroupList) -> Sensitivity:
         """Return how far one person can move the numbers of one step."""

@@ -26,11 +26,11 @@ from halflife.parsing.documents import Document, PolicyError, Problem, Where
 from halflife.parsing.quantities import parse_quantity
 
 
-def _one_or_many(value: Any) -> Any:
+def _one_or_many(value: object) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-def read_number(value: Any) -> Any:
+def read_number(value: object) -> Any:
     """Return a number as people write it: 1e6 is a million; yes and no are not numbers."""
     if isinstance(value, bool):
         raise ValueError("must be a number")
@@ -41,7 +41,7 @@ def read_number(value: Any) -> Any:
     return value if exact is None else int(exact) if exact.denominator == 1 else float(exact)
 
 
-def _moment(value: Any) -> Any:
+def _moment(value: object) -> Any:
     """Return a date or time object as text."""
     return value.isoformat() if isinstance(value, datetime.date) else value
 
@@ -282,7 +282,7 @@ class PolicyKeys(Part):
         except HalflifeError as error:
             raise self.error((where, str(error))) from error
 
-    def read_part(self, model: type[P], data: Any, *where: str | int) -> P:
+    def read_part(self, model: type[P], data: object, *where: str | int) -> P:
         """Return data that stands at a key of the policy as a model of its own; an error names each key that is wrong."""
         try:
             return model.model_validate(data)

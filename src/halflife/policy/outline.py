@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
@@ -28,6 +27,7 @@ class Outline:
     measure          what one person counts as, in whole units
     sensitivity      of the numbers of one step, in whole units
     groups, bins     what a step's numbers stand for; `fixed` if a person's group never changes
+    most_groups      in how many groups a person may count within a step
     offsets          what all who are missing count as, by group, in units
     factors          what a unit is worth in the output, by group: the resolution, over the number of people for a mean
     """
@@ -50,7 +50,7 @@ class Outline:
     fixed: bool
     offsets: tuple[int, ...]
     factors: tuple[Fraction, ...]
-    units: Mapping[str, Any] = field(repr=False)
+    most_groups: int
     table: Mapping[str, int] | None = field(repr=False)
     weights: Mapping[str, int] | None = field(repr=False)
 

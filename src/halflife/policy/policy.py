@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from pydantic import PrivateAttr
 
 from halflife.errors import InvalidInput
 from halflife.notions.base import Notion
+from halflife.numerics.forms import JsonObject
 from halflife.parsing.documents import Document, Where, parse_document, read_document
 from halflife.policy.model import PolicyKeys
 from halflife.policy.promises import ADAPTERS
@@ -43,7 +44,7 @@ class Policy(PolicyKeys):
         return cls._check(parse_document(text, name), Path(folder).resolve())
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any], folder: str | Path = ".") -> Self:
+    def from_dict(cls, data: JsonObject, folder: str | Path = ".") -> Self:
         """Read a policy from plain data, as a program has it."""
         return cls._check(Document("policy", data, {}), Path(folder).resolve())
 
@@ -88,11 +89,11 @@ class Policy(PolicyKeys):
         return super().describe_key(where)
 
     @property
-    def notion(self) -> Notion[Any]:
+    def notion(self) -> Notion:
         """The notion that is promised; its times are steps of the account."""
         return channels(self)[0].promise.notion
 
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+    def model_copy(self, *, update: Mapping[str, object] | None = None, deep: bool = False) -> Self:
         """Return a copy with these changes; it is checked again."""
         copy = super().model_copy(update=update, deep=deep)
         copy._channels = None
@@ -106,5 +107,5 @@ def channels(policy: Policy) -> tuple[Channel, ...]:
     return policy._channels
 
 
-GivenPolicy = Policy | str | Path | Mapping[str, Any]
+GivenPolicy = Policy | str | Path | Mapping[str, object]
 """However a policy may be given: itself, as the path of its file, or as plain data."""

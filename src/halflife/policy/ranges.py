@@ -21,10 +21,9 @@ def total_range(channel: Channel, population: int) -> tuple[tuple[int, int], ...
     none of it: their totals are sums of one clipped number a person and step. If there are more people in the data than the
     policy says, those sums may pass these bounds, and one person still moves them by no more than the sensitivity.
     """
-    units = channel.units
-    missing = units.get("baseline", 0)
-    low, high = (0, 1) if units["kind"] == "histogram" else (units["low"], units["high"])
-    a, b = min(low, missing), max(high, missing)
+    measure = channel.measure
+    low, high = (0, 1) if measure.edges else (measure.low, measure.high)
+    a, b = min(low, measure.missing), max(high, measure.missing)
     bounds = [(s * a + t * b, s * b + t * a) for s, t in _weight_sums(channel, population)]
     return tuple(bound for bound in bounds for _ in range(max(1, len(channel.bins))))
 

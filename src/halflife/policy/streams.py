@@ -14,7 +14,7 @@ from fractions import Fraction
 
 from halflife import registry
 from halflife.accountant import Accountant
-from halflife.engines.base import Question
+from halflife.engines.base import LARGEST_UNITS, Question
 from halflife.errors import InvalidInput, unknown
 from halflife.mechanisms import Mechanism, Request, ScheduledMechanism, Turn, check_adaptive, record
 from halflife.noise import SMALLEST_LOSS
@@ -101,7 +101,10 @@ class Channel(Outline):
         source = self.part.source
         assert source is not None
         begin, end = self.steps.start(first), self.steps.end(last)
+        measure, statistic = self.measure, self.part.statistic
+        least, most = measure.readings or (-LARGEST_UNITS, LARGEST_UNITS)
         return Question(
+            kind="count" if measure.kind == "count" else "histogram" if measure.edges else "sum",
             person=source.person or self.person,
             time=source.time,
             value=source.value,
@@ -113,8 +116,18 @@ class Channel(Outline):
             last=last,
             groups=self.groups,
             table=self.table,
+            most_groups=self.most_groups,
             weights=self.weights,
-            **self.units,
+            multiply=measure.resolution.denominator,
+            divide=measure.resolution.numerator,
+            least=least,
+            most=most,
+            low=measure.low,
+            high=measure.high,
+            fold=statistic.fold or "last",
+            once=measure.kind == "count" or statistic.duplicates == "once",
+            baseline=measure.missing,
+            edges=measure.edges,
         )
 
     def make_mechanism(self) -> Mechanism:
@@ -249,7 +262,7 @@ def _outline(policy: PolicyKeys, i: int, account: Steps, share: float, steps: St
         index=i, name=part.name, part=part, person=policy.population.person, share=share, steps=steps, last=last,
         account=account, age=_age(policy, i, account), every=every, widest=widest, measure=measure, sensitivity=sensitivity,
         groups=groups.names, bins=measure.bins, fixed=groups.fixed, offsets=offsets, factors=factors,
-        units=measure.to_question(part.statistic, groups), table=groups.table, weights=measure.weights,
+        most_groups=groups.most, table=groups.table, weights=measure.weights,
     )  # fmt: skip
 
 

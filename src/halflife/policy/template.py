@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from halflife import registry
+from halflife.numerics.forms import JsonObject
 from halflife.policy.paths import matches
 from halflife.policy.policy import Policy
 from halflife.policy.promises import ADAPTERS
@@ -143,7 +144,7 @@ def _choose_file(name: str, files: Sequence[str]) -> str:
     return (free or places)[0]
 
 
-def json_schema() -> dict[str, Any]:
+def json_schema() -> JsonObject:
     """Return the policy's JSON Schema, with the parameters of every registered notion."""
     schema = Policy.model_json_schema()
     promise = schema["$defs"]["Promise"]
@@ -160,7 +161,7 @@ def json_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_loosen(schema), "title": "halflife policy"}
 
 
-def _loosen(schema: Any) -> Any:
+def _loosen(schema: object) -> Any:
     """Return the schema with numbers and truth values allowed as text and the reverse: editors read 007 and 1e-6 as numbers."""
     if isinstance(schema, list):
         return [_loosen(part) for part in schema]

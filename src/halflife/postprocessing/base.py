@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from halflife.errors import InvalidInput
 from halflife.numerics.arrays import Floats
+from halflife.numerics.forms import JsonObject
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,12 +50,12 @@ class Smoother(Protocol):
         """Return the values, and the scale of the noise that is left in them."""
         ...
 
-    def to_facts(self) -> dict[str, Any]:
+    def to_facts(self) -> JsonObject:
         """Return its name and parameters as a ledger keeps them, written out by hand, without those at their defaults."""
         ...
 
     @classmethod
-    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+    def from_facts(cls, facts: Mapping[str, object]) -> Self:
         """Read what `to_facts` gave, of this version or an earlier one."""
         ...
 
@@ -62,7 +63,7 @@ class Smoother(Protocol):
         """Return what `restore` needs, as JSON can hold it."""
         ...
 
-    def restore(self, state: Any) -> None:
+    def restore(self, state: object) -> None:
         """Go on from a saved state."""
         ...
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from halflife.errors import InvalidInput, unknown
-from halflife.numerics.forms import read_form
+from halflife.numerics.forms import JsonObject, read_form
 from halflife.numerics.parameters import whole
 from halflife.postprocessing.base import Smoother
 from halflife.postprocessing.kalman import Kalman
@@ -26,7 +26,7 @@ class Since(NamedTuple):
     """A chain of post-processors, by their facts, and the step from which on it is in force."""
 
     step: int
-    chain: tuple[dict[str, Any], ...]
+    chain: tuple[JsonObject, ...]
 
     def smoothers(self) -> list[Smoother]:
         """Return new post-processors of the chain, without state."""

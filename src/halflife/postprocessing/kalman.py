@@ -10,7 +10,7 @@ import numpy as np
 
 from halflife.errors import InvalidInput
 from halflife.numerics.arrays import Floats
-from halflife.numerics.forms import leave_out, read_form
+from halflife.numerics.forms import JsonObject, leave_out, read_form
 from halflife.postprocessing.base import PLAIN, Facts, check_values
 
 
@@ -82,12 +82,12 @@ class Kalman:
         self._moved = rest * np.hypot(self._moved, moved)
         return self._level
 
-    def to_facts(self) -> dict[str, Any]:
+    def to_facts(self) -> JsonObject:
         """Return the drift, and whether noises are independent."""
         return leave_out({"name": self.name, "drift": self.drift, "independent": self.independent}, independent=True)
 
     @classmethod
-    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+    def from_facts(cls, facts: Mapping[str, object]) -> Self:
         """Read what `to_facts` gave."""
         form = read_form("kalman", facts, ("name", "drift"), independent=True)
         return cls(form["drift"], form["independent"])
@@ -104,7 +104,7 @@ class Kalman:
             "step": self._step,
         }
 
-    def restore(self, state: Any) -> None:
+    def restore(self, state: object) -> None:
         """Restore the state that `state` gave."""
         if state is None:
             self._level, self._step = None, 0

@@ -10,7 +10,7 @@ import numpy as np
 
 from halflife.errors import InvalidInput
 from halflife.numerics.arrays import Floats
-from halflife.numerics.forms import leave_out, read_form
+from halflife.numerics.forms import JsonObject, leave_out, read_form
 from halflife.numerics.parameters import whole
 from halflife.postprocessing.base import PLAIN, Facts, check_values
 
@@ -75,13 +75,13 @@ class MovingAverage:
         self._values, self._scales = all_values[-(self.width - 1) :], all_scales[-(self.width - 1) :]
         return sums / count[:, None], (np.sqrt(spreads) if self.independent else spreads) / count
 
-    def to_facts(self) -> dict[str, Any]:
+    def to_facts(self) -> JsonObject:
         """Return the width, the threshold, and whether noises are independent."""
         facts = {"name": self.name, "width": self.width, "independent": self.independent, "above": self.above}
         return leave_out(facts, independent=True, above=None)
 
     @classmethod
-    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+    def from_facts(cls, facts: Mapping[str, object]) -> Self:
         """Read what `to_facts` gave."""
         form = read_form("moving_average", facts, ("name", "width"), independent=True, above=None)
         return cls(form["width"], form["independent"], form["above"])
@@ -92,7 +92,7 @@ class MovingAverage:
             return None
         return {"values": self._values.tolist(), "scales": self._scales.tolist()}
 
-    def restore(self, state: Any) -> None:
+    def restore(self, state: object) -> None:
         """Restore the state that `state` gave."""
         if state is None:
             self._values, self._scales = None, np.zeros(0)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
 from halflife.errors import InvalidInput
 from halflife.numerics.arrays import Floats
-from halflife.numerics.forms import read_form
+from halflife.numerics.forms import JsonObject, read_form
 from halflife.postprocessing.base import PLAIN, Facts, check_values
 
 
@@ -32,12 +32,12 @@ class Truncate:
         check_values(values, scales)
         return np.clip(values, self.low, self.high), scales
 
-    def to_facts(self) -> dict[str, Any]:
+    def to_facts(self) -> JsonObject:
         """Return the bounds."""
         return {"name": self.name, "low": self.low, "high": self.high}
 
     @classmethod
-    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+    def from_facts(cls, facts: Mapping[str, object]) -> Self:
         """Read what `to_facts` gave."""
         form = read_form("truncate", facts, ("name", "low", "high"))
         return cls(form["low"], form["high"])
@@ -45,5 +45,5 @@ class Truncate:
     def state(self) -> None:
         """Nothing to keep."""
 
-    def restore(self, state: Any) -> None:
+    def restore(self, state: object) -> None:
         """Nothing to restore."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from halflife.errors import InvalidInput
 from halflife.numerics.arrays import Floats
+from halflife.numerics.forms import JsonObject
 from halflife.numerics.parameters import real, whole
 from halflife.processes.base import Direction, Process, frontier_at_zero, register_process
 from halflife.processes.contraction import NOTHING, ROUND_UP, STEEP, Frontier, theorem_1
@@ -182,7 +183,7 @@ class AutoRegressive(Process):
         result: Floats = lfilter([1.0], [1.0, -self.rho], pushes)
         return result
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> JsonObject:
         """ρ, σ and the span."""
         return {"rho": self.rho, "sigma": self.sigma, "span": self.span}
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from halflife.errors import InvalidInput, unknown
-from halflife.numerics.forms import check_version
+from halflife.numerics.forms import JsonObject, check_version
 from halflife.numerics.parameters import real, whole
 from halflife.processes.contraction import EVERYTHING, Frontier, any_prior, contract, theorem_1
 
@@ -147,15 +147,15 @@ class Process(ABC):
     # What is written down -------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> JsonObject:
         """Return what the constructor takes, as JSON can hold it."""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return name, parameters and the outcome of the last check, as JSON can hold them."""
         checked = {} if self.checked is None else {"checked": dict(self.checked)}
         return {"name": self.name, **self.parameters(), **checked}
 
-    def to_facts(self) -> dict[str, Any]:
+    def to_facts(self) -> JsonObject:
         """Return name and kernel, which a promise rests on: not how it was fitted or checked. `from_dict` reads it."""
         return {"name": self.name, **{key: value for key, value in self.parameters().items() if key != "fitted"}}
 
@@ -195,12 +195,12 @@ class Process(ABC):
         return hash(self.name)
 
 
-def json_object(name: str, value: Any) -> dict[str, Any]:
+def json_object(name: str, value: object) -> JsonObject:
     """Read a part of a process that JSON can hold."""
     if not isinstance(value, Mapping):
         raise InvalidInput(f"'{name}' of a process must be a JSON object, not {value!r}", about=name)
     try:
-        result: dict[str, Any] = json.loads(json.dumps(dict(value), allow_nan=False))
+        result: JsonObject = json.loads(json.dumps(dict(value), allow_nan=False))
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"'{name}' of a process must be a JSON object: {error}", about=name) from None
     return result
@@ -211,7 +211,7 @@ def frontier_at_zero(t: int) -> Frontier | None:
     return EVERYTHING if t == 0 else None
 
 
-def read_rows(name: str, rows: Any) -> list[Sequence[float]]:
+def read_rows(name: str, rows: object) -> list[Sequence[float]]:
     """Return a list of rows of numbers from untrusted data, or refuse it."""
     if isinstance(rows, np.ndarray):
         rows = rows.tolist()

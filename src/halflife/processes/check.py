@@ -125,7 +125,7 @@ class _Person(NamedTuple):
     above: States
 
 
-def _people(process: Process, readings: list[Floats], states: Any, slots: int) -> Iterator[_Person]:
+def _people(process: Process, readings: list[Floats], states: object, slots: int) -> Iterator[_Person]:
     members = getattr(process, "processes", ())
     own = members if len(members) == len(readings) else [process] * len(readings)
     for i, (member, values) in enumerate(zip(own, readings, strict=True)):

@@ -10,6 +10,7 @@ import numpy as np
 
 from halflife.errors import InvalidInput, errors_about
 from halflife.numerics.arrays import Floats
+from halflife.numerics.forms import JsonObject
 from halflife.numerics.parameters import real, whole
 from halflife.processes.base import Direction, Process, frontier_at_zero, register_process
 from halflife.processes.contraction import EVERYTHING, NOTHING, ROUND_UP, Frontier, hull, merge
@@ -61,7 +62,11 @@ class EmpiricalProcess(Process):
     )
 
     def __init__(
-        self, bounds: Any, estimates: Any = None, medians: Any = None, fitted: Mapping[str, Any] | None = None
+        self,
+        bounds: object,
+        estimates: object = None,
+        medians: object = None,
+        fitted: Mapping[str, object] | None = None,
     ) -> None:
         self._bounds = _read_frontiers("bounds", bounds)
         self._estimates = None if estimates is None else _read_frontiers("estimates", estimates)
@@ -78,7 +83,7 @@ class EmpiricalProcess(Process):
     @classmethod
     def fit(
         cls,
-        sequences: Any,
+        sequences: object,
         states: int | Sequence[float] | Floats | None,
         lags: int | None = None,
         confidence: float = 0.99,
@@ -149,13 +154,13 @@ class EmpiricalProcess(Process):
             )
         return lag
 
-    def to_facts(self) -> dict[str, Any]:
+    def to_facts(self) -> JsonObject:
         """Return the bounds: estimates and medians are for design alone."""
         return {"name": self.name, "bounds": self.parameters()["bounds"]}
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> JsonObject:
         """Frontiers lag by lag, and the facts of the fit."""
-        result: dict[str, Any] = {"bounds": [[f.q.tolist(), f.d.tolist()] for f in self._bounds]}
+        result: JsonObject = {"bounds": [[f.q.tolist(), f.d.tolist()] for f in self._bounds]}
         if self._estimates is not None:
             result["estimates"] = [[f.q.tolist(), f.d.tolist()] for f in self._estimates]
         if self._medians is not None:
@@ -290,7 +295,7 @@ def _worst_from_here(frontiers: list[Frontier]) -> list[Frontier]:
 # Reading ------------------------------------------------------------------------------------------------------------
 
 
-def _read_frontiers(name: str, frontiers: Any) -> list[Frontier]:
+def _read_frontiers(name: str, frontiers: object) -> list[Frontier]:
     with errors_about(name):
         if not isinstance(frontiers, Sequence) or isinstance(frontiers, str) or not frontiers:
             raise InvalidInput(f"{name} of an empirical process must be a list of [q, d] per lag, not {frontiers!r}")
@@ -309,7 +314,7 @@ def _read_frontier(name: str, lag: int, corners: Any) -> Frontier:
     return Frontier(q, d)
 
 
-def _read_medians(medians: Any) -> list[float]:
+def _read_medians(medians: object) -> list[float]:
     if not isinstance(medians, Sequence) or isinstance(medians, str):
         raise InvalidInput(f"medians of an empirical process must be a list of numbers, not {medians!r}")
     return [_share("medians", lag, m) for lag, m in enumerate(medians, start=1)]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from halflife.errors import InvalidInput, errors_about
 from halflife.numerics.arrays import Floats
+from halflife.numerics.forms import JsonObject
 from halflife.processes.base import Direction, Process, frontier_at_zero, register_process
 from halflife.processes.contraction import ENTRIES_AT_ONCE, NOTHING, Frontier, frontier_of_all, merge
 from halflife.processes.fitting import NO_SMOOTHING, read_fit
@@ -34,7 +35,7 @@ class ProcessFamily(Process):
 
     name: ClassVar[str] = "process-family"
 
-    def __init__(self, processes: Any, fitted: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, processes: object, fitted: Mapping[str, object] | None = None) -> None:
         with errors_about("processes"):
             if not isinstance(processes, Sequence) or isinstance(processes, str) or not processes:
                 raise InvalidInput(f"a process family must be a list of at least one process, not {processes!r}")
@@ -50,7 +51,7 @@ class ProcessFamily(Process):
         self._frontiers: dict[tuple[int, Direction], Frontier] = {}
 
     @classmethod
-    def fit(cls, sequences: Any, states: Any, smoothing: float = NO_SMOOTHING) -> ProcessFamily:
+    def fit(cls, sequences: object, states: object, smoothing: float = NO_SMOOTHING) -> ProcessFamily:
         """Fit one chain to each person's readings, with the person's own quantiles; see `MarkovChain.fit`.
 
         Tied quantiles are merged person by person, and `fitted` says for how many. A person whose readings are all in one state
@@ -117,11 +118,11 @@ class ProcessFamily(Process):
             raise InvalidInput(f"give one state, or one row of states, for each of {len(self.processes)} people")
         return np.array([one.age(row, t, rng) for one, row in zip(self.processes, found, strict=True)])
 
-    def to_facts(self) -> dict[str, Any]:
+    def to_facts(self) -> JsonObject:
         """Return the kernels."""
         return {"name": self.name, "processes": [one.to_facts() for one in self.processes]}
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> JsonObject:
         """The processes, and how they were fitted."""
         return {"processes": [one.to_dict() for one in self.processes]} | (
             {} if self.fitted is None else {"fitted": self.fitted}
@@ -151,7 +152,7 @@ def _groups(chains: list[MarkovChain]) -> Iterator[_Group]:
             yield _Group(equal[first : first + at_once])
 
 
-def _member(i: int, one: Any) -> Process:
+def _member(i: int, one: object) -> Process:
     try:
         return Process.from_dict(one)
     except InvalidInput as error:

@@ -8,6 +8,7 @@ import numpy as np
 
 from halflife.errors import InvalidInput, errors_about
 from halflife.numerics.arrays import Floats
+from halflife.numerics.forms import JsonObject
 from halflife.numerics.parameters import real, whole
 from halflife.processes.base import json_object
 from halflife.processes.sequences import InvalidSequence, Quantised, pair_counts, quantise
@@ -18,7 +19,7 @@ NO_SMOOTHING = 0.0
 """The default: plain relative frequencies."""
 
 
-def read_fit(fitted: Any) -> dict[str, Any] | None:
+def read_fit(fitted: object) -> JsonObject | None:
     """Return the facts of a fit after checking them, None if there are none."""
     if fitted is None:
         return None
@@ -33,8 +34,8 @@ def read_fit(fitted: Any) -> dict[str, Any] | None:
 
 
 def fit_chain(
-    sequences: list[Floats], states: Any, smoothing: float, person: int | None = None
-) -> tuple[Floats, dict[str, Any]]:
+    sequences: list[Floats], states: object, smoothing: float, person: int | None = None
+) -> tuple[Floats, JsonObject]:
     """Return the matrix of one chain for all sequences, and how it came about.
 
     person  whose one sequence it is, for errors
@@ -74,7 +75,7 @@ def wrong_sequences(count: int, says: str, person: int | None) -> InvalidInput:
     return wrong_sequence(0, says, person) if count == 1 else InvalidInput(f"the sequences{says}")
 
 
-def describe(found: Quantised, states: Any, smoothing: float, sequences: int, transitions: int) -> dict[str, Any]:
+def describe(found: Quantised, states: Any, smoothing: float, sequences: int, transitions: int) -> JsonObject:
     """Return the facts of a fit, for certificates."""
     asked = list(map(float, states)) if isinstance(states, list | tuple | np.ndarray) else states
     return {
@@ -113,7 +114,7 @@ def _frequencies(counts: np.ndarray[Any, Any], smoothing: float) -> Floats:
     return result
 
 
-def fit_cycle(sequences: list[Floats], states: Any, slots: int, smoothing: float) -> tuple[Floats, dict[str, Any]]:
+def fit_cycle(sequences: list[Floats], states: object, slots: int, smoothing: float) -> tuple[Floats, JsonObject]:
     """Return one kernel a slot for all sequences together, and how they came about."""
     smoothing = real("smoothing", smoothing)
     each, found = as_states(sequences, states)

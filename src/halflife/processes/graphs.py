@@ -25,7 +25,7 @@ def walk_on_graph(adjacency: Any) -> MarkovChain:
     return MarkovChain(joined / joined.sum(axis=1, keepdims=True))
 
 
-def graph_bound(adjacency: Any) -> float:
+def graph_bound(adjacency: object) -> float:
     """Return 1 − 1/(n d* (1 + γ*)) ≥ λ*, for n vertices, largest degree d* and diameter γ* (Proposition 6, eq. 57; corrected).
 
     λ* is the largest absolute value of an eigenvalue of the walk beside 1. As printed, for any connected graph, eq. 57 is false:

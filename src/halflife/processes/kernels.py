@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ ROW_TOLERANCE = 1e-9
 LARGEST_LAG = 10**6
 
 
-def stochastic(name: str, matrix: Any) -> Floats:
+def stochastic(name: str, matrix: object) -> Floats:
     """Read a transition matrix, naming the row or entry that is wrong."""
     rows = read_rows(name, matrix)
     if len(rows) > MOST_STATES:

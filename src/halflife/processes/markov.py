@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from halflife.errors import InvalidInput, errors_about
 from halflife.numerics.arrays import Floats
+from halflife.numerics.forms import JsonObject
 from halflife.numerics.parameters import whole
 from halflife.processes.base import Direction, Process, frontier_at_zero, register_process
 from halflife.processes.contraction import NOTHING, ROUND_UP, Frontier, frontier_of
@@ -49,7 +50,7 @@ class MarkovChain(Process):
 
     name: ClassVar[str] = "markov-chain"
 
-    def __init__(self, matrix: Any, fitted: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, matrix: object, fitted: Mapping[str, object] | None = None) -> None:
         with errors_about("matrix"):
             self.matrix = stochastic("the transition matrix", matrix)
             self.stationary = stationary(self.matrix)
@@ -60,7 +61,7 @@ class MarkovChain(Process):
         self._frontiers: dict[tuple[int, Direction], Frontier] = {}
 
     @classmethod
-    def fit(cls, sequences: Any, states: Any = None, smoothing: float = NO_SMOOTHING) -> MarkovChain:
+    def fit(cls, sequences: object, states: object = None, smoothing: float = NO_SMOOTHING) -> MarkovChain:
         """Fit one chain to all people's readings: P(x, y) = (n(x, y) + s) / Σ_y′ (n(x, y′) + s), n counting pairs of readings.
 
         sequences  numbers, one list a person; NaN, None and infinities are missing, and no pair with a missing end counts
@@ -76,7 +77,7 @@ class MarkovChain(Process):
         return cls._fit(read_sequences(sequences), states, smoothing)
 
     @classmethod
-    def _fit(cls, sequences: list[Floats], states: Any, smoothing: float, person: int | None = None) -> MarkovChain:
+    def _fit(cls, sequences: list[Floats], states: object, smoothing: float, person: int | None = None) -> MarkovChain:
         matrix, fitted = fit_chain(sequences, states, smoothing, person)
         try:
             return cls(matrix, fitted)
@@ -172,12 +173,12 @@ class MarkovChain(Process):
             result[i] = state
         return result
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> JsonObject:
         """The matrix, and how it was fitted."""
         return {"matrix": self.matrix.tolist()} | ({} if self.fitted is None else {"fitted": self.fitted})
 
 
-def read_states(states: Any, count: int) -> NDArray[np.int64]:
+def read_states(states: object, count: int) -> NDArray[np.int64]:
     """Read an array of states of a chain with this many."""
     found = np.asarray(states)
     if found.size and (found.dtype.kind not in "iu" or found.min() < 0 or found.max() >= count):

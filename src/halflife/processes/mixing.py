@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from halflife.errors import InvalidInput
+from halflife.numerics.forms import JsonObject
 from halflife.numerics.parameters import real
 from halflife.processes.base import Direction, Process, frontier_at_zero, register_process
 from halflife.processes.contraction import EVERYTHING, Frontier
@@ -46,6 +47,6 @@ class GeometricMixing(Process):
         exponent = math.log(self.c) + t * math.log(self.rho)
         return min(1.0, math.exp(min(0.0, exponent)) * (1 + 1e-15 * (abs(exponent) + t)) + 1e-300)
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> JsonObject:
         """c and ρ."""
         return {"c": self.c, "rho": self.rho}

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from halflife.errors import InvalidInput, errors_about
 from halflife.numerics.arrays import Floats
+from halflife.numerics.forms import JsonObject
 from halflife.numerics.parameters import whole
 from halflife.processes.base import Direction, Process, frontier_at_zero, register_process
 from halflife.processes.contraction import NOTHING, TINY, Frontier, frontier_of_all
@@ -52,7 +53,7 @@ class PeriodicMarkovChain(Process):
 
     name: ClassVar[str] = "periodic-markov-chain"
 
-    def __init__(self, kernels: Any, fitted: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, kernels: object, fitted: Mapping[str, object] | None = None) -> None:
         with errors_about("kernels"):
             self.kernels = _cycle(kernels)
             self.laws = _laws(self.kernels)
@@ -64,7 +65,7 @@ class PeriodicMarkovChain(Process):
         self._frontiers: dict[tuple[int, Direction], Frontier] = {}
 
     @classmethod
-    def fit(cls, sequences: Any, states: Any, slots: int, smoothing: float = NO_SMOOTHING) -> PeriodicMarkovChain:
+    def fit(cls, sequences: object, states: object, slots: int, smoothing: float = NO_SMOOTHING) -> PeriodicMarkovChain:
         """Fit one chain to people's readings, of which the first is in slot 0, the next in slot 1, and so on round the cycle.
 
         Sequences, states and smoothing are those of `MarkovChain.fit`; states are the same at all times of day. Without smoothing
@@ -169,12 +170,12 @@ class PeriodicMarkovChain(Process):
             rows = ahead[i % self.slots, result[i]]
         return result
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> JsonObject:
         """The kernels, and how they were fitted."""
         return {"kernels": self.kernels.tolist()} | ({} if self.fitted is None else {"fitted": self.fitted})
 
 
-def _cycle(kernels: Any) -> Floats:
+def _cycle(kernels: object) -> Floats:
     if isinstance(kernels, np.ndarray):
         kernels = kernels.tolist()
     if not isinstance(kernels, Sequence) or isinstance(kernels, str) or not kernels:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +47,7 @@ class InvalidSequence(InvalidInput):
         return InvalidSequence(self.number, f" ({people[self.number]!r}){self.says}", self.kind)
 
 
-def read_sequences(sequences: Any) -> list[Floats]:
+def read_sequences(sequences: object) -> list[Floats]:
     """Read one sequence of numbers, or a list of them: NaN, None and infinities are missing.
 
     >>> [s.tolist() for s in read_sequences([[1, None, 2], [3.5]])]
@@ -63,7 +63,7 @@ def read_sequences(sequences: Any) -> list[Floats]:
     return [_read_one(i, s) for i, s in enumerate(found)]
 
 
-def _read_one(i: int, sequence: Any) -> Floats:
+def _read_one(i: int, sequence: object) -> Floats:
     try:
         values = np.array(sequence, dtype=np.float64)
     except (TypeError, ValueError) as error:

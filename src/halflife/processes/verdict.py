@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
+
+from halflife.numerics.forms import JsonObject
 
 FAMILY_WISE = 1e-3
 LEAST_DELTA = 1e-6
@@ -117,7 +119,7 @@ class Check:
         """Return a lag in human time."""
         return duration(lag * self.step_minutes)
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> JsonObject:
         """Return what certificates carry, as JSON can hold it."""
         worst = self.worst
         tested = [row for row in self.rows if row.outcome != "too little data"]

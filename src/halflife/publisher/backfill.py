@@ -58,7 +58,7 @@ class Summary:
 
 def publish(
     policy: GivenPolicy,
-    sources: Mapping[str, Any] | None = None,
+    sources: Mapping[str, object] | None = None,
     *,
     wait: float = 10.0,
     progress: Progress = lambda what, done, total: None,

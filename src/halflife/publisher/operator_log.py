@@ -6,13 +6,12 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from halflife.errors import InvalidInput
 from halflife.steps import from_us
 
 
-def write_operator(path: Path, now_us: int, line: Mapping[str, Any]) -> None:
+def write_operator(path: Path, now_us: int, line: Mapping[str, object]) -> None:
     """Append a line to the ledger's operator file, which only its owner can read."""
     try:
         file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o600)  # no pipe is waited for

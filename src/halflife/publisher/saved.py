@@ -8,13 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Any
 
 from halflife.accountant import Accountant
 from halflife.errors import HalflifeError, InvalidInput, LedgerError
 from halflife.ledger import Ledger
 from halflife.mechanisms import ReleaseDraw
-from halflife.numerics.forms import read_form
+from halflife.numerics.forms import JsonObject, read_form
 from halflife.outputs import Digests
 from halflife.policy import Policy, channels
 from halflife.postprocessing.chains import Record, add_chain, dump_chains, load_chains
@@ -62,7 +61,7 @@ class SavedStates:
         if missing := self.draw.account.draws_at(self.draw.account.step) - set(self.owners):
             raise InvalidInput(f"{len(missing)} names of noise that is used again have no noise")
 
-    def _restore_stream(self, name: str, saved: Any, chains: str | None) -> None:
+    def _restore_stream(self, name: str, saved: object, chains: str | None) -> None:
         state = read_form("the state of a stream", saved, smoothers=[], mechanism=None, noise={})
         known = () if chains is None else load_chains(chains)
         self.chains[name] = add_chain(known, self.smoothers[name], self.done[name] + 1)
@@ -111,7 +110,7 @@ class SavedStates:
             states["attachment"] = self._attachment
         noise = draw.state()
         for name, mechanism in self.mechanisms.items():
-            state: dict[str, Any] = {"version": 1, "smoothers": [s.state() for s in self.smoothers[name]]}
+            state: JsonObject = {"version": 1, "smoothers": [s.state() for s in self.smoothers[name]]}
             kept = {
                 "mechanism": mechanism.state(),
                 "noise": {k: v for k, v in noise.items() if self.owners[k] == name},

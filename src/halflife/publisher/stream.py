@@ -79,7 +79,7 @@ class Stream:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def publish(self, value: Any, at: str | datetime.datetime | int | None = None) -> Pushed:
+    def publish(self, value: object, at: str | datetime.datetime | int | None = None) -> Pushed:
         """Publish the aggregate of a step: the one that `at` lies in (a time, or its number), else the newest that is over.
 
         `value` is a number in the policy's unit; a list of numbers for a histogram; with groups a mapping from group to
@@ -123,7 +123,7 @@ class Stream:
             raise InvalidInput(f"step {step} may be published from {ready.isoformat(sep=' ')} on: it is not over yet")
         return step
 
-    def _totals(self, value: Any, step: int) -> Totals:
+    def _totals(self, value: object, step: int) -> Totals:
         """Return the aggregate in whole units, cell by cell, clipped to the public range."""
         c, bins = self._channel, max(1, len(self._channel.bins))
         given = [_exact(cell) for cell in _cells(value, c.groups, bins)]
@@ -192,7 +192,7 @@ def _cells(value: Any, groups: tuple[str, ...], bins: int) -> list[Any]:
     return cells
 
 
-def _plain(part: Any) -> Any:
+def _plain(part: object) -> Any:
     """An array or scalar of NumPy or pandas as Python's own; None where it is masked. Times are refused: they become numbers."""
     if getattr(getattr(part, "dtype", None), "kind", "") in ("m", "M"):
         raise InvalidInput("numbers are needed, not times")

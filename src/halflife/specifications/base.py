@@ -12,7 +12,7 @@ import numpy as np
 
 from halflife.errors import InvalidInput, unknown
 from halflife.numerics.arrays import Floats, Integers
-from halflife.numerics.forms import read_form
+from halflife.numerics.forms import JsonObject, read_form
 from halflife.numerics.parameters import real, whole
 from halflife.specifications.checks import (
     FARTHEST,
@@ -236,7 +236,7 @@ class Specifications:
 
     @classmethod
     def from_columns(
-        cls, names: Sequence[str], household: Any, columns: Mapping[str, Any], row: Any = None
+        cls, names: Sequence[str], household: object, columns: Mapping[str, Any], row: object = None
     ) -> Specifications:
         """Make them from columns: `household` holds indices into `names`. Anything that is no secret is refused by its row.
 
@@ -336,7 +336,7 @@ class Specifications:
         """The last step of any hiding interval, 0 if there is no secret."""
         return int(self.end.max()) if len(self) else 0
 
-    def only(self, rows: Any) -> Specifications:
+    def only(self, rows: object) -> Specifications:
         """Return some of the secrets: a mask or indices, in order."""
         return self._with({name: getattr(self, name)[rows] for name in ("household", *NUMBERS)})
 
@@ -389,7 +389,7 @@ class Specifications:
         )
         return pa.table({"household": names, **{name: pa.array(getattr(self, name)) for name in NUMBERS}})
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return all of it as JSON can hold it, exactly."""
         return {
             "households": list(self.households),
@@ -411,7 +411,7 @@ class Specifications:
                 raise InvalidInput(f"specifications must hold a list of {key!r}")
         return cls.from_columns(form["households"], form["household"], {key: form[key] for key in columns})
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> JsonObject:
         """Return a short description with the digest, for certificates and ledgers."""
         if not len(self):
             return {"households": len(self.households), "secrets": 0, "sha256": self.sha256}

@@ -139,7 +139,9 @@ def faults_of(columns: Mapping[str, Any]) -> tuple[NDArray[np.bool_], list[Fault
     return bad, sorted(faults, key=lambda fault: fault.row)
 
 
-def check_secrets(names: Sequence[str], household: Any, columns: Mapping[str, Any], row: Any = None) -> dict[str, Any]:
+def check_secrets(
+    names: Sequence[str], household: object, columns: Mapping[str, Any], row: object = None
+) -> dict[str, Any]:
     """Return the columns (with `household`) as numbers, or refuse the first row that is no secret."""
     check_names(names)
     given = {}

@@ -104,7 +104,7 @@ class _Fields:
             self.problems.append((field, _NEEDS_STEPS))
             self.about = "steps"
 
-    def read(self, field: str, how: Callable[[Any], T], default: Any = "") -> T | None:
+    def read(self, field: str, how: Callable[[Any], T], default: object = "") -> T | None:
         """Return a field's value; None if it is missing or wrong."""
         value = self.entry.get(field, default)
         if value == "":
@@ -236,12 +236,12 @@ class _Fields:
         return {"power": (power,), "duration": (lasts,), "start": (first,), "end": (last,), "epsilon": (epsilon,)}
 
 
-def _zone(text: Any) -> str:
+def _zone(text: object) -> str:
     find_zone(str(text))
     return str(text)
 
 
-def _time_span(text: Any) -> int:
+def _time_span(text: object) -> int:
     if _STEP.fullmatch(str(text).strip()):
         raise InvalidInput(f"{text!r} is a number of steps, and this secret goes by the clock: write it as '30 min'")
     return read_duration(str(text))

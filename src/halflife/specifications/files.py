@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from halflife.errors import InvalidInput
+from halflife.numerics.forms import JsonObject
 from halflife.parsing.documents import LARGEST, MOST_PARTS, Document, PolicyError
 from halflife.specifications.base import NUMBERS, Specifications
 from halflife.specifications.checks import KEEP_ONE, MOST_FAULTS
@@ -208,7 +209,7 @@ def _write_text(specifications: Specifications, target: Path, suffix: str) -> No
             raise InvalidInput(
                 f"{target}: YAML and JSON have no room for the household {name[:80]!r}: use .parquet or .csv"
             )
-    held: dict[str, list[dict[str, Any]]] = {}
+    held: dict[str, list[JsonObject]] = {}
     columns = [getattr(specifications, name).tolist() for name in NUMBERS]
     for code, *row in zip(specifications.household.tolist(), *columns, strict=True):
         held.setdefault(specifications.households[code], []).append(dict(zip(NUMBERS, row, strict=True)))
@@ -230,14 +231,14 @@ def _quote(text: str) -> str:
     return "".join(c if c.isprintable() or ord(c) > 0xFFFF else f"\\u{ord(c):04x}" for c in plain)
 
 
-def _json(held: dict[str, list[dict[str, Any]]]) -> str:
+def _json(held: dict[str, list[JsonObject]]) -> str:
     lines = [
         f"{_quote(name)}: [\n  " + ",\n  ".join(json.dumps(s) for s in secrets) + "]" for name, secrets in held.items()
     ]
     return '{"households": {\n' + ",\n".join(lines) + "}}\n"
 
 
-def _yaml(held: dict[str, list[dict[str, Any]]]) -> str:
+def _yaml(held: dict[str, list[JsonObject]]) -> str:
     lines = ["households:" if held else "households: {}"]
     for name, secrets in held.items():
         lines.append(f"  {_quote(name)}:")

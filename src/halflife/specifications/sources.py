@@ -147,7 +147,7 @@ def document_part(document: Document, frame: Frame) -> Part:
     return gathered.make_part()
 
 
-def _household(document: Document, written: str, entries: Any, frame: Frame, gathered: _Gatherer) -> None:
+def _household(document: Document, written: str, entries: object, frame: Frame, gathered: _Gatherer) -> None:
     name = _whole_text(written)
     try:
         check_name(name)

@@ -15,7 +15,7 @@ COLUMNS = ("household", *NUMBERS)
 OPTIONAL = ("what",)
 
 
-def read_columns(table: Any) -> tuple[list[str], Any, Mapping[str, Any]]:
+def read_columns(table: object) -> tuple[list[str], Any, Mapping[str, object]]:
     """Return the households' names, each row's index into them, and the columns of numbers; the first fault is refused."""
     names, codes, columns, _, faults = check_columns(table)
     for fault in faults:
@@ -23,7 +23,7 @@ def read_columns(table: Any) -> tuple[list[str], Any, Mapping[str, Any]]:
     return names, codes, columns
 
 
-def check_columns(table: Any) -> tuple[list[str], Any, Mapping[str, Any], NDArray[np.bool_], list[Fault]]:
+def check_columns(table: Any) -> tuple[list[str], Any, Mapping[str, object], NDArray[np.bool_], list[Fault]]:
     """Return names, indices and columns of numbers, which rows are no secrets, and the first of them.
 
     Only names that a row has are there.
@@ -41,7 +41,7 @@ def check_columns(table: Any) -> tuple[list[str], Any, Mapping[str, Any], NDArra
     return names, codes, columns, bad | broken, sorted(faults, key=lambda fault: fault.row)
 
 
-def _check_columns(table: Any) -> None:
+def _check_columns(table: object) -> None:
     import pyarrow as pa
 
     if not isinstance(table, pa.Table):

@@ -23,7 +23,7 @@ def _truth(step: int) -> float:
     return round(20.0 + math.sin(step / 7) + (10.0 if step % 20 < 3 else 0.0), 3)
 
 
-def keeps_the_promise(make: Maker, notion: Notion[Any]) -> None:
+def keeps_the_promise(make: Maker, notion: Notion) -> None:
     """Release-grade, 40 steps: the account stays within its promise and equals the replay of what was recorded."""
     account, mechanism = Accountant(notion), make()
     draw = ReleaseDraw(account)
@@ -38,7 +38,7 @@ def keeps_the_promise(make: Maker, notion: Notion[Any]) -> None:
     expect(Accountant.replay(notion, history).to_json() == account.to_json(), "the record does not explain the account")
 
 
-def restored_goes_on_alike(make: Maker, notion: Notion[Any]) -> None:
+def restored_goes_on_alike(make: Maker, notion: Notion) -> None:
     """A mechanism restored from its JSON state gives the outputs that the uninterrupted one gives."""
 
     def run(break_at: int | None) -> list[Any]:
@@ -57,7 +57,7 @@ def restored_goes_on_alike(make: Maker, notion: Notion[Any]) -> None:
     expect(same, "a restored mechanism went another way")
 
 
-def lanes_run_side_by_side(make: Maker, notion: Notion[Any]) -> None:
+def lanes_run_side_by_side(make: Maker, notion: Notion) -> None:
     """Three lanes, each with an account: outputs have a lane axis, and every lane keeps its promise."""
     accounts = [Accountant(notion) for _ in range(3)]
     mechanism, draw = make(), SimulatedDraw(accounts, seed=5, lanes=3)
@@ -67,7 +67,7 @@ def lanes_run_side_by_side(make: Maker, notion: Notion[Any]) -> None:
     expect(all(within(a.peak(30), a.exposure(30).limit) for a in accounts), "a lane broke its promise")
 
 
-def refused_step_costs_nothing(make: Maker, notion: Notion[Any]) -> None:
+def refused_step_costs_nothing(make: Maker, notion: Notion) -> None:
     """If a step fails after drawing, neither account nor stored noise keep a trace of it."""
     account = Accountant(notion)
     draw, mechanism = ReleaseDraw(account), make()
@@ -81,13 +81,13 @@ def refused_step_costs_nothing(make: Maker, notion: Notion[Any]) -> None:
     expect(account.to_json() == before, "a failed step was charged")
 
 
-def adaptivity_is_declared(make: Maker, notion: Notion[Any]) -> None:
+def adaptivity_is_declared(make: Maker, notion: Notion) -> None:
     """The mechanism may be run under this notion, and says whether it looks at outputs."""
     check_adaptive(make(), Accountant(notion))
     expect(isinstance(make().adaptive, bool), "a mechanism must say whether it is adaptive")
 
 
-MECHANISM_CHECKS: dict[str, Callable[[Maker, Notion[Any]], None]] = {
+MECHANISM_CHECKS: dict[str, Callable[[Maker, Notion], None]] = {
     f.__name__: f
     for f in (
         keeps_the_promise,
@@ -99,7 +99,7 @@ MECHANISM_CHECKS: dict[str, Callable[[Maker, Notion[Any]], None]] = {
 }
 
 
-def check_mechanism(make: Maker, notion: Notion[Any]) -> None:
+def check_mechanism(make: Maker, notion: Notion) -> None:
     """Run every check on a mechanism that `make()` gives anew each time."""
     for check in MECHANISM_CHECKS.values():
         check(make, notion)

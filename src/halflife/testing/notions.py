@@ -29,7 +29,7 @@ class Subject:
 
     def __init__(
         self,
-        notion: Notion[Any],
+        notion: Notion,
         release: Callable[[int, float], Release] | None = None,
         losses: Callable[[int], Floats] | None = None,
     ) -> None:
@@ -281,7 +281,7 @@ NOTION_CHECKS: dict[str, Callable[[Subject], None]] = {
 
 
 def check_notion(
-    notion: Notion[Any],
+    notion: Notion,
     release: Callable[[int, float], Release] | None = None,
     losses: Callable[[int], Floats] | None = None,
 ) -> None:

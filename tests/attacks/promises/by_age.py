@@ -56,7 +56,7 @@ def _numbers(rng: random.Random, town: Town, states: int) -> tuple[list[Number],
     tables, moves = {}, {}
     for c in {o.stream: town.channel(o.stream) for o in town.run.outputs}.values():
         steps = max(o.step for o in town.run.outputs if o.stream == c.name)
-        b, most = bounds_of(c), int(c.units.get("most_groups", 1))
+        b, most = bounds_of(c), c.most_groups
         some = [*extreme_moves(b, c.groups, most), *(random_move(rng, b, c.groups) for _ in range(3))]
         chosen = moves[c.name] = [rng.choice(some) for _ in range(states)]
         tables[c.name] = np.array(

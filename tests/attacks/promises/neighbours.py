@@ -96,7 +96,7 @@ def _moments(rng: random.Random, notion: Any, policy: hl.Policy, clock_steps: in
 
 def _variant(rng: random.Random, c: Channel, person: str, others: Sequence[Row], steps: int, i: int) -> Variant:
     b = bounds_of(c)
-    most = int(c.units.get("most_groups", 1))
+    most = c.most_groups
     extremes = extreme_moves(b, c.groups, most)
     series: list[Move] = (
         [extremes[i]] * steps if i < len(extremes) else [random_move(rng, b, c.groups) for _ in range(steps)]

@@ -37,7 +37,7 @@ ANNOTATIONS = {
         ("horizon: int | None =", "int | None"),
     ],
     "almost_periodic/notion.py": [
-        ("period: int =", "int"), ("strong: bool =", "bool"), ("over: Notion[Any] | None =", "Notion[Any] | None"),
+        ("period: int =", "int"), ("strong: bool =", "bool"), ("over: Notion | None =", "Notion | None"),
         ("clock: Steps | None =", "Steps | None"),
     ],
     "swellfish/notion.py": [

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from halflife.audit.registry import Faults, History, NotionAudit, register_audit
 from halflife.notions import GaussianDiscount, HyperbolicDiscount
+from halflife.notions.discounted import Discounted
 from halflife.notions.gaussian_dp import gaussian_epsilon
 from halflife.plans.discounted.plan import paper_constant
 from halflife.release import Release
 
 
-def largest_sum(notion: Any, releases: Sequence[Release]) -> float:
+def largest_sum(notion: Discounted, releases: Sequence[Release]) -> float:
     """Return the largest Σ_{S_k ≤ t} d(t − S_k) ρ_k over steps t. It can only be largest at a release, as d falls."""
     return _largest(notion, releases, power=1)
 
@@ -25,15 +25,14 @@ def largest_gaussian_sum(notion: GaussianDiscount, releases: Sequence[Release]) 
     return gaussian_epsilon(math.sqrt(_largest(notion, releases, power=2)), notion.delta)
 
 
-def _largest(notion: Any, releases: Sequence[Release], power: int) -> float:
+def _largest(notion: Discounted, releases: Sequence[Release], power: int) -> float:
     """The largest Σ (d(t − S_k) x_k)^power over t: every term of every sum, nothing carried over from step to step."""
     steps = np.array([r.step for r in releases], dtype=np.float64)
     losses = np.array([r.loss for r in releases])
-    alpha = getattr(notion, "alpha", None)
     worst = 0.0
     for t in np.unique(steps):
         gaps = t - steps[steps <= t]
-        discount = alpha**gaps if alpha is not None else 1 / (1 + notion.beta * gaps)
+        discount = notion.alpha**gaps if notion.alpha is not None else 1 / (1 + notion.beta * gaps)
         worst = max(worst, float(((discount * losses[steps <= t]) ** power).sum()))
     return worst
 

@@ -57,9 +57,8 @@ def people_of(channel: Channel) -> list[str]:
 
 def value_at(channel: Channel, part: float) -> float:
     """Return a reading that lies this part of the way from the least to the largest that counts."""
-    u = channel.units
-    units = u["low"] + part * (u["high"] - u["low"])
-    return float(units) * float(u.get("divide", 1)) / float(u.get("multiply", 1))
+    measure = channel.measure
+    return (measure.low + part * (measure.high - measure.low)) * float(measure.resolution)
 
 
 def reach_of_person(channel: Channel) -> tuple[int, int]:
@@ -67,26 +66,25 @@ def reach_of_person(channel: Channel) -> tuple[int, int]:
 
     Readings on both sides of 0 that are added up come to anything between; else one reading is all that is needed.
     """
-    u, (least, most) = channel.units, _bounds_of_readings(channel)
-    n = MOST_READINGS if u.get("fold") == "sum" and least <= 0 <= most else 1
-    return min(max(u["low"], n * least), u["high"]), max(min(u["high"], n * most), u["low"])
+    low, high, (least, most) = channel.measure.low, channel.measure.high, _bounds_of_readings(channel)
+    n = MOST_READINGS if channel.part.statistic.fold == "sum" and least <= 0 <= most else 1
+    return min(max(low, n * least), high), max(min(high, n * most), low)
 
 
 def split_units(channel: Channel, units: int) -> list[float]:
     """Return readings of one step that come to so many units, as few as `clip_readings` leaves as they are."""
-    u, bound = channel.units, _bounds_of_readings(channel)[units > 0]
-    n = max(1, -(-units // bound)) if u.get("fold") == "sum" and bound else 1
-    worth = float(u.get("divide", 1)) / float(u.get("multiply", 1))
-    return [(units // n + (i < units % n)) * worth for i in range(n)]
+    bound = _bounds_of_readings(channel)[units > 0]
+    n = max(1, -(-units // bound)) if channel.part.statistic.fold == "sum" and bound else 1
+    return [(units // n + (i < units % n)) * float(channel.measure.resolution) for i in range(n)]
 
 
 def _bounds_of_readings(channel: Channel) -> tuple[int, int]:
-    return channel.units.get("least", -LARGEST_UNITS), channel.units.get("most", LARGEST_UNITS)
+    return channel.measure.readings or (-LARGEST_UNITS, LARGEST_UNITS)
 
 
 def _audited_readings(channel: Channel, variant: str, us: int) -> Iterator[tuple[int, Any, str]]:
     """The audited person's readings in one step; "most" and "least" are in different groups where groups may change."""
-    groups, most = channel.groups or ("",), int(channel.units.get("most_groups", 1))
+    groups, most = channel.groups or ("",), channel.most_groups
     low, high = reach_of_person(channel)
     if variant == "most":
         yield from ((us + i, x, g) for i, x in enumerate(split_units(channel, high)) for g in groups[:most])

@@ -19,6 +19,7 @@ from halflife.audit.verdict import Finding
 from halflife.engines import open_source
 from halflife.ledger import open_ledger
 from halflife.numerics.arrays import Floats
+from halflife.numerics.forms import JsonObject
 from halflife.policy import Channel, Policy, channels
 from halflife.processes import Process
 from halflife.publisher.session import Session
@@ -38,7 +39,7 @@ class PublishingPath:
     first  which step the totals begin with, by stream; 1 if it is not there
     """
 
-    policy: dict[str, Any]
+    policy: JsonObject
     folder: str
     totals: tuple[Totals, Totals]
     first: Mapping[str, int] = field(default_factory=dict)
@@ -86,7 +87,7 @@ def fast_folder() -> str | None:
     return "/dev/shm" if Path("/dev/shm").is_dir() and shutil.disk_usage("/dev/shm").free > 2**28 else None
 
 
-def quiet_policy(data: Mapping[str, Any], folder: str, place: Path) -> Policy:
+def quiet_policy(data: Mapping[str, object], folder: str, place: Path) -> Policy:
     """Return the policy with ledger and outputs elsewhere, steps as planned, and without post-processing, which only hides."""
     changed = json.loads(json.dumps(data))
     changed["ledger"] = str(place / "audit.ledger")
@@ -96,7 +97,7 @@ def quiet_policy(data: Mapping[str, Any], folder: str, place: Path) -> Policy:
     return Policy.from_dict(changed, folder)
 
 
-def as_data(policy: Policy) -> dict[str, Any]:
+def as_data(policy: Policy) -> JsonObject:
     """Return a policy as plain data; a process that was fitted as it is now, so that it is not fitted again.
 
     One that is written in the policy stays as it is: the account has that of a number in resolutions, which is another.

@@ -275,7 +275,7 @@ def open_files(
     return _opened(DuckEngine(label_of(files), scratch), openers[kind])
 
 
-def open_arrow(table: Any, *, scratch: Path | None = None, threads: int | None = None) -> DuckEngine:
+def open_arrow(table: object, *, scratch: Path | None = None, threads: int | None = None) -> DuckEngine:
     """Open an Arrow table, or anything that streams Arrow batches (`__arrow_c_stream__`)."""
     return _opened(DuckEngine("the Arrow table", scratch, threads), lambda engine: engine.open_arrow(table))
 

@@ -140,7 +140,7 @@ class DuckSource:
         except duckdb.Error as error:
             raise InvalidInput(f"{self._label} cannot be read: {str(error).splitlines()[0]}") from None
 
-    def _register(self, table: str, stream: Any) -> None:
+    def _register(self, table: str, stream: object) -> None:
         """Make Arrow data known by a name; it says so if it has types that DuckDB does not know."""
         import duckdb
 
@@ -183,7 +183,7 @@ class DuckSource:
         self._run("CHECKPOINT scratch")
         return f"scratch.{table}"
 
-    def open_arrow(self, table: Any) -> None:
+    def open_arrow(self, table: object) -> None:
         """Read an Arrow table where it lies; any other stream of Arrow batches is first written to disk."""
         import pyarrow as pa
 

@@ -117,7 +117,7 @@ def _histogram(bins: int) -> Declared:
     return Declared(2.0, 2.0, reasons, (weak, *_conditions("the bins")[1:]))
 
 
-def _bounds(low: Any, high: Any, missing: Any, resolution: Any) -> tuple[float, float, float]:
+def _bounds(low: object, high: object, missing: object, resolution: object) -> tuple[float, float, float]:
     """The bounds, outward to multiples of the resolution."""
     a, b, c = _check_number("low", low), _check_number("high", high), _check_number("missing", missing)
     if not a < b:
@@ -134,7 +134,7 @@ def _bounds(low: Any, high: Any, missing: Any, resolution: Any) -> tuple[float, 
     return _multiple(a, unit, math.floor), _multiple(b, unit, math.ceil), c
 
 
-def _check_number(name: str, x: Any) -> float:
+def _check_number(name: str, x: object) -> float:
     """A finite number of either sign."""
     if isinstance(x, bool) or not isinstance(x, Real):
         raise InvalidInput(f"{name} must be a number, not {x!r}")

@@ -50,7 +50,7 @@ NEARLY = 1.05
 
 
 def check_period(
-    readings: Any, period: int, *, step_minutes: float = 30.0, copies: int = COPIES, seed: int = 0
+    readings: object, period: int, *, step_minutes: float = 30.0, copies: int = COPIES, seed: int = 0
 ) -> PeriodCheck:
     """Test whether homes' readings are almost periodic with this period (Section 3; the shuffled copies and the names are ours).
 
@@ -94,7 +94,7 @@ def check_period(
     )
 
 
-def coefficients(readings: Any, period: int) -> Floats:
+def coefficients(readings: object, period: int) -> Floats:
     """Return the K × K matrix ρ of the module's formula (paper); NaN where no home has both periods, or nothing varies.
 
     >>> coefficients([[1.0, 4.0, 1.0], [2.0, 2.0, 5.0], [3.0, 0.0, 2.0]], 1).round(3)
@@ -108,7 +108,7 @@ def coefficients(readings: Any, period: int) -> Floats:
 
 
 def best_period(
-    readings: Any,
+    readings: object,
     candidates: Sequence[int] = (48, 336),
     *,
     step_minutes: float = 30.0,
@@ -146,7 +146,7 @@ def _reason(best: PeriodCheck, least: PeriodCheck, checks: Sequence[PeriodCheck]
     return f"{text} The test of the proposed period: {best.outcome}."
 
 
-def unexplained_share(readings: Any, period: int) -> float:
+def unexplained_share(readings: object, period: int) -> float:
     """Return the share of the variance within homes that a periodic pattern does not predict (ours); NaN if nothing varies.
 
     Each reading is predicted by the mean of the same phase in the home's other periods. If n periods have that phase, the error

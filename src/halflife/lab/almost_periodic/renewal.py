@@ -28,7 +28,7 @@ class RenewalRow(NamedTuple):
 
 
 def renewal_data(
-    epsilon: float, period: int, every: Sequence[int], horizon: int, over: Mapping[str, Notion[Any]]
+    epsilon: float, period: int, every: Sequence[int], horizon: int, over: Mapping[str, Notion]
 ) -> list[RenewalRow]:
     """Return the largest risk within `horizon` steps if each renewal costs ε, for noise that is renewed every so many periods.
 

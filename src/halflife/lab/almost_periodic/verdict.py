@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from halflife.lab.almost_periodic.patterns import FAR_REACH, WEEK, Finding, stands_out
 from halflife.numerics.arrays import Floats
+from halflife.numerics.forms import JsonObject
 from halflife.processes.verdict import duration
 
 Outcome = Literal["contradicted", "not contradicted", "too little data"]
@@ -225,7 +226,7 @@ class PeriodCheck:
                 rows.append((name, row))
         return rows
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> JsonObject:
         """Return everything but the matrix, as JSON can hold it."""
         known = bool(len(self.coefficients()))
         return {

@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from halflife.lab.households.appliances import Summary, generate, secrets_of, su
 from halflife.notions import Swellfish
 from halflife.notions.calibration import quieter, unit_scales
 from halflife.numerics.arrays import Floats
+from halflife.numerics.forms import JsonObject
 from halflife.numerics.parameters import whole
 from halflife.numerics.progress import Progress
 from halflife.plans.base import MEAN_ABSOLUTE_OF_UNIT_SCALE, STD_OF_UNIT_SCALE
@@ -109,8 +110,8 @@ class Outcome(NamedTuple):
     mean: float
     error: float
     std: Floats
-    verdicts: dict[str, dict[str, Any]]
-    facts: dict[str, Any]
+    verdicts: dict[str, JsonObject]
+    facts: JsonObject
 
     @property
     def family(self) -> str:

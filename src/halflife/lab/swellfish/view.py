@@ -15,6 +15,7 @@ from halflife.lab.views.text import text_table, three_figures
 from halflife.notions import Swellfish
 from halflife.notions.swellfish.losses import temporal_sensitivity_of
 from halflife.numerics.arrays import Floats
+from halflife.numerics.forms import JsonObject
 from halflife.specifications import Specifications
 from halflife.specifications.neighbours import INTERPRETATIONS
 from halflife.steps import Steps
@@ -40,7 +41,7 @@ HEAT = [[0.0, "#bfe3f7"], [0.5, "#3b94cf"], [1.0, "#c44e00"]]
 # Words --------------------------------------------------------------------------------------------------------------
 
 
-def verdict_words(verdict: dict[str, Any]) -> str:
+def verdict_words(verdict: JsonObject) -> str:
     """Return "kept", or how much the worst secret loses of its ε and how many lose too much."""
     if verdict["kept"]:
         return "kept"
@@ -129,7 +130,7 @@ def quieter_rows(found: Comparison) -> list[tuple[str, ...]]:
     ]
 
 
-def noise_json(found: Comparison) -> dict[str, Any]:
+def noise_json(found: Comparison) -> JsonObject:
     """Return all of it as JSON can hold it; first what is not protected."""
     return {
         "not_protected": list(found.not_protected),

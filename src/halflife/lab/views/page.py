@@ -48,7 +48,7 @@ def load_plotly() -> Any:
     return go
 
 
-def layout(y_title: str, **xaxis: Any) -> dict[str, Any]:
+def layout(y_title: str, **xaxis: object) -> dict[str, Any]:
     """Return what all plots share; `xaxis` changes the axis of time. The page's script puts in the reader's colours."""
     time = {
         "type": "date",

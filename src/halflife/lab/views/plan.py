@@ -22,6 +22,7 @@ from halflife.lab.views.page import PALETTE, figure_html, layout, load_plotly, w
 from halflife.lab.views.text import describe_parameters, text_table, three_figures
 from halflife.notions import Notion
 from halflife.numerics.arrays import Floats
+from halflife.numerics.forms import JsonObject
 from halflife.numerics.parameters import real
 from halflife.numerics.rounding import divide_up
 from halflife.plans import Plan
@@ -87,7 +88,7 @@ class Row(NamedTuple):
 
 
 def plan_view(
-    notion: Notion[Any],
+    notion: Notion,
     *,
     width: str = "30 min",
     start: str | None = None,
@@ -119,7 +120,7 @@ def plan_view(
 # What is asked ------------------------------------------------------------------------------------------------------
 
 
-def make_notion(name: str, given: dict[str, Any]) -> Notion[Any]:
+def make_notion(name: str, given: JsonObject) -> Notion:
     """Return the notion of this name with the parameters that were given; what it does not have is refused.
 
     >>> make_notion("hyperbolic", {"epsilon": 1.0, "beta": 0.1})
@@ -142,7 +143,7 @@ def make_notion(name: str, given: dict[str, Any]) -> Notion[Any]:
     needed = [f.name for f in known if f.default is MISSING and f.default_factory is MISSING and f.name not in given]
     if needed:
         raise InvalidInput(f"{name} needs {' and '.join(needed)}: it has {names}")
-    notion: Notion[Any] = cls(**given)
+    notion: Notion = cls(**given)
     return notion
 
 
@@ -334,7 +335,7 @@ def classical_words(plan: Plan) -> str:
     return f"Read classically, with nothing forgotten, this plan loses {loss} within {risk['steps']:,} steps."
 
 
-def plan_json(view: PlanView) -> dict[str, Any]:
+def plan_json(view: PlanView) -> JsonObject:
     """Return everything as JSON can hold it; first what is not protected."""
     return {
         **view.plan.certificate(),

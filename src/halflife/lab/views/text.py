@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from halflife.notions import Notion
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _SYMBOLS = {"epsilon": "ε", "delta": "δ", "alpha": "α", "beta": "β"}
 
 
-def describe_parameters(notion: Notion[Any]) -> str:
+def describe_parameters(notion: Notion) -> str:
     """Return a notion's parameters as a reader would write them.
 
     >>> from halflife import WEvent
@@ -25,7 +25,7 @@ def describe_parameters(notion: Notion[Any]) -> str:
     return ", ".join(f"{_SYMBOLS.get(k, k.replace('_', ' '))} = {_short(v)}" for k, v in items)
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     """A parameter in a few characters: what has parts gives its name, or how many there are."""
     if isinstance(value, float):
         return f"{value:.6g}".replace("e-0", "e-")

@@ -151,12 +151,12 @@ class Reader:
         raise refusal
 
     @translate("cannot be read")
-    def _one(self, query: str, *arguments: Any) -> tuple[Any, ...]:
+    def _one(self, query: str, *arguments: object) -> tuple[Any, ...]:
         """The first row of an answer, an empty one if there is none."""
         row = self._db.execute(query, arguments).fetchone()
         return () if row is None else tuple(row)
 
-    def _number(self, query: str, *arguments: Any) -> int:
+    def _number(self, query: str, *arguments: object) -> int:
         """A whole number that is asked for; a damaged page may hold a cell of another kind."""
         (found,) = self._one(query, *arguments)
         if not isinstance(found, int):
@@ -164,10 +164,10 @@ class Reader:
         return found
 
     @translate("cannot be read")
-    def _all(self, query: str, *arguments: Any) -> list[tuple[Any, ...]]:
+    def _all(self, query: str, *arguments: object) -> list[tuple[Any, ...]]:
         return self._db.execute(query, arguments).fetchall()
 
-    def _rows(self, query: str, *arguments: Any) -> Iterator[tuple[Any, ...]]:
+    def _rows(self, query: str, *arguments: object) -> Iterator[tuple[Any, ...]]:
         """The rows of an answer, some at a time."""
         cursor = self._ask(query, arguments)
         while rows := self._more(cursor):

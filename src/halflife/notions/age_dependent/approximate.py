@@ -119,7 +119,7 @@ class Approximate:
         recent = [[c.time, c.epsilon, c.delta, c.before, c.delta_before] for c in state.recent]
         return {"recent": recent, "forgot": state.forgot, "pure": state.pure, "squares": state.squares}
 
-    def load(self, data: Any) -> Charges:
+    def load(self, data: object) -> Charges:
         """Read what `dump` gave."""
         data = read_form("an age-dependent account with a δ", data, ("recent", "forgot", "pure", "squares"))
         if not isinstance(data["recent"], list) or not isinstance(data["forgot"], bool):

@@ -97,7 +97,7 @@ class OnASpan:
         recent = [[time, loss] for time, loss in state.recent]
         return {"recent": recent, "older": state.older, "total": state.total, "forgot": state.forgot}
 
-    def load(self, data: Any) -> Faded:
+    def load(self, data: object) -> Faded:
         """Read what `dump` gave."""
         data = read_form("an account of an autoregressive process", data, ("recent", "older", "total", "forgot"))
         if not isinstance(data["recent"], list) or len(data["recent"]) > WINDOW:

@@ -20,7 +20,7 @@ from halflife.notions.base import Exposure, Notion
 from halflife.notions.composition import check_delta
 from halflife.notions.meaning import means
 from halflife.numerics.arrays import Floats
-from halflife.numerics.forms import leave_out, read_form
+from halflife.numerics.forms import JsonObject, leave_out, read_form
 from halflife.numerics.parameters import real, whole
 from halflife.numerics.search import largest
 from halflife.processes import GeometricMixing, MarkovChain, Process
@@ -35,7 +35,7 @@ LARGEST_LOSS = 1e6
 
 @register_notion
 @dataclass(frozen=True)
-class AgeDependent(Notion[Any]):
+class AgeDependent(Notion):
     """Age-dependent (ε, δ)-differential privacy for ever (Definition 10; paper), by the tight rules of T4 (ours).
 
     At every step t, all that was published by t tells at most ε about where a person is *at t*. Neighbours differ in one person's
@@ -284,7 +284,7 @@ class AgeDependent(Notion[Any]):
             else 0.0
         )
 
-    def least_scale(self, state: Any, step: int, sensitivity: float, age: int) -> float:
+    def least_scale(self, state: object, step: int, sensitivity: float, age: int) -> float:
         """As for every notion, of a sensitivity that covers the process's span."""
         self.check_sensitivity(sensitivity)
         return super().least_scale(state, step, sensitivity, age)
@@ -346,7 +346,7 @@ class AgeDependent(Notion[Any]):
                 break
         return result
 
-    def share(self, part: float) -> Notion[Any]:
+    def share(self, part: float) -> Notion:
         """Not parts of ε: losses about one time add up before they fade, and then they come to more than the parts (ours).
 
         Streams share the *losses* of one plan instead, as a policy does.
@@ -370,17 +370,17 @@ class AgeDependent(Notion[Any]):
                 )
         return lines
 
-    def checks(self) -> Mapping[str, Any]:
+    def checks(self) -> Mapping[str, object]:
         """The outcome of the process's own check, beside the assumption that it is about."""
         return {} if self.process.checked is None else {self.assumptions[1]: dict(self.process.checked)}
 
     # What is written down -------------------------------------------------------------------------------------------
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return name and parameters, the process among them."""
         return {**super().to_dict(), "process": self.process.to_dict()}
 
-    def to_facts(self) -> dict[str, Any]:
+    def to_facts(self) -> JsonObject:
         """Return name and parameters; of the process its kernel, whoever fitted or checked it."""
         return leave_out(
             {

@@ -87,7 +87,7 @@ class Once:
         """As a list."""
         return [list(x) for x in zip(state.times, state.losses, strict=True)]
 
-    def load(self, data: Any) -> LossesByTime:
+    def load(self, data: object) -> LossesByTime:
         """Read what `dump` gave."""
         if (
             not isinstance(data, list)

@@ -90,7 +90,7 @@ class Pairwise:
         """As lists."""
         return [[t.time, t.loss, [list(row) for row in t.before]] for t in state]
 
-    def load(self, data: Any) -> tuple[PairLosses, ...]:
+    def load(self, data: object) -> tuple[PairLosses, ...]:
         """Read what `dump` gave."""
         if (
             not isinstance(data, list)
@@ -103,7 +103,7 @@ class Pairwise:
             raise InvalidInput("the data times of a pairwise account must ascend")
         return told
 
-    def _matrix(self, rows: Any) -> Matrix:
+    def _matrix(self, rows: object) -> Matrix:
         n = self._chain.states
         if (
             not isinstance(rows, list)

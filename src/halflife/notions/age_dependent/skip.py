@@ -136,7 +136,7 @@ class Skip:
         ]
         return {"past": past, "forgot": state.forgot}
 
-    def load(self, data: Any) -> Past:
+    def load(self, data: object) -> Past:
         """Read what `dump` gave."""
         data = read_form("an age-dependent account", data, ("past", "forgot"))
         if not isinstance(data["past"], list) or not isinstance(data["forgot"], bool):

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from halflife.errors import InvalidInput, UnboundedLoss
+from halflife.numerics.forms import JsonObject
 from halflife.numerics.parameters import real, whole
 from halflife.release import Release
 
@@ -81,13 +82,13 @@ class Names(NamedTuple):
             retired[stem] = max((renewal, used.pop(name)), retired.get(stem, (-1, None)), key=lambda item: item[0])  # type: ignore[assignment]
         return Names(used, retired)
 
-    def dump(self) -> dict[str, Any]:
+    def dump(self) -> JsonObject:
         """Return the names as JSON can hold them."""
         retired = [[stem, renewal, *_write(use)] for stem, (renewal, use) in self.retired.items()]
         return {"names": [[name, *_write(use)] for name, use in self.used.items()], "retired": retired}
 
     @classmethod
-    def load(cls, data: Any) -> Names:
+    def load(cls, data: object) -> Names:
         """Read what `dump` gave, among other keys."""
         if not isinstance(data, Mapping) or not all(isinstance(data.get(k), list) for k in ("names", "retired")):
             raise InvalidInput("an almost-periodic account must hold the names of its noise, used and retired")

@@ -18,7 +18,7 @@ from halflife.notions.discounted import ExponentialDiscount, HyperbolicDiscount
 from halflife.notions.meaning import means
 from halflife.notions.w_event import WEvent
 from halflife.numerics.arrays import Floats
-from halflife.numerics.forms import leave_out, read_form
+from halflife.numerics.forms import JsonObject, leave_out, read_form
 from halflife.numerics.parameters import real, whole
 from halflife.numerics.rounding import TOLERANCE
 from halflife.registry import register_notion
@@ -82,7 +82,7 @@ class AlmostPeriodic(Notion[Patterns]):
     period: int = field(metadata=means("whole steps"))
     strong: bool = field(default=False, metadata=means("truth"))
     renew: int | None = None
-    over: Notion[Any] | None = field(default=None, metadata=means("notion"))
+    over: Notion | None = field(default=None, metadata=means("notion"))
     clock: Steps | None = field(default=None, metadata=means("clock"))
 
     name: ClassVar[str] = "almost-periodic"
@@ -137,7 +137,7 @@ class AlmostPeriodic(Notion[Patterns]):
         if self.clock is not None:
             put(self, "clock", self._read_clock(self.clock))
 
-    def _read_clock(self, clock: Any) -> Steps:
+    def _read_clock(self, clock: object) -> Steps:
         """Return the clock, or refuse one by which a period has no phases."""
         steps = clock if isinstance(clock, Steps) else Steps.from_facts(clock)
         if not self.follows_clock(steps):
@@ -187,7 +187,7 @@ class AlmostPeriodic(Notion[Patterns]):
     # The state ------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _patterns(self) -> Notion[Any]:
+    def _patterns(self) -> Notion:
         return self.over or Classical(self.epsilon)
 
     @cached_property
@@ -328,7 +328,7 @@ class AlmostPeriodic(Notion[Patterns]):
             "variations": self._variations.dump(state.variations),
         }
 
-    def load(self, data: Any) -> Patterns:
+    def load(self, data: object) -> Patterns:
         """Read what `dump` gave."""
         keys = ("names", "retired", "patterns", "variations")
         data = read_form("an almost-periodic account", data, keys, pending=None)
@@ -365,13 +365,13 @@ class AlmostPeriodic(Notion[Patterns]):
             result[k - 1] = self.exposure(state, k).risk
         return result
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return name and parameters."""
         made = {**super().to_dict(), "over": None if self.over is None else self.over.to_dict()}
         clock = made.pop("clock")
         return made if clock is None else {**made, "clock": clock.to_facts()}
 
-    def to_facts(self) -> dict[str, Any]:
+    def to_facts(self) -> JsonObject:
         """Return name and parameters, the clock too."""
         return leave_out(
             {
@@ -389,7 +389,7 @@ class AlmostPeriodic(Notion[Patterns]):
             clock=None,
         )
 
-    def share(self, part: float) -> Notion[Any]:
+    def share(self, part: float) -> Notion:
         """Return the same promise with this part of its budget."""
         whole_part = super().share(part)
         return whole_part if self.over is None else replace(whole_part, over=self.over.share(part))  # type: ignore[type-var]
@@ -407,7 +407,7 @@ def _write_pending(pending: Pending | None) -> list[Any] | None:
     return None if pending is None else [pending.name, pending.step, pending.data_time]
 
 
-def _read_pending(data: Any, names: Mapping[str, Use]) -> Pending | None:
+def _read_pending(data: object, names: Mapping[str, Use]) -> Pending | None:
     if data is None:
         return None
     if not isinstance(data, list) or len(data) != 3 or data[0] not in names:

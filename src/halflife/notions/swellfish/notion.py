@@ -22,7 +22,7 @@ from halflife.notions.swellfish.memory import SwellfishState, Worst, agree, nois
 from halflife.notions.swellfish.required import quieter_noise, sufficient_scales
 from halflife.notions.w_event import WEvent
 from halflife.numerics.arrays import Floats
-from halflife.numerics.forms import leave_out, read_form
+from halflife.numerics.forms import JsonObject, leave_out, read_form
 from halflife.numerics.parameters import real, whole
 from halflife.numerics.rounding import TOLERANCE, divide_up
 from halflife.numerics.search import largest
@@ -360,11 +360,11 @@ class Swellfish(Notion[SwellfishState]):
 
     # What is written down -------------------------------------------------------------------------------------------------
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return name and parameters, the secrets as columns."""
         return {**self.reference(), "specifications": self.specifications.to_dict()}
 
-    def reference(self) -> dict[str, Any]:
+    def reference(self) -> JsonObject:
         """Return name and parameters, the secrets by their digest."""
         return {
             "name": self.name,
@@ -374,7 +374,7 @@ class Swellfish(Notion[SwellfishState]):
             "noise": self.noise,
         }
 
-    def to_facts(self) -> dict[str, Any]:
+    def to_facts(self) -> JsonObject:
         """Return name and parameters; the secrets by their digest, as they may be added to; the noise is always said."""
         return leave_out(
             {
@@ -388,7 +388,7 @@ class Swellfish(Notion[SwellfishState]):
             neighbours="one-window",
         )
 
-    def extends(self, before: Notion[Any], published: int) -> None:
+    def extends(self, before: Notion, published: int) -> None:
         """Refuse if secrets were taken away or changed, or added to what is published already, with the steps named."""
         if not isinstance(before, Swellfish) or replace(before, specifications=self.specifications) != self:
             super().extends(before, published)
@@ -401,7 +401,7 @@ class Swellfish(Notion[SwellfishState]):
         worst = [w.share, w.cost, w.epsilon, w.together]
         return {"first": state.first, "x": list(state.x), "worst": worst, "forgotten": state.forgotten}
 
-    def load(self, data: Any) -> SwellfishState:
+    def load(self, data: object) -> SwellfishState:
         """Read what `dump` gave."""
         data = read_form("a Swellfish account", data, ("first", "x", "worst"), forgotten=None)
         if not isinstance(data["x"], list) or not isinstance(data["worst"], list):

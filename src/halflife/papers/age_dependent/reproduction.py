@@ -12,9 +12,10 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from halflife.lab.age_dependent.check_view import check_data
+from halflife.numerics.forms import JsonObject
 from halflife.numerics.progress import Progress
 from halflife.papers.age_dependent import model, sequences
 from halflife.papers.age_dependent.errata import errata_data
@@ -214,10 +215,10 @@ def risks_csv(rows: Sequence[Row]) -> str:
     return text.getvalue()
 
 
-def numbers(found: Reproduction) -> dict[str, Any]:
+def numbers(found: Reproduction) -> JsonObject:
     """Return every number as JSON can hold it."""
 
-    def dicts(rows: Sequence[NamedTuple]) -> list[dict[str, Any]]:
+    def dicts(rows: Sequence[NamedTuple]) -> list[JsonObject]:
         return [row._asdict() for row in rows]
 
     return {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from halflife.lab.almost_periodic.renewal import plot_renewal
 from halflife.lab.almost_periodic.verdict import MEANING, PeriodCheck
@@ -123,7 +123,7 @@ def _test_plots(found: Reproduction) -> Iterator[str]:
     )  # fmt: skip
 
 
-def _test_plot(name: str, heading: str, figure: Any, said: str, square: bool = False) -> str:
+def _test_plot(name: str, heading: str, figure: object, said: str, square: bool = False) -> str:
     drawn = figure_html(name, figure, f"{heading}. {said}", said)
     return f"<h3>{escape(heading)}</h3>" + (f'<div class="square">{drawn}</div>' if square else drawn)
 

@@ -21,6 +21,7 @@ from halflife.lab.views.text import three_figures
 from halflife.notions.classical import Classical
 from halflife.notions.discounted import ExponentialDiscount
 from halflife.notions.w_event import WEvent
+from halflife.numerics.forms import JsonObject
 from halflife.numerics.progress import Progress
 from halflife.papers.almost_periodic import error
 from halflife.papers.almost_periodic.errata import Attack, Loss, attack_data, errata_data, loss_data, p1_panels
@@ -310,7 +311,7 @@ Data: {found.source.name}.
 """
 
 
-def numbers(found: Reproduction) -> dict[str, Any]:
+def numbers(found: Reproduction) -> JsonObject:
     """Return every number as JSON can hold it; the coefficients themselves are in a file of their own."""
     drift, told = found.drift, found.told
     return {
@@ -339,11 +340,11 @@ def numbers(found: Reproduction) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _dicts(rows: Sequence[NamedTuple]) -> list[dict[str, Any]]:
+def _dicts(rows: Sequence[NamedTuple]) -> list[JsonObject]:
     return [{name: _finite(value) for name, value in row._asdict().items()} for row in rows]
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from halflife.errors import InvalidInput
 from halflife.notions import AgeDependent, PlanRequest
 from halflife.notions.age_dependent.skip import WINDOW
 from halflife.notions.gaussian_dp import gaussian_mu
+from halflife.numerics.forms import JsonObject
 from halflife.numerics.parameters import real
 from halflife.numerics.search import largest
 from halflife.plans.age_dependent.equally_spaced import contraction, largest_loss, limit_before, periodic_peak
@@ -178,7 +178,7 @@ def _refuse_nothing(notion: AgeDependent, request: PlanRequest, loss: float) -> 
 
 def _plan(notion: AgeDependent, request: PlanRequest, noise: Noise, loss: float, source: str, tail: str) -> Plan:
     notion.check_sensitivity(min(request.varying or (request.sensitivity,)))
-    facts: dict[str, Any] = {"loss": loss}
+    facts: JsonObject = {"loss": loss}
     warnings = (
         first_line(notion, loss if noise == "laplace" else None, request),
         *_after_the_horizon(notion, request, loss),
@@ -205,7 +205,7 @@ def first_line(notion: AgeDependent, loss: float | None, request: PlanRequest) -
     )
 
 
-def _sentence(checked: Mapping[str, Any]) -> str:
+def _sentence(checked: Mapping[str, object]) -> str:
     return str(checked.get("verdict", "it does not say how")).rstrip(".")
 
 

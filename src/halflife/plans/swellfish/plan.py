@@ -16,6 +16,7 @@ from halflife.notions.request import PlanRequest
 from halflife.notions.swellfish.certified import MOST_COMPOSED
 from halflife.notions.swellfish.notion import Swellfish
 from halflife.numerics.arrays import Floats
+from halflife.numerics.forms import JsonObject
 from halflife.numerics.parameters import real, whole
 from halflife.numerics.rounding import TOLERANCE, divide_up
 from halflife.plans.base import (
@@ -130,7 +131,7 @@ class SwellfishPlan(Plan):
         published = STD_OF_UNIT_SCALE[self.noise] * scales[np.isfinite(scales)]
         return float(published.sum()), float(published.mean())
 
-    def verdict(self, neighbours: Interpretation | None = None) -> dict[str, Any]:
+    def verdict(self, neighbours: Interpretation | None = None) -> JsonObject:
         """Return whether each secret loses at most its ε under an interpretation, and which is worst: from the scales alone.
 
         >>> from halflife import Secret, Specification, Swellfish
@@ -165,7 +166,7 @@ class SwellfishPlan(Plan):
         }
 
     @cached_property
-    def verdicts(self) -> dict[str, dict[str, Any]]:
+    def verdicts(self) -> dict[str, JsonObject]:
         """The verdict under each of the three interpretations."""
         return {interpretation: self.verdict(interpretation) for interpretation in INTERPRETATIONS}
 
@@ -194,7 +195,7 @@ class SwellfishPlan(Plan):
             rest[0] = f"{rest[0]} Exact here: {exact:,} of {self.steps:,} steps."
         return [*said, *rest]
 
-    def certificate(self) -> dict[str, Any]:
+    def certificate(self) -> JsonObject:
         """Return what is promised, with the worst loss of any secret under each interpretation."""
         made = super().certificate()
         total, mean = self.total(min(self.steps, MOST_STEPS))
@@ -202,7 +203,7 @@ class SwellfishPlan(Plan):
         made["secrets"] = self.verdicts
         return made
 
-    def _classical_risk(self) -> dict[str, Any]:
+    def _classical_risk(self) -> JsonObject:
         """Return the sentence that there is no classical bound: outside hiding intervals nothing is bounded."""
         return {"steps": self.steps, "pure": None, "why": "what a household does beside its secrets is not bounded"}
 
@@ -289,7 +290,7 @@ def _check_theorem_10(notion: Swellfish, asked: Floats) -> None:
 
 
 def build(
-    notion: Swellfish, request: PlanRequest, scales: StepFunction, source: str, facts: dict[str, Any] | None = None
+    notion: Swellfish, request: PlanRequest, scales: StepFunction, source: str, facts: JsonObject | None = None
 ) -> SwellfishPlan:
     """Return the plan with these scales, raised to the floor and to one value a block as far as the request asks for it."""
     if request.noise not in (None, notion.noise):
@@ -312,7 +313,7 @@ def build(
     )
 
 
-def _edges(block: Any, s: Specifications) -> np.ndarray[Any, np.dtype[np.int64]]:
+def _edges(block: object, s: Specifications) -> np.ndarray[Any, np.dtype[np.int64]]:
     """The steps at which blocks begin: each of `block` steps, one of them at step 1, from the first secret to beyond the last; or
     as they are given, the first at step 1 or before."""
     if isinstance(block, Sequence | np.ndarray) and not isinstance(block, str):

@@ -132,19 +132,19 @@ class AlmostPeriodicAdapter(Adapter):
     notion: AlmostPeriodic
     own: Declarations
 
-    def read_notion(self) -> Notion[Any]:
+    def read_notion(self) -> Notion:
         """Return the notion, with the account's clock where phases follow one."""
         made = super().read_notion()
         assert isinstance(made, AlmostPeriodic)
         return follow_clock(made, self.account)
 
-    def read_parameter(self, parameter: Parameter[Any], value: Any) -> Any:
+    def read_parameter(self, parameter: Parameter[Any], value: object) -> Any:
         """Return the notion that is laid over patterns, or a plain parameter."""
         if meaning_of(parameter) == "notion":
             return self._read_notion_inside(parameter.name, value)
         return super().read_parameter(parameter, value)
 
-    def _read_notion_inside(self, key: str, value: Any) -> Notion[Any]:
+    def _read_notion_inside(self, key: str, value: object) -> Notion:
         """The notion of `over: {notion: exponential, half_life: 10 days}`, with the promise's ε if it has none of its own."""
         if not isinstance(value, dict) or "notion" not in value:
             raise InvalidInput(
@@ -158,13 +158,13 @@ class AlmostPeriodicAdapter(Adapter):
             if name not in known:
                 raise unknown(f"parameter of {cls.name}", name, known)
         step = self.policy.clock.step
-        made: Notion[Any] = cls(
+        made: Notion = cls(
             **{n: read_plain(known[n], v, self.account, step) for n, v in given.items() if v is not None}
         )
         return made
 
     @classmethod
-    def variant(cls, notion: Notion[Any]) -> str:
+    def variant(cls, notion: Notion) -> str:
         """Return whether the promise is weak or strong."""
         return f"{notion.name}, {'strong' if notion.strong else 'weak'}"  # type: ignore[attr-defined]
 

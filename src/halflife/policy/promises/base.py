@@ -21,6 +21,7 @@ from halflife import registry
 from halflife.errors import HalflifeError, InvalidInput, unknown
 from halflife.notions.base import Notion
 from halflife.notions.meaning import meaning_of
+from halflife.numerics.forms import JsonObject
 from halflife.parsing.documents import Where
 from halflife.parsing.quantities import parse_quantity
 from halflife.plans import Plan
@@ -66,9 +67,9 @@ class Adapter:
 
     # Reading ----------------------------------------------------------------------------------------------------------
 
-    def _own_keys(self) -> dict[str, Any]:
+    def _own_keys(self) -> JsonObject:
         """Return the keys of this adapter alone, neither common to all promises nor parameters; refuse unknown ones."""
-        own: dict[str, Any] = {}
+        own: JsonObject = {}
         cls = registry.find_notion(self.policy.promise.notion)
         parameters = _parameters(cls)
         for key, value in (self.policy.promise.model_extra or {}).items():
@@ -79,12 +80,12 @@ class Adapter:
                     raise _unknown_key(cls.name, key, [*parameters, *self.keys.model_fields])
         return own
 
-    def read_notion(self) -> Notion[Any]:
+    def read_notion(self) -> Notion:
         """Return the notion that the policy promises; an error names the key that it is about."""
         promise, cls = self.policy.promise, registry.find_notion(self.policy.promise.notion)
         parameters = _parameters(cls)
         written = {**promise.model_dump(include=set(parameters)), **(promise.model_extra or {})}
-        given: dict[str, Any] = {}
+        given: JsonObject = {}
         for name, value in written.items():
             if name in parameters and value is not None:
                 with self.policy.about("promise", name):
@@ -93,19 +94,19 @@ class Adapter:
             if name not in given and f.default is MISSING and f.default_factory is MISSING:
                 raise self.policy.error((("promise", name), f"missing: {cls.name} needs it"))
         try:
-            made: Notion[Any] = cls(**given)
+            made: Notion = cls(**given)
         except HalflifeError as error:
             raise self.policy.error((("promise", *find_culprit(error, given)), str(error))) from error
         return made
 
-    def read_parameter(self, parameter: Field[Any], value: Any) -> Any:
+    def read_parameter(self, parameter: Field[Any], value: object) -> Any:
         """Return a parameter of the notion from what is written: text, yes or no, a number, or a time where it counts steps."""
         return read_plain(parameter, value, self.account, self.policy.clock.step)
 
     # Checks -----------------------------------------------------------------------------------------------------------
 
     @classmethod
-    def variant(cls, notion: Notion[Any]) -> str:
+    def variant(cls, notion: Notion) -> str:
         """Return which of the rules a promise is under."""
         return notion.name
 
@@ -147,7 +148,7 @@ class Adapter:
         """Return the plan of each stream, which together keep the promise: each has its share of the budget."""
         return [self.make_plan(s, self.notion if s.share == 1 else self.notion.share(s.share)) for s in streams]
 
-    def make_plan(self, stream: Outline, notion: Notion[Any], noise: Noise | None = None) -> Plan:
+    def make_plan(self, stream: Outline, notion: Notion, noise: Noise | None = None) -> Plan:
         """Return a plan of a stream that keeps this notion: losses do not depend on the sensitivity, so the noise's family is
         found first, if it is not given."""
         promise = self.policy.promise
@@ -190,14 +191,14 @@ class Adapter:
         """Return how far one person can move the numbers of a step, in letters."""
         return sensitivity_in_letters(case)
 
-    def to_facts(self) -> dict[str, Any]:
+    def to_facts(self) -> JsonObject:
         """Return its own keys as a ledger keeps them: worked out, without those at their defaults."""
         return {}
 
     @classmethod
-    def schema(cls) -> dict[str, dict[str, Any]]:
+    def schema(cls) -> dict[str, JsonObject]:
         """Return the JSON Schema of its own keys and of the notions' parameters, by name."""
-        found: dict[str, dict[str, Any]] = dict(cls.keys.model_json_schema().get("properties", {}))
+        found: dict[str, JsonObject] = dict(cls.keys.model_json_schema().get("properties", {}))
         for name in cls.names:
             for key, parameter in _parameters(registry.find_notion(name)).items():
                 kinds = JSON_TYPES.get(meaning_of(parameter), ["number", "string", "null"])
@@ -218,7 +219,7 @@ def find_adapter(name: str) -> type[Adapter]:
     return ADAPTERS.get(registry.find_notion(name).name, Adapter)
 
 
-def read_plain(parameter: Field[Any], value: Any, account: Steps, step: str) -> Any:
+def read_plain(parameter: Field[Any], value: object, account: Steps, step: str) -> Any:
     """Return a parameter from what is written; `step` is how the policy writes the account's step.
 
     >>> from halflife import WEvent

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from halflife.accountant import Accountant
 from halflife.errors import BudgetExceeded
@@ -36,11 +35,11 @@ class SharedDelta(Adapter):
             plans = [self.make_plan(s, self.notion.share(s.share), "gaussian") for s in streams]
         if len(streams) == 1 or self.notion.adaptive or admits(self.notion, streams, plans):
             return plans
-        pure: Notion[Any] = replace(self.notion, delta=0.0)  # type: ignore[type-var]
+        pure: Notion = replace(self.notion, delta=0.0)  # type: ignore[type-var]
         return [self.make_plan(stream, pure.share(stream.share)) for stream in streams]
 
 
-def admits(notion: Notion[Any], streams: Sequence[Outline], plans: Sequence[Plan]) -> bool:
+def admits(notion: Notion, streams: Sequence[Outline], plans: Sequence[Plan]) -> bool:
     """Return whether an account of the promise admits the first releases of all streams."""
     releases = [
         Release(step, loss, stream.age, sensitivity=plan.sensitivity, noise=plan.noise, span=span)

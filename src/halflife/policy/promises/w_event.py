@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from halflife.notions.base import Notion
 from halflife.plans import Plan
@@ -30,7 +29,7 @@ class WEventAdapter(SharedDelta):
   w: 1 day                    # w-event: whatever happened within any such stretch is hidden
 """
 
-    def make_plan(self, stream: Outline, notion: Notion[Any], noise: Noise | None = None) -> Plan:
+    def make_plan(self, stream: Outline, notion: Notion, noise: Noise | None = None) -> Plan:
         """Return a plan for as many releases as a window touches, local days on a finer clock counted as a day apart.
 
         k such days in a row last k·D, but for how far the zone's offset moved meanwhile, by S at most: some are shorter, and not

@@ -6,7 +6,6 @@ import pathlib
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +20,7 @@ from halflife.audit.policy.path import PublishingPath, Totals, as_data, fast_fol
 from halflife.audit.registry import Trial
 from halflife.notions import AgeDependent
 from halflife.numerics.arrays import Floats
+from halflife.numerics.forms import JsonObject
 from halflife.policy import Policy, channels
 from halflife.policy.promises.table import SUMS
 from halflife.processes import Process
@@ -44,7 +44,7 @@ class PastsPath:
     """
 
     path: PublishingPath
-    process: dict[str, Any]
+    process: JsonObject
     states: tuple[float, float]
     now: int
     times: dict[str, list[int]]
@@ -94,7 +94,7 @@ def state_cases(policy: Policy, steps: int) -> Iterator[tuple[Pair, PastsPath]]:
         states=worst_states(person, now - newest, now),
         now=now,
         times=times,
-        bounds={c.name: (c.units["low"], c.units["high"]) for c in made},
+        bounds={c.name: (c.measure.low, c.measure.high) for c in made},
         adds_up={c.name: c.part.statistic.kind in SUMS for c in made},
     )
     claimed = Accountant.replay(notion, [r for r in planned_releases(made, steps) if r.step <= now]).risk(now)

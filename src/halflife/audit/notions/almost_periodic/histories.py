@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from halflife.audit.exact import worst_loss
-from halflife.notions import AlmostPeriodic, Classical, WEvent
+from halflife.notions import AlmostPeriodic, Classical, Notion, WEvent
 from halflife.release import Release
 
 
@@ -93,7 +93,7 @@ def _worst_habit(notion: AlmostPeriodic, ordered: Sequence[Release]) -> float:
     return worst
 
 
-def _count_losses(over: Any, charged: Sequence[tuple[int, float]], now: int) -> float:
+def _count_losses(over: Notion | None, charged: Sequence[tuple[int, float]], now: int) -> float:
     """What losses at these steps come to now, from the definition of the notion."""
     if isinstance(over, WEvent):
         return math.fsum(x for s, x in charged if s > now - over.w)

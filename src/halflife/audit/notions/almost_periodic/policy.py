@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,7 @@ from halflife.audit.policy.path import (
 from halflife.audit.registry import Trial
 from halflife.audit.verdict import Finding
 from halflife.numerics.arrays import Floats
+from halflife.numerics.forms import JsonObject
 from halflife.plans.almost_periodic import PeriodicPlan
 from halflife.policy import Channel, Policy, channels
 from halflife.publisher.readable import in_output_units
@@ -69,7 +70,7 @@ class HabitPath:
     shapes  how many periods, and how many numbers in each, by stream
     """
 
-    policy: dict[str, Any]
+    policy: JsonObject
     folder: str
     stretches: tuple[Sequence[Stretch], Sequence[Stretch]]
     shapes: tuple[tuple[int, int], ...]

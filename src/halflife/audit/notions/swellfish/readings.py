@@ -74,7 +74,7 @@ def _readings(c: Channel, placed: Placed, wanted: Secrets, which: int, first: in
     household, group = names.name_of(placed.row), (c.groups or ("",))[0]
     fold = c.part.statistic.fold
     count = min(wanted.readings or 1, MOST_READINGS) if fold == "sum" else 1
-    units = float(c.units.get("divide", 1)) / float(c.units.get("multiply", 1))
+    worth, least = float(c.measure.resolution), max(c.measure.low, (c.measure.readings or (c.measure.low,))[0])
     rows: list[Row] = []
     for k in range(first, last + 1):
         begin, end = c.steps.start(k), c.steps.end(k)
@@ -82,9 +82,8 @@ def _readings(c: Channel, placed: Placed, wanted: Secrets, which: int, first: in
         added = _added_units(c, placed.mean.get(t, 0.0), placed.peak.get(t, 0.0), (end - begin) / 3.6e9, wanted.unit)
         for i, part in enumerate(_split(added, count), start=1):
             at = begin + (end - begin) * i // (count + 1)
-            value = max(c.units["low"], c.units.get("least", c.units["low"])) + 0.499 + (part if which else 0.0)
-            rows.append((household, at, value * units, group))
-        rows += [(f"other {i}", (begin + end) // 2, c.units["high"] / 2 * units, group) for i in range(3)]
+            rows.append((household, at, (least + 0.499 + (part if which else 0.0)) * worth, group))
+        rows += [(f"other {i}", (begin + end) // 2, c.measure.high / 2 * worth, group) for i in range(3)]
     return rows
 
 
@@ -103,7 +102,7 @@ def _added_units(c: Channel, mean: float, peak: float, hours: float, unit: str) 
         value = power * float(parse_quantity(f"1 {unit}", statistic.unit or unit))
     except InvalidInput:
         value = power * hours * float(parse_quantity(f"1 {unit}h", statistic.unit))
-    return value * float(c.units.get("multiply", 1)) / float(c.units.get("divide", 1))
+    return value / float(c.measure.resolution)
 
 
 def largest_move(c: Channel, placed: Placed, t: int) -> float:

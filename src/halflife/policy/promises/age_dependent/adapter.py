@@ -13,6 +13,7 @@ from halflife.errors import InvalidInput
 from halflife.notions import AgeDependent, Notion
 from halflife.notions.meaning import meaning_of
 from halflife.numerics.arrays import Floats
+from halflife.numerics.forms import JsonObject
 from halflife.plans import Plan
 from halflife.policy.measure import Measure
 from halflife.policy.outline import Outline
@@ -81,14 +82,14 @@ class AgeDependentAdapter(Adapter):
 """
     notion: AgeDependent
 
-    def read_parameter(self, parameter: Field[Any], value: Any) -> Any:
+    def read_parameter(self, parameter: Field[Any], value: object) -> Any:
         """Return the process that is named, or a plain parameter."""
         if meaning_of(parameter) == "process":
             return read_process(self.policy, value, self.account)
         return super().read_parameter(parameter, value)
 
     @classmethod
-    def variant(cls, notion: Notion[Any]) -> str:
+    def variant(cls, notion: Notion) -> str:
         """Return the rules for an autoregressive process, which is about a number, or those for all others, about states."""
         process = notion.process  # type: ignore[attr-defined]
         return f"{notion.name}, autoregressive" if isinstance(process, AutoRegressive) else notion.name
@@ -144,7 +145,7 @@ class AgeDependentAdapter(Adapter):
         return made
 
     @classmethod
-    def schema(cls) -> dict[str, dict[str, Any]]:
+    def schema(cls) -> dict[str, JsonObject]:
         """Return the schema with what a process may be."""
         found = super().schema()
         found["process"] |= process_schema()

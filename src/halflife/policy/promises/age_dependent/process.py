@@ -21,6 +21,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 
 from halflife.engines.samples import Sample, read_sample
 from halflife.errors import HalflifeError, InvalidInput, unknown
+from halflife.numerics.forms import JsonObject
 from halflife.numerics.rounding import ratio_up
 from halflife.parsing.documents import Where, read_regular
 from halflife.parsing.quantities import parse_quantity
@@ -89,7 +90,7 @@ class Fit(Part):
     whose: Literal["other people", "public"] = Field(description=f"Whose readings these are: {DECLARE}.")
 
 
-def read_process(policy: PolicyKeys, given: Any, account: Steps) -> Process:
+def read_process(policy: PolicyKeys, given: object, account: Steps) -> Process:
     """Return the process that a policy names; one about a number in whole resolutions of the streams, as the account is."""
     made = _read(policy, given, account)
     return _in_resolutions(policy, made) if isinstance(made, AutoRegressive) else made
@@ -176,7 +177,7 @@ def _make(policy: PolicyKeys, name: str, given: Mapping[str, Any]) -> Process:
         raise policy.error(((*AT, *find_culprit(error, given)), str(error))) from error
 
 
-def read_value(value: Any) -> Any:
+def read_value(value: object) -> Any:
     """Return text that reads as a number or truth value as that, inside lists and mappings too; other text stays.
 
     >>> read_value([["0.9", "1e-1"], {"good": "true", "verdict": "fine"}])
@@ -200,7 +201,7 @@ def read_value(value: Any) -> Any:
 # From a file --------------------------------------------------------------------------------------------------------
 
 
-def _from_file(policy: PolicyKeys, name: Any) -> Process:
+def _from_file(policy: PolicyKeys, name: object) -> Process:
     with policy.about(*AT, "file"):
         if not isinstance(name, str):
             raise InvalidInput(f"must be the path of a process, not {name!r}")
@@ -233,9 +234,9 @@ def load_process(content: bytes, name: str) -> Process:
         raise InvalidInput(f"{name}: {said if len(said) <= LONGEST else said[:LONGEST] + ' …'}") from None
 
 
-def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> JsonObject:
     """Return the pairs of a JSON object as a dict; refuse a key that occurs twice."""
-    result: dict[str, Any] = {}
+    result: JsonObject = {}
     for key, value in pairs:
         if key in result:
             raise ValueError(f"{key!r} stands twice: keep one")
@@ -250,7 +251,7 @@ def _refuse_constant(name: str) -> Any:
 # Fitted -------------------------------------------------------------------------------------------------------------
 
 
-def _fit(policy: PolicyKeys, name: str, data: Any) -> Process:
+def _fit(policy: PolicyKeys, name: str, data: object) -> Process:
     at = (*AT, "fit")
     if name not in KINDS:
         raise policy.error((at, f"{name} cannot be fitted, give its parameters: only {', '.join(sorted(KINDS))} can"))
@@ -285,7 +286,7 @@ def _declaration(where: Where, text: str) -> str:
 def fit_process(
     name: str,
     sample: Sample,
-    states: Any,
+    states: object,
     *,
     step: str,
     whose: str | None = None,
@@ -350,7 +351,7 @@ def _check_declared(policy: PolicyKeys, process: Process, given: Mapping[str, An
     return Process.from_dict({**facts, "fitted": {**fitted, "whose": said}})
 
 
-def process_schema() -> dict[str, Any]:
+def process_schema() -> JsonObject:
     """Return the JSON Schema of a process: read from a file, fitted, or a name with what it takes."""
     return {
         "description": "of age-dependent: how one person's data moves: a name with parameters, a name with `fit`, or a file",

@@ -25,7 +25,7 @@ from halflife.errors import InvalidInput
 from halflife.notions import Notion, Swellfish
 from halflife.notions.meaning import meaning_of
 from halflife.numerics.arrays import Integers
-from halflife.numerics.forms import leave_out
+from halflife.numerics.forms import JsonObject, leave_out
 from halflife.parsing.quantities import parse_quantity
 from halflife.plans import Plan
 from halflife.plans.swellfish.plan import SwellfishPlan
@@ -102,7 +102,7 @@ class SwellfishAdapter(Adapter):
     unread: tuple[str, ...] = ()
     """Why specifications could not be read, of households that are left out."""
 
-    def read_parameter(self, parameter: Parameter[Any], value: Any) -> Any:
+    def read_parameter(self, parameter: Parameter[Any], value: object) -> Any:
         """Return the secrets in units of the streams, or a plain parameter."""
         if meaning_of(parameter) != "specifications":
             return super().read_parameter(parameter, value)
@@ -145,7 +145,7 @@ class SwellfishAdapter(Adapter):
                 "`plan: tight` where secrets are to come"
             )
 
-    def make_plan(self, stream: Outline, notion: Notion[Any], noise: Noise | None = None) -> Plan:
+    def make_plan(self, stream: Outline, notion: Notion, noise: Noise | None = None) -> Plan:
         """Return the plan of a stream whose sensitivities come from secrets; one that does not keep the promise is refused."""
         promise = self.policy.promise
         if promise.cap is not None:
@@ -228,7 +228,7 @@ class SwellfishAdapter(Adapter):
         """Return where the sensitivity comes from: the secrets, whatever the statistic."""
         return "Σ of the secrets' powers"
 
-    def to_facts(self) -> dict[str, Any]:
+    def to_facts(self) -> JsonObject:
         """Return the noise outside hiding intervals, in the unit of the first stream, and the blocks of one noise, in minutes."""
         own, unit = self.own, self.policy.streams[0].statistic.unit
         facts = {
@@ -241,7 +241,7 @@ class SwellfishAdapter(Adapter):
         return leave_out(facts, outside=None, floor=None, block_minutes=None)
 
     @classmethod
-    def schema(cls) -> dict[str, dict[str, Any]]:
+    def schema(cls) -> dict[str, JsonObject]:
         """Return the schema with what specifications may be, and the interpretations of secrets."""
         interpretations = {
             "enum": list(INTERPRETATIONS),

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from halflife.errors import InvalidInput
+from halflife.numerics.forms import JsonObject
 from halflife.parsing.documents import PolicyError, Where
 from halflife.parsing.quantities import parse_quantity
 from halflife.policy.groups import read_groups
@@ -53,7 +54,7 @@ class Secrets(Part):
     )
 
 
-def read_secrets(policy: PolicyKeys, given: Any, account: Steps) -> ParsedSpecifications:
+def read_secrets(policy: PolicyKeys, given: object, account: Steps) -> ParsedSpecifications:
     """Return the secrets that a policy names, their powers in whole units of its streams, and what could not be read."""
     wanted = _secrets(policy, given)
     with policy.about(*AT):
@@ -77,7 +78,7 @@ def read_secrets(policy: PolicyKeys, given: Any, account: Steps) -> ParsedSpecif
     return ParsedSpecifications(in_units(policy, found.specifications, account, wanted), found.problems)
 
 
-def _secrets(policy: PolicyKeys, given: Any) -> Secrets:
+def _secrets(policy: PolicyKeys, given: object) -> Secrets:
     data = given if isinstance(given, Mapping) else {"files": given}
     wanted = policy.read_part(Secrets, data, *AT)
     if (wanted.files is None) == (wanted.households is None):
@@ -177,7 +178,7 @@ def _ratio(given: str, unit: str) -> Fraction | None:
         return None
 
 
-def secrets_schema() -> dict[str, Any]:
+def secrets_schema() -> JsonObject:
     """Return the JSON Schema of specifications: a file, a folder or a pattern; a list of them; or a mapping with more."""
     return {
         "description": "of swellfish: what each household wants hidden, and when; public, so never what households really did",

@@ -121,8 +121,8 @@ def test_the_witness_of_s1_is_named_with_its_loss(witness, tmp_path):
     found = json.loads(run("noise", witness, "--delta", 0, "--json").stdout)
     paper, tight, optimal = found["plans"]
     assert [plan["method"] for plan in found["plans"]] == ["paper", "tight", "optimal"]
-    assert paper["readings"]["all-events"]["worst"]["loss"] == pytest.approx(9.684, abs=1e-3)
-    assert all(plan["readings"][r]["kept"] for plan in found["plans"] for r in ("one-event", "one-window"))
+    assert paper["interpretations"]["all-events"]["worst"]["loss"] == pytest.approx(9.684, abs=1e-3)
+    assert all(plan["interpretations"][r]["kept"] for plan in found["plans"] for r in ("one-event", "one-window"))
     # Δ = 3.1 and T/ε = 10 at every step: λ = 31 by hand, and the standard deviation is √2 times that
     assert tight["total_std"] == pytest.approx(np.sqrt(2) * 31 * 100, rel=1e-6)
     assert tight["mean_absolute_error"] == pytest.approx(31, rel=1e-6)
@@ -135,7 +135,7 @@ def test_all_events_have_a_plan_of_their_own_and_no_baseline(witness):
         run("noise", witness, "--delta", 0, "--methods", "tight", "--neighbours", "all-events", "--json").stdout
     )
     (plan,) = found["plans"]
-    assert plan["readings"]["all-events"]["kept"]
+    assert plan["interpretations"]["all-events"]["kept"]
     assert found["uniform"] == []
     done = run("noise", witness, "--delta", 0, "--methods", "tight", "--neighbours", "all-events")
     assert "No baseline: Theorem 7" in " ".join(done.output.split())

@@ -270,7 +270,7 @@ class GaussianDiscount(Discounted):
     """Gaussian discounting, a notion of its own (T7; ours): (ε, δ) for neighbours whose difference is discounted.
 
     **Which neighbours.** For a step t, two streams in which one person's contribution to release k differs by at most
-    d(t − S_k)·Δf_k: the longer ago, the smaller the change that is hidden. For pure losses this reading gives Σ d ρ, the
+    d(t − S_k)·Δf_k: the longer ago, the smaller the change that is hidden. For pure losses this definition gives Σ d ρ, the
     discounted risk exactly. With Gaussian noise the same neighbours are told apart with μ_t² = Σ d(t − S_k)² μ_k², μ_k = Δf_k/σ_k
     (Gaussian DP), and the risk is the ε at δ of μ_t. Σ d² is finite for hyperbolic d too, so bounded noise lasts for ever:
     at (1, 10⁻⁶) and β = 0.1, σ = 13.7 Δf.

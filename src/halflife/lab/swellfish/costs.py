@@ -97,9 +97,9 @@ def overview(s: Specifications, steps: int | None = None) -> Overview:
 
 
 class Outcome(NamedTuple):
-    """One plan: its noise over steps 1 … n, and whether each reading is kept.
+    """One plan: its noise over steps 1 … n, and whether each interpretation is kept.
 
-    total, mean  of the standard deviation;  error  mean absolute error;  std  of each step;  verdicts  by reading
+    total, mean  of the standard deviation;  error  mean absolute error;  std  of each step;  verdicts  by interpretation
     facts  of the plan: with "optimal" its gain over "tight" and the certified gap to the least possible
     """
 

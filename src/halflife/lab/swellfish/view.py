@@ -69,7 +69,7 @@ NOISE_HEAD = ("plan", "noise", "total std", "mean std", "mean |error|", *INTERPR
 
 
 def noise_rows(found: Comparison) -> list[tuple[str, ...]]:
-    """Return the rows under `NOISE_HEAD`: every plan, then the baseline, whose readings are not worked out."""
+    """Return the rows under `NOISE_HEAD`: every plan, then the baseline, whose interpretations are not worked out."""
     n = found.facts.steps
     plans = [
         (o.method, o.family, *map(three_figures, (o.total, o.mean, o.error)), *_verdicts(o)) for o in found.outcomes
@@ -85,7 +85,7 @@ def _verdicts(outcome: Outcome) -> list[str]:
 
 
 def noise_words(found: Comparison) -> list[str]:
-    """Say what the optimal plan gains, which secret is worst where a reading is not kept, and what the baseline is."""
+    """Say what the optimal plan gains, which secret is worst where an interpretation is not kept, and what the baseline is."""
     said = []
     for d, noise in dict.fromkeys((o.delta, o.noise) for o in found.outcomes):
         gain = found.gain(d, noise)
@@ -142,7 +142,7 @@ def noise_json(found: Comparison) -> JsonObject:
         "plans": [
             {
                 "method": o.method, "delta": o.delta, "noise": o.noise, "total_std": o.total, "mean_std": o.mean,
-                "mean_absolute_error": o.error, **o.facts, "readings": o.verdicts,
+                "mean_absolute_error": o.error, **o.facts, "interpretations": o.verdicts,
             }
             for o in found.outcomes
         ],
@@ -277,8 +277,8 @@ _HIDING = (
 )
 _STD = "Standard deviation of each plan's noise by step. Equal curves lie on each other; in gaps values are exact."
 _VERDICTS = (
-    "Noise in kW over all steps. Under each reading: kept, or how much of its ε the worst secret loses, and how many lose more "
-    "than theirs. Uniform is the baseline of Theorem 7; its readings are not worked out."
+    "Noise in kW over all steps. Under each interpretation: kept, or how much of its ε the worst secret loses, and how many "
+    "lose more than theirs. Uniform is the baseline of Theorem 7; its interpretations are not worked out."
 )
 _QUIETER = "Standard deviation of the noise with which an event of T steps keeps the smallest ε, at sensitivity 1 (T6)."
 

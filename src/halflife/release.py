@@ -81,13 +81,8 @@ state what the noise costs, or leave the scale out
                 put(self, "loss", real("loss", self.loss))
             if self.noise not in NOISES:
                 raise unknown("noise", self.noise, NOISES)
-            for name in (self.draw, self.atop):
-                if name is not None and not (isinstance(name, str) and 0 < len(name) <= 200):
-                    raise InvalidInput(f"a draw's name must be text of 1 to 200 characters, not {name!r}")
-            if self.draw is not None and self.atop is not None:
-                raise InvalidInput(
-                    f"shared noise ({self.draw!r}) cannot itself lie atop {self.atop!r}: give one of them"
-                )
+            if self.draw is not None or self.atop is not None:
+                self._check_names()
             self._check_scale()
             put(self, "span", whole("span", self.span, least=1))
             if self.step_sensitivity is not None:
@@ -99,6 +94,13 @@ state what the noise costs, or leave the scale out
                 )
         except InvalidInput as error:
             raise InvalidInput(f"release at step {self.step}: {error}") from None
+
+    def _check_names(self) -> None:
+        for name in (self.draw, self.atop):
+            if name is not None and not (isinstance(name, str) and 0 < len(name) <= 200):
+                raise InvalidInput(f"a draw's name must be text of 1 to 200 characters, not {name!r}")
+        if self.draw is not None and self.atop is not None:
+            raise InvalidInput(f"shared noise ({self.draw!r}) cannot itself lie atop {self.atop!r}: give one of them")
 
     def _check_scale(self) -> None:
         if self.scale is None:

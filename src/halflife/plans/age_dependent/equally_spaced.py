@@ -83,7 +83,12 @@ def largest_loss(
     >>> round(loss, 6), periodic_peak(process, loss, age=2, period=4, bound="paper") <= 1.0
     (0.562426, True)
     """
-    limit = real("limit", limit)
+    return _largest_loss(process, real("limit", limit), age, period, bound, adversary)
+
+
+@functools.lru_cache(maxsize=64)
+def _largest_loss(process: Process, limit: float, age: int, period: int, bound: str, adversary: str) -> float:
+    """The same; kept, as a policy is loaded again by every command and every round of an audit."""
 
     def holds(loss: float) -> bool:
         return periodic_peak(process, loss, age, period, bound, adversary) <= limit

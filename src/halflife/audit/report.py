@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from halflife.audit.verdict import Finding, Verdict
 from halflife.errors import visible
-from halflife.lab.views.page import PALETTE, figure_html, layout, load_plotly, write_page
+from halflife.lab.views.page import PALETTE, Figure, figure_html, layout, load_plotly, write_page
 from halflife.lab.views.text import text_table
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def share_data(verdict: Verdict) -> list[tuple[str, float, bool]]:
     return [(f"{f.name} ({f.how})", f.found / f.claimed, f.accused) for f in rows]
 
 
-def plot_shares(verdict: Verdict) -> Any:
+def plot_shares(verdict: Verdict) -> Figure:
     """Plot what was found against what was claimed: a bar beyond the line accuses."""
     go = load_plotly()
     rows = share_data(verdict)[::-1]

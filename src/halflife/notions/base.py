@@ -282,7 +282,7 @@ class Notion(ABC, Generic[S]):
         return self.headroom(state, step, age)
 
     @abstractmethod
-    def dump(self, state: S) -> Any:
+    def dump(self, state: S) -> object:
         """Return the state as JSON can hold it, exactly."""
 
     @abstractmethod

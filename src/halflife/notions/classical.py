@@ -104,7 +104,7 @@ class Classical(Notion):
         """Return name, ε and δ."""
         return leave_out({"name": self.name, "epsilon": self.epsilon, "delta": self.delta}, delta=0.0)
 
-    def dump(self, state: Any) -> Any:
+    def dump(self, state: Any) -> object:
         """Return the charge."""
         return self._composition.dump(state)
 

@@ -63,7 +63,7 @@ class Composition(Protocol):
     def headroom(self, charge: Any, epsilon: float) -> float: ...  # noqa: D102
     def part(self, charge: Any, fraction: Fraction) -> Any: ...  # noqa: D102
     def fold(self, charge: Any) -> Any: ...  # noqa: D102
-    def dump(self, charge: Any) -> Any: ...  # noqa: D102
+    def dump(self, charge: Any) -> object: ...  # noqa: D102
     def load(self, data: Any) -> Any: ...  # noqa: D102
     def running_risks(self, charges: Sequence[Any]) -> list[float]: ...  # noqa: D102
     def window_risks(self, charges: Sequence[Any], w: int) -> list[float]: ...  # noqa: D102
@@ -307,7 +307,7 @@ class Exact:
         gaussian = charge.gaussian + sum(n * to_units(up(pure_as_gaussian(loss) ** 2)) for loss, n in by_weight[:spare])
         return charge._replace(laplace=tuple(sorted(by_weight[spare:])), gaussian=gaussian)
 
-    def dump(self, charge: Losses) -> Any:
+    def dump(self, charge: Losses) -> object:
         """Return the charge as JSON can hold it, exactly."""
         return {
             "laplace": [list(pair) for pair in charge.laplace],

@@ -104,7 +104,7 @@ class Discounted(Notion[Faded]):
         """Return name and parameters: what a promise is held to, as the half-life follows from α."""
         return self.to_facts()
 
-    def dump(self, state: Faded) -> Any:
+    def dump(self, state: Faded) -> object:
         """Return the step and the terms of the sum."""
         return {"step": state.step, "sum": self.fading.dump(state.memory)}
 

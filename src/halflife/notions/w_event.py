@@ -300,7 +300,7 @@ class WEvent(Notion[Window]):
         """Return name, ε, w and δ."""
         return leave_out({"name": self.name, "epsilon": self.epsilon, "w": self.w, "delta": self.delta}, delta=0.0)
 
-    def dump(self, state: Window) -> Any:
+    def dump(self, state: Window) -> object:
         """Return data times and charges; the total follows from them."""
         charges = [[t, self._composition.dump(c)] for t, c in zip(state.times, state.charges, strict=True)]
         wide = [[x.first, x.last, x.share, self._composition.dump(x.charge)] for x in state.wide]

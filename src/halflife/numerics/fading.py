@@ -28,7 +28,7 @@ class Fading(Protocol):
     def fade(self, state: Any, gap: int) -> Any: ...  # noqa: D102
     def add(self, state: Any, x: float) -> Any: ...  # noqa: D102
     def total(self, state: Any) -> float: ...  # noqa: D102
-    def dump(self, state: Any) -> Any: ...  # noqa: D102
+    def dump(self, state: Any) -> object: ...  # noqa: D102
     def load(self, data: Any) -> Any: ...  # noqa: D102
 
 

@@ -13,11 +13,12 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
 from halflife.errors import InvalidInput
+from halflife.numerics.arrays import Integers
 from halflife.outputs.compare import Line, ahead, confirm
 from halflife.outputs.files import (
     TEMPORARY,
@@ -41,6 +42,10 @@ from halflife.outputs.layout import (
     csv_form,
     csv_line,
 )
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
 GROUP_ROWS = 1 << 17
 """Rows of a row group, the least that a reader loads."""
@@ -92,7 +97,7 @@ class ParquetOutput:
         self.last_step = self._pending[-1].step
         self._pending = []
 
-    def _rewrite(self, old: Iterable[Any]) -> None:
+    def _rewrite(self, old: Iterable[pa.RecordBatch]) -> None:
         last, before = self._pending[-1].step if self._pending else 0, self.last_step
         record = partial(self._digests.record, WHOLE, last)
         _save(self._path, self._layout, old, self._pending, lambda sha256: record(sha256, before))
@@ -140,7 +145,7 @@ def _stamp(path: Path) -> tuple[int, int, int]:
     return stat.st_ino, stat.st_size, stat.st_mtime_ns
 
 
-def _schema(layout: Layout) -> Any:
+def _schema(layout: Layout) -> pa.Schema:
     """The columns of a layout. None of them can be null, so that a file with a hole in it is not of this schema."""
     import pyarrow as pa
 
@@ -150,14 +155,14 @@ def _schema(layout: Layout) -> Any:
     return pa.schema(fields, {"stream": layout.stream, "unit": layout.unit or "", "written_by": "halflife"})
 
 
-def make_table(items: Sequence[Published], layout: Layout) -> Any:
+def make_table(items: Sequence[Published], layout: Layout) -> pa.Table:
     """Return steps as the rows of a file."""
     import pyarrow as pa
 
     schema, cells = _schema(layout), layout.cells
     for item in items:
         check_item(item, len(cells))
-    columns: list[Any] = [
+    columns = [
         pa.array(np.repeat(np.array(numbers, dtype=np.int64), len(cells)))
         for numbers in ([i.step for i in items], [i.start_us for i in items], [i.end_us for i in items])
     ]
@@ -170,7 +175,11 @@ def make_table(items: Sequence[Published], layout: Layout) -> Any:
 
 
 def _save(
-    path: Path, layout: Layout, old: Iterable[Any], items: Sequence[Published], record: Callable[[bytes], None]
+    path: Path,
+    layout: Layout,
+    old: Iterable[pa.RecordBatch],
+    items: Sequence[Published],
+    record: Callable[[bytes], None],
 ) -> None:
     """Write a file of old rows, which are passed on a few at a time, and new ones."""
     import pyarrow.parquet as pq
@@ -185,11 +194,11 @@ def _save(
     replace(path, fill, record)
 
 
-def _regroup(batches: Iterable[Any], schema: object) -> Iterator[Any]:
+def _regroup(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
     """Gather batches into row groups of one size: a file that grew a step at a time reads like one written at once."""
     import pyarrow as pa
 
-    held: list[Any] = []
+    held: list[pa.RecordBatch] = []
     for batch in batches:
         held.append(batch)
         if sum(b.num_rows for b in held) >= GROUP_ROWS:
@@ -215,7 +224,7 @@ def _readable(path: Path) -> Iterator[None]:
         ) from problem
 
 
-def _open(path: Path, layout: Layout, data: BinaryIO | None = None) -> Any:
+def _open(path: Path, layout: Layout, data: BinaryIO | None = None) -> pq.ParquetFile:
     """Open a file, one that is open already if `data` is given, or refuse one of another layout."""
     import pyarrow.parquet as pq
 
@@ -230,7 +239,7 @@ def _open(path: Path, layout: Layout, data: BinaryIO | None = None) -> Any:
     return file
 
 
-def read_batches(path: Path, layout: Layout, data: BinaryIO | None = None) -> Iterator[Any]:
+def read_batches(path: Path, layout: Layout, data: BinaryIO | None = None) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file, one that is open already if `data` is given, in batches."""
     with _readable(path), _open(path, layout, data) as file:
         yield from file.iter_batches()
@@ -254,7 +263,7 @@ def _check_file(path: Path, layout: Layout, ledger: Stored) -> int:
     return step
 
 
-def _last_rows(file: Any, rows: int) -> Any:
+def _last_rows(file: pq.ParquetFile, rows: int) -> pa.Table:
     """Return the last rows of a file, from as few row groups as hold them."""
     first, found = file.num_row_groups, 0
     while first and found < rows:
@@ -263,7 +272,7 @@ def _last_rows(file: Any, rows: int) -> Any:
     return file.read_row_groups(range(first, file.num_row_groups)).slice(found - rows)
 
 
-def _texts(rows: Any, layout: Layout) -> Iterator[str]:
+def _texts(rows: pa.Table | pa.RecordBatch, layout: Layout) -> Iterator[str]:
     """Yield rows as lines of CSV, in which no two different rows look alike: so all formats are compared as text."""
     import pyarrow as pa
 
@@ -356,18 +365,18 @@ def read_rows(path: Path, layout: Layout, data: BinaryIO | None = None) -> Itera
             yield f"row {number}", text.encode()
 
 
-def read_part_batches(parts: Iterable[Part], layout: Layout) -> Iterator[Any]:
+def read_part_batches(parts: Iterable[Part], layout: Layout) -> Iterator[pa.RecordBatch]:
     """Yield the rows of some parts in batches."""
     for part in parts:
         _check_name(part, layout)
         yield from read_batches(part[2], layout)
 
 
-def are_same(one: Any, two: Any) -> bool:
+def are_same(one: pa.Table, two: pa.Table) -> bool:
     """Whether two tables of one schema hold the same cells: doubles by their bits, as 0.0 and -0.0 are written differently."""
     import pyarrow as pa
 
-    def cells(column: Any) -> Any:
+    def cells(column: pa.Array) -> pa.Array | Integers:
         return np.asarray(column).view(np.int64) if pa.types.is_floating(column.type) else column
 
     pairs = [(cells(a), cells(b)) for a, b in zip(one.columns, two.columns, strict=True)]

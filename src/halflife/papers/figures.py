@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from halflife.errors import InvalidInput, unknown
-from halflife.lab.views.page import DASHES, PALETTE, figure_html, layout, load_plotly, write_page
+from halflife.lab.views.page import DASHES, PALETTE, Figure, figure_html, layout, load_plotly, write_page
 from halflife.numerics.arrays import Floats
 from halflife.numerics.forms import JsonObject
 from halflife.numerics.progress import Progress
@@ -85,7 +85,7 @@ def plain(values: Floats) -> list[float | str | None]:
 # Plots --------------------------------------------------------------------------------------------------------------
 
 
-def plot(panel: Panel) -> Any:
+def plot(panel: Panel) -> Figure:
     """Draw a panel."""
     axis = {"type": "log" if panel.log_x else "linear", "title": {"text": panel.x_title, "font": {"size": 13}}}
     figure = load_plotly().Figure(layout=layout(panel.y_title, **axis, hoverformat=".3~g", zeroline=False))
@@ -107,7 +107,7 @@ def _span(values: Any) -> float:
     return float(np.nanmax(values) / np.nanmin(values))
 
 
-def _draw(figure: Any, panel: Panel, curve: Curve) -> None:
+def _draw(figure: Figure, panel: Panel, curve: Curve) -> None:
     colours = PALETTE[curve.colour]
     style = {"color": colours[0], "width": 2.5, "dash": DASHES[curve.dash]}
     # Marks take the line's colour, which the page's script changes with the reader's setting.

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from halflife.errors import InvalidInput, unknown
 from halflife.specifications.base import NUMBERS, Specifications
+from halflife.specifications.checks import Columns
 from halflife.specifications.neighbours import INTERPRETATIONS
 
 MOST_TOLD = 5
@@ -54,7 +55,7 @@ def check_added(old: Specifications, new: Specifications, published: int, *, nei
         _refuse_overlaps(names, columns, np.flatnonzero(first & (source == 0)), extra, published)
 
 
-def _merge(old: Specifications, new: Specifications) -> tuple[list[str], dict[str, Any], NDArray[np.bool_], Any]:
+def _merge(old: Specifications, new: Specifications) -> tuple[list[str], Columns, NDArray[np.bool_], Any]:
     """Return all rows of both, sorted: names, columns, whether a row differs from the one before, and which set it is from."""
     names = sorted({*old.households, *new.households})
     number = {name: i for i, name in enumerate(names)}
@@ -72,7 +73,7 @@ def _merge(old: Specifications, new: Specifications) -> tuple[list[str], dict[st
     return names, columns, first, source[order]
 
 
-def _refuse_overlaps(names: list[str], columns: dict[str, Any], held: Any, extra: Any, published: int) -> None:
+def _refuse_overlaps(names: list[str], columns: Columns, held: Any, extra: Any, published: int) -> None:
     """Refuse what overlaps a secret of the same household that has begun."""
     begun = held[columns["start"][held] <= published]
     begun = begun[np.lexsort([columns["end"][begun], columns["household"][begun]])]
@@ -91,7 +92,7 @@ def _refuse_overlaps(names: list[str], columns: dict[str, Any], held: Any, extra
     )
 
 
-def _too_late(names: list[str], columns: dict[str, Any], i: int, published: int) -> str:
+def _too_late(names: list[str], columns: Columns, i: int, published: int) -> str:
     start, last = int(columns["start"][i]), min(int(columns["end"][i]), published)
     steps = f"step {start} is" if start == last else f"steps {start} to {last} are"
     return (
@@ -100,7 +101,7 @@ def _too_late(names: list[str], columns: dict[str, Any], i: int, published: int)
     )
 
 
-def _describe(names: list[str], columns: dict[str, Any], i: int, *, short: bool = False) -> str:
+def _describe(names: list[str], columns: Columns, i: int, *, short: bool = False) -> str:
     held = {name: columns[name][i].item() for name in NUMBERS}
     secret = (
         f"the secret of steps {held['start']} to {held['end']} (power {held['power']:g}, duration {held['duration']}, "

@@ -21,6 +21,7 @@ from halflife.specifications.checks import (
     MOST_POWER,
     NUMBERS,
     WHOLE,
+    Columns,
     check_name,
     check_secrets,
     too_short,
@@ -236,7 +237,7 @@ class Specifications:
 
     @classmethod
     def from_columns(
-        cls, names: Sequence[str], household: object, columns: Mapping[str, Any], row: object = None
+        cls, names: Sequence[str], household: object, columns: Columns, row: object = None
     ) -> Specifications:
         """Make them from columns: `household` holds indices into `names`. Anything that is no secret is refused by its row.
 
@@ -259,8 +260,8 @@ class Specifications:
 
         return cls.from_columns(*read_columns(table))
 
-    def _hold(self, names: list[str], household: Any, columns: Mapping[str, Any], row: Any = None) -> None:
-        given = check_secrets(names, household, columns, row)
+    def _hold(self, names: list[str], household: Any, columns: Columns, row: Any = None) -> None:
+        given = dict(check_secrets(names, household, columns, row))
         household = given.pop("household")
         order = _order(names, household, given)
         rank = np.argsort(np.argsort(np.array(names, dtype=object))) if names else np.zeros(0, dtype=np.int64)
@@ -340,7 +341,7 @@ class Specifications:
         """Return some of the secrets: a mask or indices, in order."""
         return self._with({name: getattr(self, name)[rows] for name in ("household", *NUMBERS)})
 
-    def _with(self, columns: Mapping[str, Any]) -> Specifications:
+    def _with(self, columns: Columns) -> Specifications:
         """Return the same households with other columns in the same order; nothing is checked again."""
         made = Specifications.__new__(Specifications)
         made.households = self.households
@@ -426,7 +427,7 @@ class Specifications:
         }
 
 
-def _order(names: Sequence[str], household: Any, columns: Mapping[str, Any]) -> Any:
+def _order(names: Sequence[str], household: Any, columns: Columns) -> Any:
     """The order by household's name, start, and the other numbers; all as they are if they have it already."""
     if len(household) < 2:
         return slice(None)

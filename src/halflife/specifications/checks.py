@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from halflife.errors import InvalidInput
 from halflife.numerics.rounding import SMALLEST_NORMAL
 
+Columns = Mapping[str, Any]
+"""Arrays by the name of their column."""
 NUMBERS = ("power", "duration", "start", "end", "epsilon")
 WHOLE = ("duration", "start", "end")
 FARTHEST = 10**12
@@ -115,7 +117,7 @@ def _numbers(name: str, values: Any) -> tuple[NDArray[Any], list[Fault]]:
     return result, faults
 
 
-def _rules(columns: Mapping[str, Any]) -> Iterator[tuple[str, NDArray[np.bool_], str]]:
+def _rules(columns: Columns) -> Iterator[tuple[str, NDArray[np.bool_], str]]:
     """Yield each rule: the field, which rows satisfy it, and what it requires."""
     power, duration, start, end, epsilon = (columns[name] for name in NUMBERS)
     yield "power", (power >= SMALLEST_NORMAL) & (power <= MOST_POWER), f"must be above 0 and at most {MOST_POWER:g}"
@@ -125,7 +127,7 @@ def _rules(columns: Mapping[str, Any]) -> Iterator[tuple[str, NDArray[np.bool_],
     yield "duration", (end < start) | (end - start + 1 >= duration), ""
 
 
-def faults_of(columns: Mapping[str, Any]) -> tuple[NDArray[np.bool_], list[Fault]]:
+def faults_of(columns: Columns) -> tuple[NDArray[np.bool_], list[Fault]]:
     """Return which rows are no secrets, and why: the first `MOST_FAULTS` of each kind."""
     faults, bad = [], np.zeros(len(columns["power"]), dtype=bool)
     for field, good, says in _rules(columns):
@@ -139,9 +141,7 @@ def faults_of(columns: Mapping[str, Any]) -> tuple[NDArray[np.bool_], list[Fault
     return bad, sorted(faults, key=lambda fault: fault.row)
 
 
-def check_secrets(
-    names: Sequence[str], household: object, columns: Mapping[str, Any], row: object = None
-) -> dict[str, Any]:
+def check_secrets(names: Sequence[str], household: object, columns: Columns, row: object = None) -> Columns:
     """Return the columns (with `household`) as numbers, or refuse the first row that is no secret."""
     check_names(names)
     given = {}

@@ -11,7 +11,7 @@ import numpy as np
 
 from halflife.errors import InvalidInput, unknown
 from halflife.specifications.base import Secret
-from halflife.specifications.checks import NUMBERS, column, faults_of
+from halflife.specifications.checks import NUMBERS, Columns, column, faults_of
 from halflife.specifications.recurring import (
     Recurring,
     parse_recurring,
@@ -34,7 +34,6 @@ _NEEDS_STEPS = (
 )
 
 T = TypeVar("T")
-Columns = Mapping[str, Any]
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
@@ -14,8 +14,8 @@ import numpy as np
 
 from halflife.errors import InvalidInput, unknown
 from halflife.parsing.documents import LARGEST, Document, PolicyError, Where, dotted, parse_document
-from halflife.specifications.checks import MOST_FAULTS, NUMBERS, WHOLE, check_name
-from halflife.specifications.entries import FIELDS, Columns, EntryError, Frame, read_entry
+from halflife.specifications.checks import MOST_FAULTS, NUMBERS, WHOLE, Columns, check_name
+from halflife.specifications.entries import FIELDS, EntryError, Frame, read_entry
 from halflife.specifications.tables import COLUMNS, check_columns
 from halflife.steps import find_zone
 
@@ -34,7 +34,7 @@ class Part:
 
     names: list[str]
     codes: Any
-    columns: Mapping[str, Any]
+    columns: Columns
     place: Callable[[int], str]
     problems: list[str] = field(default_factory=list)
     count: int = 0

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from halflife.errors import InvalidInput, unknown
-from halflife.specifications.checks import MOST_FAULTS, NUMBERS, Fault, check_name, column, faults_of
+from halflife.specifications.checks import MOST_FAULTS, NUMBERS, Columns, Fault, check_name, column, faults_of
 
 COLUMNS = ("household", *NUMBERS)
 OPTIONAL = ("what",)
 
 
-def read_columns(table: object) -> tuple[list[str], Any, Mapping[str, object]]:
+def read_columns(table: object) -> tuple[list[str], Any, Columns]:
     """Return the households' names, each row's index into them, and the columns of numbers; the first fault is refused."""
     names, codes, columns, _, faults = check_columns(table)
     for fault in faults:
@@ -23,7 +22,7 @@ def read_columns(table: object) -> tuple[list[str], Any, Mapping[str, object]]:
     return names, codes, columns
 
 
-def check_columns(table: Any) -> tuple[list[str], Any, Mapping[str, object], NDArray[np.bool_], list[Fault]]:
+def check_columns(table: Any) -> tuple[list[str], Any, Columns, NDArray[np.bool_], list[Fault]]:
     """Return names, indices and columns of numbers, which rows are no secrets, and the first of them.
 
     Only names that a row has are there.

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from halflife.errors import InvalidInput, unknown
-from halflife.lab.views.page import PALETTE, figure_html, layout, load_plotly, write_page
+from halflife.lab.views.page import PALETTE, Figure, figure_html, layout, load_plotly, write_page
 from halflife.processes.check import Check
 from halflife.processes.verdict import KINDS, Row, people_text
 
@@ -59,7 +59,7 @@ def check_data(check: Check) -> dict[str, Curves]:
     return found
 
 
-def plot_check(check: Check, kind: str = "any time") -> Any:
+def plot_check(check: Check, kind: str = "any time") -> Figure:
     """Draw Δ by the model and Δ counted directly, with its simultaneous interval, against how far back; one of the two kinds."""
     data = check_data(check)
     if kind not in KINDS:
@@ -87,7 +87,7 @@ def plot_check(check: Check, kind: str = "any time") -> Any:
     return figure
 
 
-def _line(figure: Any, x: list[float], y: list[float], name: str, colour: int, dash: str) -> None:
+def _line(figure: Figure, x: list[float], y: list[float], name: str, colour: int, dash: str) -> None:
     figure.add_scatter(
         x=x, y=y, name=name, mode="lines+markers", marker={"size": 6},
         line={"color": PALETTE[colour][0], "width": 2.5, "dash": dash}, meta={"colours": PALETTE[colour]},

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from halflife.errors import InvalidInput
-from halflife.lab.views.page import DASHES, PALETTE, layout, load_plotly
+from halflife.lab.views.page import DASHES, PALETTE, Figure, layout, load_plotly
 from halflife.notions.almost_periodic.notion import AlmostPeriodic
 from halflife.notions.base import Notion
 from halflife.numerics.parameters import whole
@@ -52,7 +52,7 @@ def renewal_data(
     return rows
 
 
-def plot_renewal(rows: Sequence[RenewalRow], epsilon: float, period_name: str = "days") -> Any:
+def plot_renewal(rows: Sequence[RenewalRow], epsilon: float, period_name: str = "days") -> Figure:
     """Draw the risk over the age that the pattern's noise reaches before it is renewed, one line for each notion."""
     axis = {"type": "log", "title": {"text": f"noise is renewed every … {period_name}", "font": {"size": 13}}}
     figure = load_plotly().Figure(layout=layout("largest risk about habits (nats)", **axis, hoverformat=".4~g"))

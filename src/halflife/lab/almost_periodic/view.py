@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from halflife.lab.almost_periodic.verdict import LOOKED_AT, MEANING, PRINTED, PeriodCheck, PeriodChoice
-from halflife.lab.views.page import PALETTE, figure_html, layout, load_plotly, table_html, write_page
+from halflife.lab.views.page import PALETTE, Figure, figure_html, layout, load_plotly, table_html, write_page
 from halflife.lab.views.text import text_table
 from halflife.numerics.arrays import Floats
 
@@ -76,7 +76,7 @@ def lag_data(check: PeriodCheck, fewest: int = 8) -> tuple[Floats, Floats, Float
 # Pictures -----------------------------------------------------------------------------------------------------------
 
 
-def plot_heatmap(check: PeriodCheck) -> Any:
+def plot_heatmap(check: PeriodCheck) -> Figure:
     """Draw ρ_kℓ over k and ℓ. The diagonal, which is 1, has the colour of the largest coefficient."""
     data = heatmap_data(check)
     first = 1 + (data.block - 1) / 2
@@ -93,7 +93,7 @@ def plot_heatmap(check: PeriodCheck) -> Any:
     return figure
 
 
-def plot_histogram(check: PeriodCheck) -> Any:
+def plot_histogram(check: PeriodCheck) -> Figure:
     """Draw how the coefficients are spread, observed and shuffled."""
     edges, own, null = histogram_data(check)
     figure = load_plotly().Figure(layout=_linear("ρ, between different periods", "share of the pairs"))
@@ -109,7 +109,7 @@ def plot_histogram(check: PeriodCheck) -> Any:
     return figure
 
 
-def plot_lags(check: PeriodCheck) -> Any:
+def plot_lags(check: PeriodCheck) -> Figure:
     """Draw the mean of ρ against how far apart two periods are, with the range of shuffled copies."""
     days, mean, low, high = lag_data(check)
     figure = load_plotly().Figure(layout=_linear("days apart", "mean ρ"))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from halflife.lab.swellfish.costs import Comparison, Outcome, Overview, family_words, promise_words
-from halflife.lab.views.page import DASHES, PALETTE, figure_html, layout, load_plotly, table_html, write_page
+from halflife.lab.views.page import DASHES, PALETTE, Figure, figure_html, layout, load_plotly, table_html, write_page
 from halflife.lab.views.text import text_table, three_figures
 from halflife.notions import Swellfish
 from halflife.notions.swellfish.losses import temporal_sensitivity_of
@@ -204,7 +204,7 @@ class Curve(NamedTuple):
     dash: int = 0
 
 
-def plot_curves(curves: Sequence[Curve], y_title: str, steps: Steps | None = None, *, log: bool = False) -> Any:
+def plot_curves(curves: Sequence[Curve], y_title: str, steps: Steps | None = None, *, log: bool = False) -> Figure:
     """Draw values over time, or over the steps if it is not known when they are; on a logarithmic axis 0 is a gap."""
     figure = load_plotly().Figure(layout=_layout(y_title, steps))
     for curve in curves:
@@ -237,7 +237,7 @@ def hiding_data(s: Specifications, last: int = WEEK, most: int = MOST_HOUSEHOLDS
     return Hiding(tuple(s.households[code] for code in chosen), cells)
 
 
-def plot_hiding(s: Specifications, steps: Steps | None = None) -> Any:
+def plot_hiding(s: Specifications, steps: Steps | None = None) -> Figure:
     """Draw when some households hide something, a row for each; the colour says how much all its relevant events have."""
     data = hiding_data(s)
     top = float(np.nanmax(data.cells, initial=1e-9))

@@ -28,6 +28,9 @@ PALETTE = (
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 INK = ("#1c2430", "#e8ecf1")
 
+Figure = Any
+"""A Plotly figure; Plotly, which has no types, is loaded when one is drawn."""
+
 
 class View(NamedTuple):
     """A stretch of the time axis with the range of values that fits it."""
@@ -111,7 +114,7 @@ def _page(title: str, body: str, footer: str, plotly: str) -> str:
 """
 
 
-def figure_html(name: str, figure: Any, label: str, caption: str, views: list[View] | None = None) -> str:
+def figure_html(name: str, figure: Figure, label: str, caption: str, views: list[View] | None = None) -> str:
     """Return a plot as HTML, with its caption, a text for those who do not see it, and buttons for its views."""
     spec = figure.to_json()  # Plotly writes < as \u003c, so nothing can end the script early
     buttons = "".join(_button(view, view == default_view(views)) for view in views) if views else ""

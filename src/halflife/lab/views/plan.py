@@ -18,7 +18,7 @@ import numpy as np
 from halflife import registry
 from halflife.accountant import Accountant
 from halflife.errors import InvalidInput
-from halflife.lab.views.page import PALETTE, figure_html, layout, load_plotly, write_page
+from halflife.lab.views.page import PALETTE, Figure, figure_html, layout, load_plotly, write_page
 from halflife.lab.views.text import describe_parameters, text_table, three_figures
 from halflife.notions import Notion
 from halflife.numerics.arrays import Floats
@@ -412,7 +412,7 @@ _PLOTS = (
 )
 
 
-def plot_view(view: PlanView, what: str, y_title: str, colour: int) -> Any:
+def plot_view(view: PlanView, what: str, y_title: str, colour: int) -> Figure:
     """Draw scales, errors or risks over wall-clock time."""
     every = 1 if what == "risks" else view.plan.request.every
     values: Floats = getattr(view, what)[::every]

@@ -19,6 +19,7 @@ from halflife.lab.views.page import (
     DASHES,
     INK,
     PALETTE,
+    Figure,
     View,
     default_view,
     figure_html,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 # Plots --------------------------------------------------------------------------------------------------------------
 
 
-def plot_series(result: Comparison, outcome: Outcome) -> Any:
+def plot_series(result: Comparison, outcome: Outcome) -> Figure:
     """Draw the exact and the published series with the band that holds 95 % of the published values."""
     go, data = load_plotly(), series_data(result, outcome)
     light, dark = PALETTE[result.outcomes.index(outcome) % len(PALETTE)]
@@ -62,7 +63,7 @@ def plot_series(result: Comparison, outcome: Outcome) -> Any:
     return figure
 
 
-def plot_scales(result: Comparison) -> Any:
+def plot_scales(result: Comparison) -> Figure:
     """Draw the noise scale of every notion over time, on a logarithmic axis."""
     unit = result.short_unit
     figure = plot_lines(result, scale_data(result), f"noise scale ({unit}, log)", f"%{{y:.3~g}} {unit}")
@@ -72,7 +73,7 @@ def plot_scales(result: Comparison) -> Any:
     return figure
 
 
-def plot_risks(result: Comparison) -> Any:
+def plot_risks(result: Comparison) -> Figure:
     """Draw the share of the promise that is in use after each step, for every notion."""
     figure = plot_lines(result, risk_data(result), "risk, as a share of the promise", "%{y:.1%}")
     figure.update_yaxes(tickformat=".0%", range=[0, 1.08])
@@ -80,7 +81,7 @@ def plot_risks(result: Comparison) -> Any:
     return figure
 
 
-def plot_lines(result: Comparison, lines: dict[str, Floats], title: str, hover: str) -> Any:
+def plot_lines(result: Comparison, lines: dict[str, Floats], title: str, hover: str) -> Figure:
     """Draw lines over the steps of a comparison, told apart by colour and by dash."""
     figure = load_plotly().Figure(layout=layout(title))
     for i, (label, y) in enumerate(lines.items()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -114,7 +114,7 @@ class Approximate:
             "the risk about a past step is worked out for pure losses alone: ask an account with delta = 0"
         )
 
-    def dump(self, state: Charges) -> Any:
+    def dump(self, state: Charges) -> object:
         """As lists."""
         recent = [[c.time, c.epsilon, c.delta, c.before, c.delta_before] for c in state.recent]
         return {"recent": recent, "forgot": state.forgot, "pure": state.pure, "squares": state.squares}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import insort
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -92,7 +92,7 @@ class OnASpan:
         older = state.older * self._fading ** (moment - first) if state.older else 0.0
         return min((faded + older) * ROUND_UP, state.total)
 
-    def dump(self, state: Faded) -> Any:
+    def dump(self, state: Faded) -> object:
         """As lists."""
         recent = [[time, loss] for time, loss in state.recent]
         return {"recent": recent, "older": state.older, "total": state.total, "forgot": state.forgot}

@@ -301,7 +301,7 @@ class AgeDependent(Notion):
         """
         return self._rule.about(state[0], about)
 
-    def dump(self, state: Any) -> Any:
+    def dump(self, state: Any) -> object:
         """Return what the rules remember."""
         pairs = {} if self._pairs is None else {"pairs": self._pairs.dump(state[1])}
         return {"rule": self._rule.name, "kept": self._rule.dump(state[0]), **pairs}

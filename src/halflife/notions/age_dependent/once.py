@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -83,7 +83,7 @@ class Once:
         """Return the sum of all losses: none is amplified about the past."""
         return float(np.sum(state.losses)) * ROUND_UP
 
-    def dump(self, state: LossesByTime) -> Any:
+    def dump(self, state: LossesByTime) -> object:
         """As a list."""
         return [list(x) for x in zip(state.times, state.losses, strict=True)]
 

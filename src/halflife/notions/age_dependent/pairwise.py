@@ -86,7 +86,7 @@ class Pairwise:
         """The worst pair's loss about X_step, a step not before any data time."""
         return max(max(row) for row in self._compose(state, step))
 
-    def dump(self, state: tuple[PairLosses, ...]) -> Any:
+    def dump(self, state: tuple[PairLosses, ...]) -> object:
         """As lists."""
         return [[t.time, t.loss, [list(row) for row in t.before]] for t in state]
 

@@ -128,7 +128,7 @@ class Skip:
             after.append(self._leap(np.array(times[far])[::-1] - here, own, told, self._ahead) if len(own) else 0.0)
         return after[-1]
 
-    def dump(self, state: Past) -> Any:
+    def dump(self, state: Past) -> object:
         """As lists."""
         rows = zip(state.times, state.losses, state.before, state.firsts, strict=True)
         past = [

@@ -319,7 +319,7 @@ class AlmostPeriodic(Notion[Patterns]):
         room = max(0.0, self._patterns.headroom(settled.patterns, step, age) - self._in_use(settled))
         return min(room, self._variations.headroom(state.variations, step, age)) if self.strong else room
 
-    def dump(self, state: Patterns) -> Any:
+    def dump(self, state: Patterns) -> object:
         """Return names, and what both parts remember."""
         return {
             **state.names.dump(),

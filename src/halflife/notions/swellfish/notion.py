@@ -395,7 +395,7 @@ class Swellfish(Notion[SwellfishState]):
             return
         check_added(before.specifications, self.specifications, published, neighbours=self.neighbours)
 
-    def dump(self, state: SwellfishState) -> Any:
+    def dump(self, state: SwellfishState) -> object:
         """Return the remembered noise and the worst secret."""
         w = state.worst
         worst = [w.share, w.cost, w.epsilon, w.together]

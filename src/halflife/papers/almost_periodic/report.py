@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from halflife.lab.almost_periodic.renewal import plot_renewal
 from halflife.lab.almost_periodic.verdict import MEANING, PeriodCheck
 from halflife.lab.almost_periodic.view import plot_heatmap, plot_histogram, plot_lags
-from halflife.lab.views.page import figure_html, table_html
+from halflife.lab.views.page import Figure, figure_html, table_html
 from halflife.lab.views.text import text_table
 from halflife.papers.almost_periodic.homes import WHERE_TO_GET, generated_source, real_source
 from halflife.papers.almost_periodic.reproduction import (
@@ -123,7 +123,7 @@ def _test_plots(found: Reproduction) -> Iterator[str]:
     )  # fmt: skip
 
 
-def _test_plot(name: str, heading: str, figure: object, said: str, square: bool = False) -> str:
+def _test_plot(name: str, heading: str, figure: Figure, said: str, square: bool = False) -> str:
     drawn = figure_html(name, figure, f"{heading}. {said}", said)
     return f"<h3>{escape(heading)}</h3>" + (f'<div class="square">{drawn}</div>' if square else drawn)
 

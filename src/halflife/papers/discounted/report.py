@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from halflife.lab.views.page import DASHES, PALETTE, figure_html, layout, load_plotly, table_html
+from halflife.lab.views.page import DASHES, PALETTE, Figure, figure_html, layout, load_plotly, table_html
 from halflife.lab.views.text import text_table, three_figures
 from halflife.numerics.arrays import Floats
 from halflife.papers.discounted.reproduction import (
@@ -46,7 +46,7 @@ def write_all(found: Reproduction, folder: Path) -> list[Path]:
 # Plots --------------------------------------------------------------------------------------------------------------
 
 
-def plot_histogram(source: Source) -> Any:
+def plot_histogram(source: Source) -> Figure:
     """Figure 1 left: the histogram of single homes' daily use."""
     data = histogram_data(source)
     figure = load_plotly().Figure(layout=_plain("days of a home (log)", f"kWh per home and day: {source.histogram_of}"))
@@ -59,7 +59,7 @@ def plot_histogram(source: Source) -> Any:
     return figure
 
 
-def plot_means(source: Source) -> Any:
+def plot_means(source: Source) -> Figure:
     """Figure 1 right: the daily means that are to be published."""
     figure = load_plotly().Figure(layout=layout("kWh per home and day", **_DAYS))
     _line(figure, source.days.astype(str), source.mean_kwh, source.name, 0, "%{y:.2f} kWh", legend=False)
@@ -67,7 +67,7 @@ def plot_means(source: Source) -> Any:
     return figure
 
 
-def plot_errors(source: Source, curves: dict[str, Floats]) -> Any:
+def plot_errors(source: Source, curves: dict[str, Floats]) -> Figure:
     """One panel of Figure 2: expected relative error of each day."""
     figure = load_plotly().Figure(layout=layout("expected relative error (log)", **_DAYS))
     for name, y in curves.items():
@@ -76,7 +76,7 @@ def plot_errors(source: Source, curves: dict[str, Floats]) -> Any:
     return figure
 
 
-def plot_averages(axis: str, curves: dict[str, Floats]) -> Any:
+def plot_averages(axis: str, curves: dict[str, Floats]) -> Figure:
     """One panel of Figure 3: average expected relative error against α or β."""
     name = "discount factor α (a day)" if axis == "α" else "discounting coefficient β (a day, log)"
     figure = load_plotly().Figure(layout=_plain("average expected relative error (log)", name))
@@ -104,13 +104,13 @@ def _style(curve: str) -> int:
     return next(i for i, word in enumerate(("paper", "for ever", "days", "Gaussian")) if word in curve)
 
 
-def _percent_axis(figure: Any, curves: Sequence[Floats]) -> None:
+def _percent_axis(figure: Figure, curves: Sequence[Floats]) -> None:
     """A logarithmic axis of percentages, with a tick at every 1, 2 and 5, or where that is too many at every power of ten."""
     span = max(float(np.nanmax(y)) for y in curves) / min(float(np.nanmin(y)) for y in curves)
     figure.update_yaxes(type="log", tickformat=",.4~%", dtick="D2" if span < 300 else 1)
 
 
-def _line(figure: Any, x: Any, y: Floats, name: str, i: int, hover: str, legend: bool = True) -> None:
+def _line(figure: Figure, x: Any, y: Floats, name: str, i: int, hover: str, legend: bool = True) -> None:
     figure.add_scatter(
         x=x, y=y, name=escape(name, quote=False), mode="lines", line={"color": PALETTE[i][0], "width": 2.5, "dash": DASHES[i]},
         meta={"colours": PALETTE[i]}, hovertemplate=hover, showlegend=legend,

@@ -166,6 +166,13 @@ FREE = {
             f"{S}mechanism": "planned",
         },
     ),
+    "noise that is used anyway": (PLAIN, {"promise__noise": "laplace"}),
+    "noise that need not be said": (changed(FADING, promise__noise="laplace"), {"promise__noise": None}),
+    "noise of a discount": (
+        changed(FADING, promise__notion="gaussian-discount", promise__delta=1e-6), {"promise__noise": "gaussian"},
+    ),
+    "noise of secrets": (SECRETS, {"promise__noise": "laplace"}),
+    "noise of two streams": (TWO, {"promise__noise": "laplace"}),
     "order of streams": (TWO, {"streams": TWO["streams"][::-1]}),
 }  # fmt: skip
 
@@ -288,29 +295,32 @@ def test_defaults_that_an_earlier_version_wrote_mean_the_same(plain):
     assert find_change(spelt, plain) is None
 
 
-UNSIZED = {"names": ["north", "south"], "most_per_person": 1}
-COUNT = changed(
-    PLAIN,
-    **{f"{S}statistic": {"kind": "count"}, f"{S}source__group": "where", f"{S}source__epoch": "ms", f"{S}groups": UNSIZED},
-)  # fmt: skip
-
-
-@pytest.mark.parametrize(("part", "key", "value"), [
-    ("statistic", "duplicates", "each"), ("source", "zone", "Europe/Paris"), ("groups", "sizes", {"north": 2, "south": 2}),
-])  # fmt: skip
-def test_a_key_without_effect_that_an_earlier_version_took_may_be_taken_away(folder, part, key, value):
-    policy = Policy.from_dict(COUNT, folder)
-    known = ledger_facts(policy)
-    stored = with_part(known, "stream:mean", **{part: {**json.loads(known["stream:mean"])[part], key: value}})
-    assert stored != known
-    assert find_change(stored, policy) is None
-
-
-def test_so_may_how_late_steps_count_where_nothing_is_forgotten(folder, plain):
+def test_how_late_steps_count_may_change_where_nothing_is_forgotten(folder, plain):
     assert find_change(with_part(ledger_facts(plain), "clock", late="as-planned"), plain) is None
     fading = Policy.from_dict(FADING, folder)
     change = find_change(with_part(ledger_facts(fading), "clock", late="as-planned"), fading)
     assert change == "how late steps count was 'as-planned' and is now 'now'"
+
+
+def test_what_differs_by_rounding_is_refused_with_what_to_do(folder):
+    """The account goes on under the numbers that it was begun with, to the last bit."""
+    fading = Policy.from_dict(FADING, folder)
+    alpha = np.nextafter(fading.notion.alpha, 1)
+    known = with_part(ledger_facts(fading), "promise", notion={"name": "exponential", "epsilon": 1.0, "alpha": alpha})
+    said = find_change(known, fading)
+    assert said.endswith(
+        f"was {alpha} and is now {fading.notion.alpha}, which differ by rounding alone: write it out as it was"
+    )
+    written = Policy.from_dict(changed(FADING, promise__half_life=None, promise__alpha=float(alpha)), folder)
+    assert find_change(known, written) is None
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "moon", 7])
+def test_stored_noise_that_the_policy_does_not_use_is_named(plain, noise):
+    assert re.match(
+        "the promise's noise was .* and is now not given",
+        find_change(with_part(ledger_facts(plain), "promise", noise=noise), plain),
+    )
 
 
 @pytest.mark.parametrize("key", ["format", "population", "promise", "clock", "stream:mean"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from decimal import Context, Decimal, localcontext
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -386,11 +387,23 @@ def one_discount(alpha: object, half_life: object) -> tuple[float, float]:
                 f"half_life = {half_life!r} steps is outside 2⁻⁵ … 2⁴⁰: for no forgetting give alpha=1",
                 about="half_life",
             )
-        return 2.0 ** (-1 / steps), steps
+        return _alpha(steps), steps
     a = real("alpha", alpha, positive=True)
     if a > 1:
         raise InvalidInput(f"alpha must be at most 1, not {alpha!r}: past losses do not grow", about="alpha")
     return a, math.inf if a == 1 else -1 / math.log2(a)
+
+
+def _alpha(half_life: float) -> float:
+    """Return α = 2^(−1/half-life), worked out in decimals and rounded once.
+
+    A ledger is held to α to the last bit, and may move to another machine, whose own power may round otherwise.
+
+    >>> _alpha(24.0)
+    0.9715319411536059
+    """
+    with localcontext(Context(prec=60)):
+        return float(Decimal(2) ** Decimal(-1 / half_life))
 
 
 def check_beta(beta: object) -> float:

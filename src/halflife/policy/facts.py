@@ -25,13 +25,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
-from halflife.errors import InvalidInput
+from halflife.errors import HalflifeError, InvalidInput
 from halflife.notions.base import Notion
 from halflife.numerics.forms import leave_out, read_form
 from halflife.outputs import Layout
@@ -40,7 +41,6 @@ from halflife.policy.model import Statistic
 from halflife.policy.policy import Policy, channels
 from halflife.policy.promises.base import Adapter
 from halflife.policy.streams import Channel
-from halflife.policy.unused import uses_sizes
 from halflife.steps import from_us
 
 FORMAT = {"name": "halflife.ledger", "version": 1}
@@ -290,11 +290,15 @@ def find_change(known: Mapping[str, str], policy: Policy) -> str | None:
         part, where = parts.get(key, STREAM), "" if key in parts else f"stream {key.removeprefix('stream:')}: "
         if key == "format":
             continue
-        old, new = (_forget_unused(_fill(key, _parse(facts, key), part), adapter.notion) for facts in (known, now))
+        old, new = (_fill(key, _parse(facts, key), part) for facts in (known, now))
+        if key == "clock" and not adapter.notion.forgets:  # a late step then counts alike from whenever it counts
+            old["late"] = new["late"]
         if key == "promise":
             change = _compare_notions(old.pop("notion"), new.pop("notion"), adapter.notion)
             if change:
                 return change
+            if old["noise"] != new["noise"] and _uses_same_noise(policy, old["noise"]):
+                old["noise"] = new["noise"]
         change = _compare(old, new, part)
         if change:
             return where + change
@@ -317,26 +321,6 @@ def _fill(what: str, stored: object, part: Mapping[str, Key]) -> Facts:
         if about.keys is not None and filled[key] is not None:
             filled[key] = _fill(f"{what}.{key}", filled[key], about.keys)
     return filled
-
-
-def _forget_unused(filled: Facts, notion: Notion[Any]) -> Facts:
-    """A part without what has no effect on it: a policy that says otherwise there is the same.
-
-    Earlier versions took such keys. `policy/unused.py` refuses most now, so whoever has one must be able to take it away; and
-    where nothing is forgotten, a late step counts alike from whenever.
-    """
-    if "late" in filled and not notion.forgets:
-        return {**filled, "late": "now"}
-    if "statistic" not in filled:
-        return filled
-    statistic, source, groups = filled["statistic"], filled["source"], filled["groups"]
-    if statistic["kind"] == "count":
-        statistic = {**statistic, "duplicates": "once"}
-    if source is not None and source["epoch"] is not None:
-        source = {**source, "zone": "UTC"}
-    if groups is not None and not uses_sizes(statistic["kind"], source is not None):
-        groups = {**groups, "sizes": None}
-    return {**filled, "statistic": statistic, "source": source, "groups": groups}
 
 
 def _compare(old: Facts, new: Facts, part: Mapping[str, Key]) -> str | None:
@@ -363,8 +347,43 @@ def _compare_notions(old: Facts, new: Facts, notion: Notion[Any]) -> str | None:
     old = _name_notion(notion.complete(old), notion)
     for key in sorted(set(old) | set(new)):
         if old.get(key) != new.get(key):
-            return _say_change(f"{key.replace('_', ' ')} of the promise", old.get(key), new.get(key))
+            said = _say_change(f"{key.replace('_', ' ')} of the promise", old.get(key), new.get(key))
+            return (
+                f"{said}, which differ by rounding alone: write it out as it was"
+                if _rounds(old.get(key), new.get(key))
+                else said
+            )
     return None
+
+
+def _rounds(old: Any, new: Any) -> bool:
+    """Return whether two values differ only as the same number does where it is worked out twice, on other machines say.
+
+    They are still refused: the account goes on under the numbers that it was begun with, to the last bit.
+
+    >>> _rounds({"rho": [0.1 + 0.2]}, {"rho": [0.3]}), _rounds(0.3, 0.31)
+    (True, False)
+    """
+    if isinstance(old, dict) and isinstance(new, dict):
+        return old.keys() == new.keys() and all(_rounds(old[key], new[key]) for key in old)
+    if isinstance(old, list) and isinstance(new, list):
+        return len(old) == len(new) and all(map(_rounds, old, new))
+    if isinstance(old, float) and isinstance(new, float):
+        return math.isclose(old, new, rel_tol=1e-12)
+    return bool(old == new)
+
+
+def _uses_same_noise(policy: Policy, asked: str | None) -> bool:
+    """Return whether streams have noise of the same families if the promise asks for this one, or for none.
+
+    The promise rests on the family that is used: to write out the one that is used anyway, or to leave it out, changes nothing.
+    """
+    other = policy.promise.model_copy(update={"noise": asked})
+    try:
+        made = channels(policy.model_copy(update={"promise": other}))
+    except HalflifeError:
+        return False
+    return [c.plan.noise for c in made] == [c.plan.noise for c in channels(policy)]
 
 
 def _say_change(words: str, old: Any, new: Any, say: Callable[[Any], str] | None = None) -> str:

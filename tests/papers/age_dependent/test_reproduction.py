@@ -469,5 +469,24 @@ def test_the_command_on_generated_homes(small, tmp_path, monkeypatch):
 
 
 def test_the_risks_of_the_table_are_rounded_up():
-    row = london.Row(1.0, 18.0, 0.35901, 0.117, 0.1031, 0.32, 0.86, 1.0)
+    row = london.Row(1.0, 18.0, 0.35901, 0.117, 0.1031, 0.32, 0.86, 1.0, 0.5)
     assert paper.risk_cells(row)[2:5] == ("0.360", "0.117", "0.104")
+
+
+def test_eq_55_says_something_from_9_hours_or_from_20_by_what_12_intervals_are(real):
+    """The paper says 18 hours. On its own long homes neither meaning gives that either."""
+    found = {(c.homes[:6], c.states[:5]): c.hours for c in london.crossing_data(real)}
+    assert found["London", "quant"] == pytest.approx(8.594, abs=1e-3)
+    assert found["London", "equal"] == pytest.approx(19.672, abs=1e-3)
+    chains = london.chains_of(real.model)
+    assert london.eq_55(chains, 17) == 1 > london.eq_55(chains, 18)
+    assert london.eq_55(real.equal, 39) == 1 > london.eq_55(real.equal, 40)
+    if real.source.long:
+        assert (found["5 othe", "quant"], found["5 othe", "equal"]) == pytest.approx((12.224, 28.032), abs=1e-3)
+
+
+def test_states_of_equal_width_are_cut_over_the_range_of_all_homes():
+    """By hand: of 0 … 12 each interval is 1 wide; one home goes 0 → 3 → 12 → 0 → 3, the other stays in the first."""
+    moving, still = london.cut_equally([np.array([0.0, 3.5, 12.0, 0.2, 3.1]), np.array([0.1, 0.9, 0.5])])
+    assert moving.matrix.tolist() == [[0, 1, 0], [0, 0, 1], [1, 0, 0]]
+    assert still.states == 1

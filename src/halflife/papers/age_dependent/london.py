@@ -1,8 +1,9 @@
 """The age-dependent paper on electricity: Figure 7, the table of risks by age, and what the model misses (A7, A8).
 
-One chain is fitted to each home (its own quantile states, tied ones merged), and the worst home counts, as in eq. 55. Beside it
-are direct kernels: x(t − lag) given x(t), counted at each lag, without a model. Point estimates are no bounds: rare states make
-them too large, and what chance does to them is shown by shuffling.
+One chain is fitted to each home (its own quantile states, tied ones merged), and the worst home counts, as in eq. 55. "12
+intervals" can also mean intervals of equal width, and eq. 55 then says something from another age on: both are computed. Beside
+it are direct kernels: x(t − lag) given x(t), counted at each lag, without a model. Point estimates are no bounds: rare states
+make them too large, and what chance does to them is shown by shuffling.
 """
 
 from __future__ import annotations
@@ -26,6 +27,10 @@ from halflife.processes.check import Check
 from halflife.processes.contraction import Frontier, contract, merge, theorem_1
 
 HOMES, LEAST_READINGS = 40, 17_000
+LONG = "lcl_long_5_households.parquet"
+"""Five homes over 16 to 22 months, about as long as the paper's."""
+PAPER_HOURS = 18.0
+"""From which age on eq. 55 is below 1, by the paper."""
 STATES, FEW_STATES = 12, 6
 CONFIDENCE, SHUFFLE = 0.99, 1
 """How sure direct bounds are, all together; and the seed of what is shuffled to see what chance does."""
@@ -44,12 +49,16 @@ WHERE_TO_GET = (
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Readings of some homes, half hour by half hour, NaN where one is missing: `homes[i, t]` in kWh."""
+    """Readings of some homes, half hour by half hour, NaN where one is missing: `homes[i, t]` in kWh.
+
+    long  other homes, each over as long as there is
+    """
 
     name: str
     homes: Floats
     notes: tuple[str, ...]
     real: bool
+    long: tuple[Floats, ...] = ()
 
     @property
     def mean(self) -> Floats:
@@ -68,10 +77,35 @@ def real_source(folder: Path) -> Source:
     homes = read_london(folder, LEAST_READINGS, HOMES)
     notes = (
         "The homes are the first 40, by id, with at least 17,000 readings in 2013; the paper does not say which 40 it took, "
-        "nor how "
-        "it cut readings into 12 states: here each home has 12 quantile states of its own, tied ones merged.",
+        "nor how it cut readings into 12 intervals. Where nothing else is said each home has 12 quantile states of its own, "
+        "tied ones merged; eq. 55 is also drawn for intervals of equal width over the range of all homes.",
     )
-    return Source("London, 40 homes, 2013", homes, notes, True)
+    return Source("London, 40 homes, 2013", homes, notes, True, read_long(folder))
+
+
+def read_long(folder: Path) -> tuple[Floats, ...]:
+    """Return the homes with readings of more than a year, NaN where one is missing; none if the file is not there.
+
+    Readings off the half-hour grid and without a value are left out; what is there twice, with equal values, counts once.
+    """
+    if not (folder / LONG).exists():
+        return ()
+    import duckdb
+
+    with duckdb.connect() as database:
+        rows = database.execute(
+            "SELECT dense_rank() OVER (ORDER BY lclid) - 1 AS home, kwh, "
+            "(epoch(ts) - min(epoch(ts)) OVER (PARTITION BY lclid))::BIGINT // 1800 AS slot "
+            "FROM read_parquet(?) WHERE kwh IS NOT NULL AND epoch(ts)::BIGINT % 1800 = 0",
+            [str(folder / LONG)],
+        ).fetchnumpy()
+    homes = []
+    for i in range(int(rows["home"].max()) + 1):
+        mine = rows["home"] == i
+        home = np.full(int(rows["slot"][mine].max()) + 1, np.nan)
+        home[rows["slot"][mine]] = rows["kwh"][mine]
+        homes.append(home)
+    return tuple(homes)
 
 
 def generated_source(seed: int, homes: int = HOMES, days: int = 365) -> Source:
@@ -88,6 +122,7 @@ class Fitted:
     """Chains and direct kernels of every home.
 
     model, few     one chain a home, with 12 states (Figure 7) and with 6 (A7)
+    equal          one chain a home, with up to 12 states of equal width over the range of all homes
     direct, plain  direct kernels of each home with 12 states, and with 6 at the lag of one day
     chance         the same with 12 states and all readings of a home in random order: what counting shows where nothing is told
     """
@@ -95,6 +130,7 @@ class Fitted:
     source: Source
     model: ProcessFamily
     few: ProcessFamily
+    equal: tuple[MarkovChain, ...]
     direct: tuple[EmpiricalProcess, ...]
     plain: tuple[EmpiricalProcess, ...]
     chance: tuple[EmpiricalProcess, ...]
@@ -116,7 +152,7 @@ def fit(source: Source, progress: Progress = lambda what, done, total: None) -> 
     rng = np.random.default_rng(SHUFFLE)
     chance = tuple(EmpiricalProcess.fit([rng.permutation(home)], STATES, 1, sure) for home in homes)
     progress("checking the model", total - 1, total)
-    return Fitted(source, model, few, tuple(direct), plain, chance, few.check(homes))
+    return Fitted(source, model, few, cut_equally(homes), tuple(direct), plain, chance, few.check(homes))
 
 
 def eq_55(chains: Sequence[MarkovChain], t: int) -> float:
@@ -142,6 +178,54 @@ def _second_eigenvalue(chain: MarkovChain) -> float:
     return float(np.sort(np.abs(np.linalg.eigvals(chain.matrix)))[-2])
 
 
+def cut_equally(homes: Sequence[Floats], states: int = STATES) -> tuple[MarkovChain, ...]:
+    """Fit a chain to each home, whose states are intervals of equal width from 0 to the largest reading of all homes.
+
+    Intervals that a home never is in are no states of it; a home that is always in one has one state.
+
+    >>> [chain.states for chain in cut_equally([np.array([0.0, 3.0, 12.0, 0.0, 3.0]), np.array([0.1, 0.2, 0.1])])]
+    [3, 1]
+    """
+    edges = np.linspace(0.0, max(float(np.nanmax(home)) for home in homes), states + 1)[1:-1]
+    chains = []
+    for home in homes:
+        visited = np.unique(np.digitize(home[np.isfinite(home)], edges))
+        own = edges[visited[1:] - 1].tolist()
+        chains.append(MarkovChain.fit([home], own) if own else MarkovChain([[1.0]]))
+    return tuple(chains)
+
+
+class Crossing(NamedTuple):
+    """From which age on eq. 55 is below 1, for some homes whose readings are cut into 12 states in one way."""
+
+    homes: str
+    states: str
+    hours: float
+
+
+def crossing_data(fitted: Fitted) -> list[Crossing]:
+    """Return when eq. 55 begins to say anything, by what "12 intervals" may mean: max over homes of ln √((1 − π)/π) / −ln λ*."""
+    source = fitted.source
+    found = [
+        Crossing(source.name, "quantiles of each home", _crossing(chains_of(fitted.model))),
+        Crossing(source.name, "equal width, range of all homes", _crossing(fitted.equal)),
+    ]
+    if source.long:
+        name, homes = f"{len(source.long)} other homes, 16 to 22 months", list(source.long)
+        quantiles = chains_of(ProcessFamily.fit(homes, STATES))
+        found += [
+            Crossing(name, "quantiles of each home", _crossing(quantiles)),
+            Crossing(name, "equal width, range of all homes", _crossing(cut_equally(homes))),
+        ]
+    return found
+
+
+def _crossing(chains: Sequence[MarkovChain]) -> float:
+    several = [chain for chain in chains if chain.states > 1]
+    steps = [math.log(_first(chain)) / -math.log(_second_eigenvalue(chain)) for chain in several]
+    return max(steps, default=0.0) / 2
+
+
 def chains_of(people: ProcessFamily) -> list[MarkovChain]:
     """Return a population's chains."""
     return [one for one in people.processes if isinstance(one, MarkovChain)]
@@ -151,9 +235,10 @@ def chains_of(people: ProcessFamily) -> list[MarkovChain]:
 
 
 class Row(NamedTuple):
-    """What is left of a loss at one age, six ways.
+    """What is left of a loss at one age, seven ways.
 
     eq_55      Theorem 1 with eq. 55, which is not valid for these chains (A8);  exact  Theorem 1 with the model's exact Δ
+    equal      as eq_55, with states of equal width
     tight      K_t of the model (T3);  median, worst  K of the kernel counted at this lag, of the middle and of the worst home
     promised   what the counts can promise with 99 %: the worst home, and the worst lag from this age to two days
     """
@@ -166,6 +251,7 @@ class Row(NamedTuple):
     median: float
     worst: float
     promised: float
+    equal: float
 
 
 class Chance(NamedTuple):
@@ -189,14 +275,14 @@ def table_data(
     chains = chains_of(fitted.model)
     found = []
     for lag in lags:
-        variation = eq_55(chains, lag)
+        variation, equal = eq_55(chains, lag), eq_55(fitted.equal, lag)
         for epsilon in epsilons:
             homes = [contract(home.estimate(lag), epsilon) for home in fitted.direct]
             found.append(
                 Row(
                     epsilon, lag / 2, theorem_1(variation, epsilon), fitted.model.amplify(epsilon, lag, "theorem1"),
                     fitted.model.amplify(epsilon, lag), float(np.median(homes)), max(homes),
-                    max(home.amplify(epsilon, lag) for home in fitted.direct),
+                    max(home.amplify(epsilon, lag) for home in fitted.direct), theorem_1(equal, epsilon),
                 )
             )  # fmt: skip
     return sorted(found, key=lambda row: (row.epsilon, row.hours))
@@ -235,7 +321,8 @@ def _risk_by_age(rows: Sequence[Row], epsilon: float) -> Panel:
     mine = [row for row in rows if row.epsilon == epsilon]
     x = np.array([0.0, *(row.hours for row in mine)])
     styles = (
-        ("eq_55", "paper: eq. 55 (not valid here, A8)", 0, DASH),
+        ("eq_55", "paper: eq. 55, quantiles (no bound: A8)", 0, DASH),
+        ("equal", "paper: eq. 55, equal width (no bound: A8)", 5, DASH),
         ("exact", "model: exact Δ, Theorem 1", 2, DOT),
         ("tight", "model: tight", 1, SOLID),
         ("median", "counted, no model: middle home", 3, SOLID),
@@ -254,7 +341,7 @@ def _risk_by_age(rows: Sequence[Row], epsilon: float) -> Panel:
 
 
 def _best(fitted: Fitted) -> Panel:
-    """Figure 7c: the least error of one release at each risk, with the risk counted in four ways."""
+    """Figure 7c: the least error of one release at each risk, with the risk counted in five ways."""
     source, chains, ages = fitted.source, chains_of(fitted.model), range(LAGS + 1)
     mean = source.mean
     stale = [staleness(mean, lag) for lag in ages]
@@ -264,7 +351,15 @@ def _best(fitted: Fitted) -> Panel:
 
     now = fitted.model.frontier(0)
     ways = (
-        ("paper: eq. 55 (not valid here, A8)", [now._replace(d=np.array([eq_55(chains, t)])) for t in ages], 0, DASH),
+        *(
+            (
+                f"paper: eq. 55, {cut} (not valid here, A8)",
+                [now._replace(d=np.array([eq_55(c, t)])) for t in ages],
+                i,
+                DASH,
+            )
+            for cut, c, i in (("quantiles", chains, 0), ("equal width", fitted.equal, 5))
+        ),
         ("model: exact Δ, Theorem 1", [crude(fitted.model.frontier(t)) for t in ages], 2, DOT),
         ("model: tight", [fitted.model.frontier(t) for t in ages], 1, SOLID),
         ("counted, no model: worst home", [now, *(_worst_home(fitted, t) for t in ages[1:])], 4, DASHDOT),

@@ -14,12 +14,15 @@ from halflife.lab.views.text import text_table
 from halflife.papers.age_dependent.london import WHERE_TO_GET, generated_source, real_source
 from halflife.papers.age_dependent.model import CHAIN, TOWN_EPSILON, odds
 from halflife.papers.age_dependent.reproduction import (
+    CROSSING_HEADS,
+    CROSSING_WORDS,
     DISTANCE_HEADS,
     REDUCTION_HEADS,
     RISK_HEADS,
     TOWN_HEADS,
     Reproduction,
     chance_words,
+    crossing_cells,
     distance_cells,
     numbers_json,
     printed_rows,
@@ -87,7 +90,9 @@ def _london(found: Reproduction) -> str:
 distance of the fitted chains; the exact contraction of the same chains; and what is counted without a model, at this lag
 alone. The first three are right only if homes move like their chains. {escape(chance_words(found))}</p>
 {_table("Risk by age", RISK_HEADS, rows)}
-<h2>Figure 7: {name}</h2>{panels_html(found.figures["7"])}</section>"""
+<h2>Figure 7: {name}</h2><p>{escape(CROSSING_WORDS)}</p>
+{_table("From which age on eq. 55 says anything", CROSSING_HEADS, [crossing_cells(c) for c in found.crossings], words=True)}
+{panels_html(found.figures["7"])}</section>"""
 
 
 def _check(found: Reproduction) -> str:

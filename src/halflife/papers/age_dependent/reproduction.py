@@ -20,13 +20,16 @@ from halflife.numerics.progress import Progress
 from halflife.papers.age_dependent import model, sequences
 from halflife.papers.age_dependent.errata import errata_data
 from halflife.papers.age_dependent.london import (
+    PAPER_HOURS,
     Chance,
+    Crossing,
     Distance,
     Fitted,
     Reversible,
     Row,
     Source,
     chance_data,
+    crossing_data,
     distance_data,
     figure_7_data,
     fit,
@@ -60,6 +63,7 @@ class Reproduction:
     conditions: tuple[NoTradeOff, ...]
     figures: dict[str, tuple[Panel, ...]]
     rows: tuple[Row, ...]
+    crossings: tuple[Crossing, ...]
     chance: tuple[Chance, ...]
     distances: tuple[Distance, ...]
     reversible: Reversible
@@ -83,7 +87,8 @@ def reproduce(source: Source, progress: Progress = lambda what, done, total: Non
     distances, reversible = distance_data(fitted), reversible_data(fitted)
     return Reproduction(
         source, tuple(model.two_towns_data()), sequences.figure_3_fixed_points(), tuple(reductions),
-        tuple(sequences.corollary_3_data()), figures, tuple(rows), tuple(chance_data(fitted)), tuple(distances), reversible,
+        tuple(sequences.corollary_3_data()), figures, tuple(rows), tuple(crossing_data(fitted)),
+        tuple(chance_data(fitted)), tuple(distances), reversible,
         fitted.check, tuple(errata_data(distances, reversible, reductions)),
     )  # fmt: skip
 
@@ -153,6 +158,18 @@ def reduction_cells(one: Reduction) -> tuple[str, ...]:
     return (who, *(f"{100 * x:.1f} %" for x in one[1:]))
 
 
+def crossing_cells(one: Crossing) -> tuple[str, ...]:
+    """Return one meaning of "12 intervals" as text."""
+    return (one.homes, one.states, f"{one.hours:.1f}\N{NO-BREAK SPACE}h")
+
+
+CROSSING_HEADS = ("homes", "12 intervals are", "eq. 55 is below 1 from")
+CROSSING_WORDS = (
+    f"The paper finds that eq. 55 falls below 1 at {PAPER_HOURS:g} hours. It does not say what its 12 intervals are, nor which "
+    "homes it took. Of two meanings, and of these homes, neither gives just that; in all of them one home decides."
+)
+
+
 def chance_words(found: Reproduction) -> str:
     """Say how far up chance alone moves what is counted, and what could be promised."""
     said = "; ".join(
@@ -181,6 +198,12 @@ Data: {found.source.name}.
 {markdown(RISK_HEADS, [risk_cells(row) for row in printed_rows(found.rows)])}
 
 {chance_words(found)}
+
+## From which age on eq. 55 says anything
+
+{CROSSING_WORDS}
+
+{markdown(CROSSING_HEADS, [crossing_cells(one) for one in found.crossings])}
 
 ## The check of the model (A7)
 
@@ -229,6 +252,7 @@ def numbers(found: Reproduction) -> JsonObject:
         "figure_5_reductions": {"shown": INITIAL, "rows": dicts(found.reductions)},
         "corollary_3": dicts(found.conditions),
         "risks_by_age": dicts(found.rows),
+        "eq_55_below_1": {"paper_hours": PAPER_HOURS, "rows": dicts(found.crossings)},
         "chance": dicts(found.chance),
         "distances": dicts(found.distances),
         "reversible": found.reversible._asdict(),

@@ -2,18 +2,22 @@
 
 from halflife.mechanisms.base import Draw, Mechanism, Request, ScheduledMechanism, Turn, check_adaptive
 from halflife.mechanisms.draw import Batch
+from halflife.mechanisms.lane_draw import LaneDraw
 from halflife.mechanisms.planned import PlannedNoise, publish_series
 from halflife.mechanisms.release_draw import ReleaseDraw, record
+from halflife.mechanisms.rescue_dp import RescueDP
 from halflife.mechanisms.reused import ReusedNoise
 from halflife.mechanisms.simulated_draw import SimulatedDraw
 
 __all__ = [
     "Batch",
     "Draw",
+    "LaneDraw",
     "Mechanism",
     "PlannedNoise",
     "ReleaseDraw",
     "Request",
+    "RescueDP",
     "ReusedNoise",
     "ScheduledMechanism",
     "SimulatedDraw",

@@ -141,3 +141,21 @@ def test_streams_that_share_a_delta_have_noise_of_one_family(monkeypatch):
     _, used = admit_all(both, us("2026-02-01"))
     assert 0.6 < used <= 1
     assert not any(charge.gaussian for charge in composed)
+
+
+@pytest.mark.parametrize(
+    ("w", "streams"),
+    [
+        (4, [{}, {"step": "2 h"}]),
+        (1, [{}, {"start": "2026-01-01T10:00"}]),
+        (6, [{"step": "2 h"}, {}]),
+        (4, [{}, {"delay": "1 h", "start": "2026-01-01T07:00"}]),
+        (4, [{}, {}, {"step": "3 h"}]),
+    ],
+)
+@pytest.mark.parametrize("delta", [1e-6, 1e-9])
+def test_streams_that_meet_in_a_window_only_later_are_admitted_for_ever(w, streams, delta):
+    """Before: the first releases of each were tried, and publishing stopped for ever once all met (risk 1.000008 of 1)."""
+    p = policy(clock={"step": "1 h"}, promise=w_event(w, delta=delta), streams=streams)
+    _, used = admit_all(p, us("2026-01-04"))
+    assert used <= 1

@@ -403,7 +403,7 @@ def _alpha(half_life: float) -> float:
     0.9715319411536059
     """
     with localcontext(Context(prec=60)):
-        return float(Decimal(2) ** Decimal(-1 / half_life))
+        return float(Decimal(2) ** (-1 / Decimal(half_life)))
 
 
 def check_beta(beta: object) -> float:

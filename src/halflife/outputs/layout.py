@@ -235,7 +235,7 @@ class Form:
 
     def render_items(self, items: Sequence[Published]) -> bytes:
         """Return all rows of some steps: what `render` gives for each, but checked all at once where their shapes agree."""
-        if any(np.shape(x) != (len(self.cells),) for item in items for x in (item.values, item.bands)):
+        if not items or any(np.shape(x) != (len(self.cells),) for item in items for x in (item.values, item.bands)):
             return b"".join(map(self.render, items))  # which says what is wrong
         steps, starts, ends, values, bands = zip(*items, strict=True)
         return self.render_many(Block(steps, starts, ends, np.array(values, np.float64), np.array(bands, np.float64)))

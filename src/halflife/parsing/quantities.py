@@ -7,11 +7,15 @@ from fractions import Fraction
 
 from halflife.errors import InvalidInput
 
-PREFIXES = {"": 0, "n": -9, "µ": -6, "u": -6, "m": -3, "c": -2, "d": -1, "h": 2, "k": 3, "M": 6, "G": 9, "T": 12}
+PREFIXES = {
+    "": 0, "n": -9, "µ": -6, "μ": -6, "u": -6, "m": -3, "c": -2, "d": -1, "h": 2, "k": 3, "M": 6, "G": 9, "T": 12,
+}  # fmt: skip
+"""Powers of ten. µ stands twice: as the sign for micro, and as the Greek letter that text tools make of it."""
 BASES = frozenset({
-    "W", "Wh", "VA", "VAh", "var", "varh", "J", "V", "A", "Ah", "Hz", "g", "m", "s", "l", "L", "B", "b", "mol", "cal", "N", "t"
+    "W", "Wh", "VA", "VAh", "var", "varh", "J", "V", "A", "Ah", "Hz", "g", "m", "s", "l", "L", "B", "b", "mol", "cal", "eV", "N",
+    "t", "Pa", "bar", "lx", "lm", "cd",
 })  # fmt: skip
-"""Units that are written with a prefix everywhere: one that has its prefix takes no second one."""
+"""Units that are written with a prefix everywhere: what begins with a prefix and ends with one of them has its prefix."""
 _NUMBER = r"[+-]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][+-]?\d{1,2})?"
 
 
@@ -42,17 +46,23 @@ def parse_quantity(text: object, unit: str | None) -> Fraction:
 
 
 def _ratio(given: str, unit: str, text: str) -> Fraction:
-    """How much of `unit` one `given` is: the same base with another prefix.
+    """How much of `unit` one `given` is: the same base with another prefix. What stands behind a slash must be the same.
 
-    >>> _ratio("W", "kW", "5 W"), _ratio("kpeople", "people", "5 kpeople")
-    (Fraction(1, 1000), Fraction(1000, 1))
+    A prefix of a square or a cube counts twice or three times, so those are not converted.
+
+    >>> _ratio("W", "kW", "5 W"), _ratio("Wh/m2", "kWh/m2", "5 Wh/m2"), _ratio("kpeople", "people", "5 kpeople")
+    (Fraction(1, 1000), Fraction(1, 1000), Fraction(1000, 1))
     """
-    prefixed = len(unit) > 1 and unit[0] in PREFIXES
-    bases = [unit[1:]] if prefixed and unit[1:] in BASES else [unit[1:], unit] if prefixed else [unit]
-    for base in bases:
-        if given.endswith(base) and given.removesuffix(base) in PREFIXES:
-            return Fraction(10) ** (PREFIXES[given.removesuffix(base)] - PREFIXES[unit.removesuffix(base)])
-    bare = unit[1:] if prefixed else unit
-    raise InvalidInput(
-        f"{text!r} is not in {unit}: give a number of {unit}, or of the same unit with another prefix (m{bare}, M{bare})"
+    head, slash, tail = unit.partition("/")
+    prefixed = head[:1] in PREFIXES and head[1:] in BASES and head not in BASES
+    base = head[1:] if prefixed else head
+    prefix = given.removesuffix(slash + tail).removesuffix(base)
+    whole = given == prefix + base + slash + tail
+    if whole and prefix in PREFIXES and base[-1:] not in "23²³":
+        return Fraction(10) ** (PREFIXES[prefix] - PREFIXES[head.removesuffix(base)])
+    other = (
+        f", or of the same unit with another prefix (m{base}{slash}{tail}, M{base}{slash}{tail})"
+        if base in BASES
+        else ""
     )
+    raise InvalidInput(f"{text!r} is not in {unit}: give a number of {unit}{other}")

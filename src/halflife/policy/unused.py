@@ -62,5 +62,5 @@ def find_unused_in_source(source: Files) -> Iterator[Problem]:
     format = guess_format(source.files, source.format)
     if source.table is not None and format is not None and format not in DATABASES:
         yield ("table",), f"a {format} file has no tables: leave this out, or give a DuckDB or SQLite file"
-    if source.epoch is not None and source.zone != "UTC":
+    if source.epoch is not None and source.zone.upper() not in ("UTC", "ETC/UTC"):
         yield ("zone",), f"times that are numbers since 1970 (`epoch: {source.epoch}`) are in UTC: leave this out"

@@ -33,28 +33,29 @@ class SharedDelta(Adapter):
         plans = super().make_plans(streams)
         if len({plan.noise for plan in plans}) > 1:
             plans = [self.make_plan(s, self.notion.share(s.share), "gaussian") for s in streams]
-        if len(streams) == 1 or self.notion.adaptive or admits(self.notion, streams, plans):
+        if len(streams) == 1 or self.notion.adaptive or admits(self.notion, plans):
             return plans
         pure: Notion = replace(self.notion, delta=0.0)  # type: ignore[type-var]
         return [self.make_plan(stream, pure.share(stream.share)) for stream in streams]
 
 
-def admits(notion: Notion, streams: Sequence[Outline], plans: Sequence[Plan]) -> bool:
-    """Return whether an account of the promise admits the first releases of all streams."""
-    releases = [
-        Release(step, loss, stream.age, sensitivity=plan.sensitivity, noise=plan.noise, span=span)
-        for stream, plan in zip(streams, plans, strict=True)
-        for step, loss, span in _first_releases(stream, plan, notion.memory)
-    ]
+def admits(notion: Notion, plans: Sequence[Plan]) -> bool:
+    """Return whether an account of the promise admits all streams at once, each with as many releases as its plan allows for.
+
+    Where streams begin at other times or are of other widths, their first releases need not meet in one window: later ones do.
+    """
+    releases = [Release(1, loss, noise=plan.noise) for plan in plans for loss in _fullest(plan, notion.memory)]
     try:
-        Accountant(notion).admit(*sorted(releases, key=lambda r: r.step))
+        Accountant(notion).admit(*releases)
     except BudgetExceeded:
         return False
     return True
 
 
-def _first_releases(stream: Outline, plan: Plan, memory: int | None) -> list[tuple[int, float, int]]:
-    """The account's steps, losses and spans of a stream's first releases: a window of them, if the promise is about one."""
-    count = min(n for n in (LONGEST, memory, stream.last) if n is not None)
-    steps, losses, spans = stream.release_steps(1, count), plan.losses_of_releases(1, count), stream.spans(1, count)
-    return list(zip(steps.tolist(), losses.tolist(), spans.tolist(), strict=True))
+def _fullest(plan: Plan, memory: int | None) -> list[float]:
+    """The losses of as many releases as a window touches, ⌈(w + span − 1)/every⌉, or of the first ones; at most LONGEST."""
+    request = plan.request
+    count = LONGEST if memory is None else -(-(memory + request.span - 1) // request.every)
+    last = None if request.horizon is None else -(-request.horizon // request.every)
+    most = min(n for n in (LONGEST, count, last) if n is not None)
+    return list(map(float, plan.losses_of_releases(1, most)))

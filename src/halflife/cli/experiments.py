@@ -148,6 +148,7 @@ def reproduce() -> None:
       halflife reproduce discounted --out discounted
       halflife reproduce age-dependent --out aged
       halflife reproduce almost-periodic --out periodic
+      halflife reproduce swellfish --out secrets
     """
 
 
@@ -196,5 +197,23 @@ def almost_periodic(data: Path | None, out: Path, seed: int) -> None:
       halflife reproduce almost-periodic --data ../shared/data --out periodic
     """
     from halflife.papers.almost_periodic.report import PAPER
+
+    _reproduce(PAPER, data, out, seed)
+
+
+@reproduce.command()
+@_data_and_out_options("halflife-swellfish")
+@click.option(
+    "--seed", type=int, default=1, show_default=True, help="Of simulated noise, generated secrets and generated zones."
+)
+def swellfish(data: Path | None, out: Path, seed: int) -> None:
+    """Swellfish privacy (Tex, Schäler, Böhm): Tables II and III, Experiments 1 and 2 beside Figure 3, RescueDP, and what each
+    plan keeps. It takes some minutes, and 2 GB of memory.
+
+    \b
+    Example:
+      halflife reproduce swellfish --data ../shared/data --out secrets
+    """
+    from halflife.papers.swellfish.report import PAPER
 
     _reproduce(PAPER, data, out, seed)

@@ -1,0 +1,1 @@
+"""Experiments, tables and figures of the Swellfish paper."""

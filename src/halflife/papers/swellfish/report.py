@@ -183,7 +183,7 @@ def _second(found: Reproduction) -> str:
 def _table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]], last_is_text: bool = False) -> str:
     styles = ["text-align: left; vertical-align: top"] + ["white-space: nowrap; vertical-align: top"] * (len(heads) - 1)
     if last_is_text:
-        styles[-1] = "min-width: 18rem; text-align: left"
+        styles[-1] = "min-width: 30rem; text-align: left; vertical-align: top"
     return table_html(caption, heads, rows, styles)
 
 

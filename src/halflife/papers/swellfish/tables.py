@@ -192,7 +192,7 @@ def dominant_words(found: Reproduction) -> str:
         f"In the first week Swellfish's mean scale is {three_figures(week)} kW, {week / pure:.2f} times Uniform's "
         f"{three_figures(pure)} kW, as the dominant secret's power comes on top of the others'; afterwards it is as in "
         f"Experiment 1. With a δ Uniform's scale is {pure / uniform[1].scale:.2f} times less by Theorem 10, and its standard "
-        f"deviation {exact:.2f} times less by exact accounting: less than one order of magnitude, where the text speaks of orders."
+        f"deviation {exact:.2f} times less by exact accounting: less than an order of magnitude, where the text has orders."
     )
 
 

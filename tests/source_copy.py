@@ -16,11 +16,11 @@ SOURCE = Path(halflife.__file__).parents[1]
 
 
 class SourceCopy:
-    """The package as it is, in a folder of its own."""
+    """The package as it is, in a folder of its own, with what was compiled of it: a file that is changed is compiled again."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        shutil.copytree(SOURCE / "halflife", folder / "src" / "halflife", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(SOURCE / "halflife", folder / "src" / "halflife")
 
     def write(self, path: str, text: str) -> None:
         """Put a file that is not there yet, such as src/halflife/notions/mine.py."""

@@ -28,7 +28,7 @@ def try_break(b: Break) -> tuple[str, float, str]:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="halflife-break-") as folder:
         copy = Path(folder) / "src"
-        shutil.copytree(ROOT / "src", copy, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / "src", copy)
         file = copy / "halflife" / b.file
         text = file.read_text() if file.exists() else ""
         if text.count(b.old) != 1:

@@ -120,7 +120,7 @@ def audit(copy, folder, factor, runs):
 
 def test_it_is_audited_and_not_accused(copy, tmp_path):
     """Without a word about audits in its files: the account's own risk is what its plan is held to."""
-    verdict, status = audit(copy, tmp_path, 1.0, runs=20)
+    verdict, status = audit(copy, tmp_path, 1.0, runs=4)
     assert (verdict["good"], status) == (True, 0), [f for f in verdict["findings"] if f["accused"]]
     ways = {f["how"] for f in verdict["findings"]}
     assert ways == {"sensitivity", "account", "silence", "black box", "noise size", "observer"}

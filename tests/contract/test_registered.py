@@ -72,8 +72,8 @@ def test_notion(name, check):
 def test_plan(shape, check, monkeypatch):
     """What goes on for ever is followed for long; a delay or rarer releases only shift or thin out the same series of losses."""
     if not shape.endswith("for ever"):
-        monkeypatch.setattr(plans, "LONG", 20_000)
-        monkeypatch.setattr(plans, "LIVE", 600)
+        monkeypatch.setattr(plans, "LONG", 5_000)
+        monkeypatch.setattr(plans, "LIVE", 200)
     PLAN_CHECKS[check](_made(shape))
 
 

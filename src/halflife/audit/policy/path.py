@@ -129,13 +129,20 @@ def make_loud(policy: Policy) -> Policy:
 
 def totals_of(channel: Channel, rows: Sequence[Row], first: int, last: int) -> NDArray[np.int64]:
     """Return the exact totals (steps × cells) of these readings, by the real engine."""
+    return totals_of_stretches(channel, rows, [(first, last)])[0]
+
+
+def totals_of_stretches(
+    channel: Channel, rows: Sequence[Row], stretches: Sequence[tuple[int, int]]
+) -> list[NDArray[np.int64]]:
+    """Return the exact totals of each stretch, from its first step to its last."""
     engine = open_source(_table(channel, rows))
     try:
-        answer = engine.aggregate(channel.question(first, last))
+        answers = [engine.aggregate(channel.question(first, last)) for first, last in stretches]
     finally:
         engine.close()
-    totals = answer.sums + np.array(channel.offsets, dtype=np.int64)[None, :, None]
-    return np.asarray(totals.reshape(last - first + 1, -1), dtype=np.int64)
+    offsets = np.array(channel.offsets, dtype=np.int64)[None, :, None]
+    return [np.asarray((a.sums + offsets).reshape(len(a.sums), -1), dtype=np.int64) for a in answers]
 
 
 def _table(channel: Channel, rows: Sequence[Row]) -> Any:

@@ -33,7 +33,7 @@ from halflife.audit.policy.path import (
     promised_epsilon,
     quiet_policy,
     run_once,
-    totals_of,
+    totals_of_stretches,
 )
 from halflife.audit.registry import Trial
 from halflife.audit.verdict import Finding
@@ -135,8 +135,10 @@ def _case(policy: Policy, neighbours: Neighbours, width: int) -> tuple[Pair, Hab
     firsts = list(_firsts(made, width))
     first, second = (
         [
-            (begin, {c.name: _totals(c, begin[c.name], width, levels[i], neighbours) for c in made})
-            for i, begin in enumerate(firsts)
+            (begin, dict(zip(begin, totals, strict=True)))
+            for begin, *totals in zip(
+                firsts, *(_totals(c, [f[c.name] for f in firsts], width, levels, neighbours) for c in made), strict=True
+            )
         ]
         for levels in (neighbours.first, neighbours.second)
     )
@@ -175,21 +177,30 @@ def _firsts(made: Sequence[Channel], width: int) -> Iterator[dict[str, int]]:
             yield first
 
 
-def _totals(c: Channel, first: int, width: int, halves: int, neighbours: Neighbours) -> NDArray[np.int64]:
-    """Exact totals of some steps of a small population whose audited person uses so many halves of their range."""
+def _totals(
+    c: Channel, firsts: Sequence[int], width: int, levels: Sequence[int], neighbours: Neighbours
+) -> list[NDArray[np.int64]]:
+    """Exact totals of stretches of a small population whose audited person uses so many halves of their range in each."""
+    spans = [(first, first + width - 1) for first in firsts]
     if c.part.source is None:
-        totals = np.zeros((width, c.cells), dtype=np.int64)
-        totals[:, 0] = _count_units(int(c.sensitivity.l1), halves, neighbours)
-        return totals
-    group, rows, (low, high) = (c.groups or ("",))[0], list[Row](), reach_of_person(c)
+        totals = np.zeros((len(spans), width, c.cells), dtype=np.int64)
+        for one, halves in zip(totals, levels, strict=False):
+            one[:, 0] = _count_units(int(c.sensitivity.l1), halves, neighbours)
+        return list(totals)
+    rows = [row for span, halves in zip(spans, levels, strict=False) for row in _rows(c, *span, halves, neighbours)]
+    return totals_of_stretches(c, rows, spans)
+
+
+def _rows(c: Channel, first: int, last: int, halves: int, neighbours: Neighbours) -> Iterator[Row]:
+    """The readings of one stretch."""
+    group, (low, high) = (c.groups or ("",))[0], reach_of_person(c)
     audited, *others = people_of(c)
     theirs, mine = split_units(c, (low + high) // 2), split_units(c, low + _count_units(high - low, halves, neighbours))
-    for k in range(first, first + width):
+    for k in range(first, last + 1):
         middle = (c.steps.start(k) + c.steps.end(k)) // 2
-        rows += [(p, middle + i, x, group) for p in others for i, x in enumerate(theirs)]
+        yield from ((p, middle + i, x, group) for p in others for i, x in enumerate(theirs))
         if halves or c.part.statistic.kind != "count":
-            rows += [(audited, middle + i, x, group) for i, x in enumerate(mine)]
-    return totals_of(c, rows, first, first + width - 1)
+            yield from ((audited, middle + i, x, group) for i, x in enumerate(mine))
 
 
 def _count_units(span: int, halves: int, neighbours: Neighbours) -> int:

@@ -181,10 +181,15 @@ def _second(found: Reproduction) -> str:
 
 
 def _table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]], last_is_text: bool = False) -> str:
-    styles = ["text-align: left; vertical-align: top"] + ["white-space: nowrap; vertical-align: top"] * (len(heads) - 1)
+    """A table whose heads may break and whose numbers may not; a first column of names gets room, one of zones does not."""
+    names = max(len(row[0]) for row in rows) > 5
+    styles = [f"text-align: left; vertical-align: top; min-width: {'14rem' if names else '0'}"]
+    styles += ["vertical-align: top"] * (len(heads) - 1)
     if last_is_text:
-        styles[-1] = "min-width: 30rem; text-align: left; vertical-align: top"
-    return table_html(caption, heads, rows, styles)
+        styles[-1] = "min-width: 18rem; text-align: left; vertical-align: top"
+    kept = len(heads) - last_is_text
+    lines = [(row[0], *(cell.replace(" ", "\u00a0") for cell in row[1:kept]), *row[kept:]) for row in rows]
+    return table_html(caption, heads, lines, styles)
 
 
 # The paper as a whole -----------------------------------------------------------------------------------------------

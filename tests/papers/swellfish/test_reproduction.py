@@ -242,6 +242,19 @@ def test_each_row_is_its_zone_and_mechanism(small):
     assert len([r for r in small.rows if r.printed is not None]) == ZONES * 7
 
 
+def test_a_reason_follows_from_the_numbers(small):
+    """The stream is named only where it explains the ratio; short streams have other user-level noise, and that is not found."""
+    facts = small.facts[0]._replace(inverse=0.9, implied=1.0, low_share=0.0)
+    assert "1/load is 0.900" in paper._reason(facts, printed.USER, 0.88, 1.0, "")
+    assert paper._reason(facts, printed.USER, 0.04, 1.0, "").startswith("not found: 1/load would have to be 25 times")
+    low = facts._replace(low=87, low_share=0.19)
+    assert paper._reason(low, printed.UNIFORM, 0.88, 1.0, "").startswith("87 steps with next to no load make 19 %")
+    unknown = facts._replace(implied=math.nan)
+    assert paper._reason(unknown, printed.USER, 0.87, 1.0, "").startswith("not found")
+    user = [r for r in small.rows if (r.mechanism, r.promise) == (printed.USER, printed.PURE)]
+    assert all(r.reason.startswith("not found") for r in user)
+
+
 def test_weeks_leave_out_zone_4(small):
     by = {w.label: w.errors for w in small.weeks}
     assert all(len(errors) == 3 for errors in by.values())

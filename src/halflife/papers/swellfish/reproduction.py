@@ -244,18 +244,16 @@ def _reason(facts: ZoneFacts, mechanism: str, ratio: float, printed: float, more
         return (
             f"the one-day average misses the exact stream by {facts.lag:.3g} % without any noise: more than is printed"
         )
-    if facts.low_share > 0.1:
+    stream = facts.inverse / facts.implied  # NaN where nothing printed tells of the stream by itself
+    fits = abs(ratio / stream - 1) <= CLOSE
+    if fits and facts.low_share > 0.1:
         return (
             f"{facts.low} steps with next to no load make {100 * facts.low_share:.0f} % of the mean of 1/load, which is "
-            f"{facts.inverse / facts.implied:.2f} of what Uniform's printed error implies"
+            f"{stream:.2f} of what Uniform's printed error implies"
         )
-    if math.isfinite(facts.implied):
-        return (
-            f"the stream, not the noise: the mean of 1/load is {facts.inverse / facts.implied:.3f} of what Uniform's printed "
-            "error implies in this zone"
-        )
-    needed = f"1/load would have to be {1 / ratio:.2f} times ours"
-    return f"the stream, not the noise, which fits in other zones: {needed}; why was not found"
+    if fits:
+        return f"the stream, not the noise: the mean of 1/load is {stream:.3f} of what Uniform's printed error implies in this zone"
+    return f"not found: 1/load would have to be {1 / ratio:.3g} times ours"
 
 
 # Experiment 2 -------------------------------------------------------------------------------------------------------

@@ -252,7 +252,7 @@ def _reason(facts: ZoneFacts, mechanism: str, ratio: float, printed: float, more
             f"{stream:.2f} of what Uniform's printed error implies"
         )
     if fits:
-        return f"the stream, not the noise: the mean of 1/load is {stream:.3f} of what Uniform's printed error implies in this zone"
+        return f"the stream, not the noise: the mean of 1/load is {stream:.3f} of what Uniform's printed error implies here"
     return f"not found: 1/load would have to be {1 / ratio:.3g} times ours"
 
 

@@ -250,7 +250,7 @@ def test_corollary_16_is_off_by_what_the_erratum_says():
 
 
 def test_the_table_of_faults(tmp_path):
-    verdict = audit_faults(seconds=600, runs=8_000)
+    verdict = audit_faults(seconds=600, runs=16_000)
     assert {f.name for f in verdict.findings} >= {*all_faults().paths, *all_faults().histories}
     assert find_mistakes(verdict) == []
     assert sum(not f.accused for f in verdict.findings) == 4, "the honest ones"

@@ -134,7 +134,8 @@ def test_the_two_states_are_those_that_tell_most():
 def test_the_attack_sees_what_one_loud_step_tells(tmp_path, monkeypatch):
     """What is found lies below what the account says; with a tenth of the noise it lies above, and is accused.
 
-    Of 150 runs that are counted about one is then on the wrong side; twelve would have to be for nothing to be accused: 10⁻⁸.
+    Of 150 runs that are counted about one is then on the wrong side. In 600 simulations with an event chosen from the other half
+    the bound was 1.94 ± 0.17, and never below 1.17: it has to pass 1.
     """
     chain = hl.MarkovChain([[0.995, 0.005], [0.005, 0.995]])
     data = aged(tmp_path, chain.to_dict(), 1.0).model_dump(mode="json")

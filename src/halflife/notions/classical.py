@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from halflife.notions.base import Exposure, Notion
-from halflife.notions.composition import Composition, charge_series, check_delta, composition
+from halflife.notions.composition import Composition, check_delta, composition
 from halflife.numerics.arrays import Floats
 from halflife.numerics.forms import JsonObject, leave_out
 from halflife.numerics.parameters import real
@@ -96,7 +96,8 @@ class Classical(Notion):
 
     def risks(self, losses: Floats, age: int, noise: Noise) -> Floats:
         """Return the running totals."""
-        charges = charge_series(self._composition, losses.tolist(), noise)
+        charge = self._composition.charge
+        charges = [charge(Release(k, loss, noise=noise)) for k, loss in enumerate(losses.tolist(), start=1)]
         return np.array(self._composition.running_risks(charges), dtype=np.float64)
 
     def to_facts(self) -> JsonObject:

@@ -33,7 +33,7 @@ from halflife.numerics.rounding import (
     up,
 )  # fmt: skip
 from halflife.numerics.search import largest
-from halflife.release import Noise, Release
+from halflife.release import Release
 
 SMALLEST_DELTA = 1e-10
 """Loss distributions are convolved by FFT in doubles; below this δ their rounding could no longer be told from a loss."""
@@ -67,15 +67,6 @@ class Composition(Protocol):
     def load(self, data: Any) -> Any: ...  # noqa: D102
     def running_risks(self, charges: Sequence[Any]) -> list[float]: ...  # noqa: D102
     def window_risks(self, charges: Sequence[Any], w: int) -> list[float]: ...  # noqa: D102
-
-
-def charge_series(composition: Composition, losses: Sequence[float], noise: Noise) -> list[Any]:
-    """Return the charge of one release a step with these losses; equal losses are charged alike, so only the first is made."""
-    known: dict[float, Any] = {}
-    for k, loss in enumerate(losses, start=1):
-        if loss not in known:
-            known[loss] = composition.charge(Release(k, loss, noise=noise))
-    return [known[loss] for loss in losses]
 
 
 class Pure:

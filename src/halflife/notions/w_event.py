@@ -16,7 +16,7 @@ import numpy as np
 
 from halflife.errors import InvalidInput
 from halflife.notions.base import Exposure, Notion
-from halflife.notions.composition import Composition, charge_series, check_delta, composition
+from halflife.notions.composition import Composition, check_delta, composition
 from halflife.notions.meaning import means
 from halflife.numerics.arrays import Floats
 from halflife.numerics.forms import JsonObject, leave_out, read_form
@@ -292,7 +292,8 @@ class WEvent(Notion[Window]):
 
     def risks(self, losses: Floats, age: int, noise: Noise) -> Floats:
         """Return what each window of w steps comes to; a common age only shifts the windows."""
-        charges = charge_series(self._composition, losses.tolist(), noise)
+        charge = self._composition.charge
+        charges = [charge(Release(k, loss, noise=noise)) for k, loss in enumerate(losses.tolist(), start=1)]
         return np.array(self._composition.window_risks(charges, self.w), dtype=np.float64)
 
     def to_facts(self) -> JsonObject:

@@ -94,6 +94,7 @@ def test_by_scale_charges_at_least_the_ratio_and_at_most_a_unit_more(scale, sens
 
 @given(st.floats(-1e6, 1e6), st.floats(0, 1), st.floats(1e-3, 10))
 def test_neighbours_move_by_no_more_units_than_are_charged(value, move, scale):
+    """Holds Definition 3, Proposition 1 of the age-dependent paper; Theorem 1 of the Swellfish paper."""
     c = noise.by_scale(scale, 1.0)
     other = value + move
     if Fraction(other) - Fraction(value) > 1:

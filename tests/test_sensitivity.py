@@ -51,6 +51,7 @@ BOUNDS = [(0, 2), (1, 3), (-1, 2), (-3, -1), (1, 1)]
 @pytest.mark.parametrize("missing", [-2, 0, 1, 5])
 @pytest.mark.parametrize("weight", [1, 3])
 def test_one_number_moves_exactly_as_far_as_said(bounds, missing, weight, neighbours):
+    """Holds Definition 2 of the age-dependent paper; Definition 4 of the Swellfish paper."""
     low, high = bounds
     worst = (0, 0)
     for w in (-weight, -1, 0, 1, weight):  # a weight is public, so both neighbours have it

@@ -5,7 +5,8 @@
     y = g · (⌊f/g + ½⌋ + N),   N an integer, discrete Laplace or discrete Gaussian of scale S
 
 ⌊f/g + ½⌋ is computed exactly, in whole numbers. If one person moves f by at most Δ, it moves by at most m = ⌈Δ/g⌉ units, so
-the loss is m/S as OpenDP's own map says: Δ/b plus at most one unit, 2⁻⁵⁶ nat. All outputs for all inputs lie on one grid,
+the loss is m/S as OpenDP's own map says: Δ/b plus at most one unit, 2⁻⁵⁶ nat (Definition 3 and Proposition 1 of the age-dependent
+paper; paper), (Theorem 1 of the Swellfish paper; paper). All outputs for all inputs lie on one grid,
 so the floating-point attack on textbook Laplace noise (Mironov 2012) has nothing to see. As S is the same for every
 scale, any number of steps with different scales are drawn in one call. d values with a common L1 sensitivity Δ move by
 at most ⌈Δ/g⌉ + d units, since each of them is rounded on its own.

@@ -28,8 +28,9 @@ class Release:
     """The record of one noisy value that was published: when, about which data, with which noise and at which privacy loss.
 
     step         S_k ≥ 1, when it was published
-    loss         ρ_k, what its noise costs on its own: Δf/b for Laplace noise, the pure loss in nats; Δf/σ for Gaussian
-                 noise, the μ of Gaussian differential privacy (a pure notion has no bound for such a release)
+    loss         ρ_k, what its noise costs on its own (Definition 4 of the discounted paper; paper): Δf/b for Laplace noise, the
+                 pure loss in nats; Δf/σ for Gaussian noise, the μ of Gaussian differential privacy (a pure notion has no bound
+                 for such a release)
     age          A_k ≥ 0: the data is of step τ_k = S_k − A_k, which may be 0 or less
     sensitivity  Δf_k: how far one person can move the exact value
     scale        b_k or σ_k; 0 says that the exact value was published, and then the loss is infinite

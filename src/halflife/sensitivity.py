@@ -1,4 +1,7 @@
-"""Sensitivities: how far one person can move a statistic, from public knowledge alone."""
+"""Sensitivities: how far one person can move a statistic, from public knowledge alone.
+
+(Definition 2 of the age-dependent paper; paper), (Definition 4 of the Swellfish paper; paper).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,9 @@ from halflife.numerics.rounding import divide_up, up
 
 
 def mean_sensitivity(low: float, high: float, members: Sequence[int]) -> list[float]:
-    """Return Δf_k of a mean over n_k members, step by step, when people join and leave (Remark 1, discounted paper; ours).
+    """Return Δf_k of a mean over n_k members, step by step, when people join and leave.
+
+    Remark 1 of the discounted paper has the idea, and Δf_k is ours (Remark 1 of the discounted paper; ours).
 
     Readings are clipped to [low, high]; f_k = (Σ of the readings that are there) / n_k with a *public* n_k, so a person who has
     not come yet, or has left, counts as 0 and n_k is the same for both neighbours. One person's whole series then moves

@@ -21,7 +21,10 @@ DELTA = 1 / 117_716_237
 
 
 def test_one_laplace_release_has_its_closed_form():
-    """δ(ε) of Laplace noise of loss ρ is 1 − e^{(ε−ρ)/2}, so ε(δ) = ρ + 2 ln(1 − δ)."""
+    """δ(ε) of Laplace noise of loss ρ is 1 − e^{(ε−ρ)/2}, so ε(δ) = ρ + 2 ln(1 − δ).
+
+    Holds Definition 15 of the Swellfish paper.
+    """
     for rho, delta in ((1.0, 1e-6), (0.1, 1e-3), (3.0, 0.05)):
         found = Exact(delta).epsilon(laplace_losses(rho))
         exact = rho + 2 * math.log1p(-delta)
@@ -166,7 +169,11 @@ def test_headroom_with_delta_is_accepted_and_a_thousandth_more_is_not():
 
 
 def test_randomised_response_enumeration_bounds_the_pure_sum():
-    """Brute force: n binary randomised responses of loss ρ each attain Σρ, so the pure sum is not loose."""
+    """Brute force: n binary randomised responses of loss ρ each attain Σρ, so the pure sum is not loose.
+
+    Holds Definitions 2 to 4, Theorems 5 and 6 of the discounted paper; Definition 1, Proposition 2 of the age-dependent
+    paper; Definitions 1 and 2 of the Swellfish paper.
+    """
     losses = (0.3, 0.5, 0.2)
     worst = 0.0
     for outputs in itertools.product((0, 1), repeat=len(losses)):

@@ -37,7 +37,10 @@ moves = st.lists(st.tuples(st.integers(0, 50), st.floats(0.001, 0.9)), min_size=
 )
 @given(moves=moves)
 def test_the_account_is_the_discounted_sum(notion, d, moves):
-    """Definitions 9, 10, 13, 14: irregular steps, several releases a step, losses chosen on the go."""
+    """Definitions 9, 10, 13, 14: irregular steps, several releases a step, losses chosen on the go.
+
+    Holds Theorems 11 and 15.
+    """
     account, past, step = Accountant(notion), [], 1
     for gap, share in moves:
         step += gap

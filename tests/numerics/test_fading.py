@@ -38,7 +38,7 @@ def test_a_squared_geometric_kernel_is_never_below_either(nearness, gap):
 
 @given(st.floats(1e-9, 1e6), st.sampled_from([1, 2]), histories)
 def test_a_hyperbolic_sum_is_never_below_the_plain_one(beta, power, history):
-    """Random irregular histories, gaps up to a million steps, against the plain sum in 40 digits."""
+    """T2. Random irregular histories, gaps up to a million steps, against the plain sum in 40 digits."""
     kind = Hyperbolic(beta, power)
     state, step, past = kind.zero, 0, []
     for gap, x in history:

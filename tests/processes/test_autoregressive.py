@@ -26,6 +26,7 @@ def laws(process, t):
 @pytest.mark.parametrize("rho", [0.3, -0.7, 0.9, 0.99])
 @pytest.mark.parametrize("t", [1, 2, 10])
 def test_total_variation_is_half_the_area_between_the_densities(rho, t):
+    """Holds Definitions 6 and 7, Lemma 8."""
     process = AutoRegressive(rho, 1.3, 2.0)
     one, other = laws(process, t)
     area, _ = integrate.quad(lambda z: abs(one.pdf(z) - other.pdf(z)), -40, 40, limit=400, points=[one.mean() / 2])
@@ -111,6 +112,7 @@ def test_a_finer_and_finer_chain_comes_near_it():
 
 
 def test_pinsker_is_the_paper_s_and_says_nothing_at_age_zero():
+    """Holds Lemma 9."""
     process = AutoRegressive(0.8, 2.0, 3.0)
     assert process.total_variation(4, "pinsker") == pytest.approx(0.8**4 * 3 / 4)
     assert process.total_variation(0, "pinsker") == process.total_variation(0) == 1.0

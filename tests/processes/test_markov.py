@@ -174,6 +174,7 @@ def test_what_amplify_does_not_know_is_refused(change, says):
 
 @pytest.mark.parametrize("seed", range(15))
 def test_the_spectral_bounds_are_never_below_the_truth(seed):
+    """Holds Proposition 5."""
     chain = reversible_chain(seed, 2 + seed % 6)
     finite = 0
     for t in (1, 2, 3, 5, 10, 20, 50):
@@ -276,7 +277,10 @@ def chi_square(counts, expected):
 
 
 def test_aged_states_follow_the_row_of_the_kernel_back():
-    """P < 1e−6 for the statistic at 2 degrees of freedom: 27.6; the kernel ahead instead of back would give thousands."""
+    """P < 1e−6 for the statistic at 2 degrees of freedom: 27.6; the kernel ahead instead of back would give thousands.
+
+    Holds Definition 5.
+    """
     chain = MarkovChain([[0.1, 0.8, 0.1], [0.1, 0.1, 0.8], [0.8, 0.1, 0.1]])
     rng, size, t = np.random.default_rng(4), 40_000, 2
     for x in range(3):

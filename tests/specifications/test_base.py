@@ -33,11 +33,13 @@ secrets = st.builds(
 
 
 def test_example_1_is_relevant_in_its_hiding_interval_and_nowhere_else():
+    """Holds Definitions 9 to 12."""
     assert [OVEN.relevant(t) for t in range(7)] == [False, True, True, True, True, False, False]
     assert OVEN.placements == 3
 
 
 def test_the_temporal_sensitivity_is_the_sum_of_relevant_powers():
+    """Holds Definition 14."""
     p = Specification([OVEN, Secret(1.5, 3, 3, 9, 0.5), Secret(0.25, 1, 4, 4, 2.0)])
     assert [p.sensitivity(t) for t in range(11)] == [0, 3, 3, 4.5, 4.75, 1.5, 1.5, 1.5, 1.5, 1.5, 0]
     assert p.relevant(4) == p.secrets
@@ -93,6 +95,7 @@ def test_the_readings_differ_where_s1_says_so():
     st.lists(st.sampled_from([0.0, 0.5, 1.0, 2.0, 4.0]), min_size=5, max_size=9),
 )
 def test_neighbours_equal_a_search_of_all_placements(held, gaps):
+    """Holds Definitions 12 and 13."""
     p = Specification(held)
     steps = range(1, len(gaps) + 1)
     windows = [[range(a, a + s.duration) for a in range(s.start, s.end - s.duration + 2)] for s in held]

@@ -21,10 +21,11 @@ from halflife.release import Noise, Release
 @register_notion
 @dataclass(frozen=True)
 class Classical(Notion):
-    """ε- or (ε, δ)-differential privacy of the whole stream (Definition 3; discounted paper).
+    """ε- or (ε, δ)-differential privacy of the whole stream (Definitions 2 and 3; paper).
 
-    Risk at step t: R_t = Σ_{S_k ≤ t} ρ_k, whatever the ages (Theorems 5 and 6; paper), or with δ > 0 the ε(δ) of the
-    composed loss distribution (known). Neighbours differ in one person's whole time series (Definition 2).
+    Neighbours differ in one person's whole time series. Risk at step t: R_t = Σ_{S_k ≤ t} ρ_k, whatever the ages (Theorems 5
+    and 6; paper), or with δ > 0 the ε(δ) of the composed loss distribution (known). For one release it is the privacy that the
+    others begin with (Definition 1 of the age-dependent paper; paper), (Definitions 1, 2 and 15 of the Swellfish paper; paper).
 
     >>> from halflife import Accountant, Release
     >>> account = Accountant(Classical(1.0))

@@ -70,7 +70,9 @@ class Composition(Protocol):
 
 
 class Pure:
-    """δ = 0: a charge is a whole number of units of 2⁻¹²⁰ nat, and the risk is the sum (Theorems 5 and 6; paper).
+    """δ = 0: a charge is a whole number of units of 2⁻¹²⁰ nat, and the risk is the sum
+
+    (Theorems 5 and 6 of the discounted paper; paper), (Proposition 2 of the age-dependent paper; paper).
 
     >>> pure = Pure()
     >>> total = pure.charge(Release(1, 0.1)) + pure.charge(Release(2, 0.2))

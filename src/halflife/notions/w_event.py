@@ -73,7 +73,7 @@ class Window(NamedTuple):
 @register_notion
 @dataclass(frozen=True)
 class WEvent(Notion[Window]):
-    """w-event (ε, δ)-differential privacy (Kellaris et al. 2014; Definitions 5 and 6 of the Swellfish paper).
+    """w-event (ε, δ)-differential privacy of Kellaris et al. 2014 (Definitions 5 and 6; paper).
 
     Neighbouring streams differ, for one person, inside one window of w consecutive steps. Risk at step t is what the
     releases about the last w steps come to, Σ_{t−w < τ_k ≤ t} ρ_k (Theorem 2; paper), or with δ > 0 the ε(δ) of their

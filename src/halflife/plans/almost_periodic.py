@@ -206,7 +206,7 @@ def patterns_at_once(notion: AlmostPeriodic, request: PlanRequest) -> float:
 
 @register_plan("almost-periodic", "paper")
 def as_printed(notion: AlmostPeriodic, request: PlanRequest) -> PeriodicPlan:
-    """Theorem 5 (weak; paper). The strong notion's Corollary 8 is refused from the second period on (erratum P1).
+    """Weak: `repeated`. Strong: refused from the second period on, where it is false (Corollary 8; refused, P1).
 
     >>> from halflife import AlmostPeriodic
     >>> AlmostPeriodic(1.0, 1, strong=True).plan(method="paper", variation_sensitivity=1.0, horizon=10)

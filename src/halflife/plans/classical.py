@@ -48,7 +48,7 @@ def tight(notion: Classical, request: PlanRequest) -> Plan:
     1/ρ² under Σρ ≤ ε), so `constant` and `optimal` are the same plan. With δ > 0 the loss of n equal releases is
     calibrated exactly, for Laplace and Gaussian noise, and the one of smaller standard deviation is taken.
 
-    **Unknown horizon**: shares s_k = g(k−1) − g(k) with g(k) = 1/(1 + ln(1+k)).
+    **Unknown horizon**, where noise must grow (Corollary 7; paper): shares s_k = g(k−1) − g(k) with g(k) = 1/(1 + ln(1+k)).
     Proof: g(0) = 1 and g falls to 0, so every s_k > 0 and Σ_{k≤n} s_k = 1 − g(n) < 1 for every n. In closed form
     s_k = ln(1 + 1/k) / ((1 + ln k)(1 + ln(1+k))), which is about 1/(k ln² k). Pure: ρ_k = ε s_k, so the scale grows like
     k ln² k, slower than k². With δ > 0 and Gaussian noise, μ_k² = μ* ² s_k with μ* the largest μ of (ε, δ), and Gaussian DP

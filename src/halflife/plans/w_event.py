@@ -15,10 +15,10 @@ from halflife.registry import register_plan
 
 @register_plan("w-event", "paper")
 def uniform(notion: WEvent, request: PlanRequest) -> Plan:
-    """Uniform(w, ε, δ, Δ): ρ = ε/w (Theorem 2; paper), with δ > 0 λ = Δ(2/ε)√(w ln(e + ε/δ)) (Theorem 10; paper).
+    """Uniform(w, ε, δ, Δ): ρ = ε/w (Theorem 2; paper).
 
-    Theorem 10 fails for large ε (erratum S3: (60, 0.1) at w = 2000 has δ ≈ 0.62), so it is checked by exact
-    accounting, and refused where it does not hold.
+    With δ > 0 λ = Δ(2/ε)√(w ln(e + ε/δ)) (Theorem 10; paper, refused where it fails: S3). It fails for large ε (at (60, 0.1) and
+    w = 2000 the true δ is about 0.62), so it is checked by exact accounting.
 
     >>> round(WEvent(0.1, 65, 1 / 117_716_237).plan(method="paper").scale(1), 1)
     650.6

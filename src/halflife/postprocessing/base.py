@@ -1,4 +1,4 @@
-"""Post-processing of published values: it costs no privacy, and never looks ahead.
+"""Post-processing of published values: it costs no privacy (Theorem 4; paper), and never looks ahead.
 
 A smoother takes the values of some steps (steps × cells) with the noise scale of each step, and gives both back changed. A
 scale of 0 is an exact value. Its state is plain data, so that it is saved with the release and goes on after a restart. What it

@@ -33,10 +33,10 @@ INEXACT = 1e-9
 class AutoRegressive(Process):
     """A stationary AR(1) process of which two states of a person differ by at most `span` (eq. 81; paper).
 
-    Given X_now = x, the state t steps back is N(ρ^t x, σ²(1 − ρ^{2t})/(1 − ρ²)) (Lemma 8), and so is the state t steps ahead: a
-    Gaussian AR(1) process is reversible (Lemma 7). Two such laws are δ = |ρ|^t span / (σ √((1 − ρ^{2t})/(1 − ρ²))) standard
-    deviations apart, Δ(t) = 2Φ(δ/2) − 1 exactly, and the best set B of T3 is a half-line. Pinsker's inequality (Lemma 9, eq. 88)
-    is coarser, and at t = 0 it says nothing.
+    Given X_now = x, the state t steps back is N(ρ^t x, σ²(1 − ρ^{2t})/(1 − ρ²)) (Lemma 8; paper), and so is the state t steps
+    ahead: a Gaussian AR(1) process is reversible (Lemma 7; paper). Two such laws are δ = |ρ|^t span / (σ √((1 − ρ^{2t})/(1 −
+    ρ²))) standard deviations apart, Δ(t) = 2Φ(δ/2) − 1 exactly, and the best set B of T3 is a half-line. Pinsker's inequality
+    (Lemma 9, eq. 88; paper) is coarser, and at t = 0 it says nothing.
 
     The span is a promise about the state that is asked for, not about the states between: a state is unbounded (A6), so
     mechanisms clip, and a sequence of releases does not add up by K step by step (`composes`).

@@ -71,7 +71,10 @@ class Process(ABC):
         )
 
     def total_variation(self, t: int, method: str = "exact") -> float:
-        """Return Δ(t), rounded up: the largest total variation distance of two rows of the kernel t steps back (Definition 7).
+        """Return Δ(t), rounded up: the largest total variation distance of two rows of the kernel t steps back.
+
+        (Definitions 6 and 7; paper)
+
 
         method  "exact"; "spectral" (eq. 55) and "pinsker" (eq. 88) where they exist
         """
@@ -89,7 +92,7 @@ class Process(ABC):
     def amplify(
         self, epsilon: float, t: int, bound: str = "tight", adversary: str = "stationary", direction: Direction = "back"
     ) -> float:
-        """Return what is left of a loss ε about X_{now−t}, as a loss about X_now, rounded up.
+        """Return what is left of a loss ε about X_{now−t}, as a loss about X_now, rounded up (Definition 4, Theorem 2; paper).
 
         bound      "tight": K_t(ε), exact (T3);  "theorem1": ln(1 + Δ(t)(e^ε − 1));  "theorem2": for any mechanism, ε = ∞ included
         adversary  "stationary" knows the process and nothing else; "any-prior" may know anything (4 atanh(tanh(D/4) tanh(ε/4)))

@@ -1,7 +1,7 @@
 """The exact contraction of a kernel, as a few points: how much of a privacy loss about old data is left about newer data.
 
 Let an ε-differentially private mechanism look at a person's state z, drawn from row x of a kernel R. All that is known of the
-likelihood f(z) of an output is max f / min f ≤ e^ε, so what the output tells about x is at most
+likelihood f(z) of an output is max f / min f ≤ e^ε (Lemma 1; paper), so what the output tells about x is at most
 
     K(ε) = max over x, x′ and sets B of  ln [1 + (e^ε − 1) R(x, B)] / [1 + (e^ε − 1) R(x′, B)]
 

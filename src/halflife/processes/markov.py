@@ -144,7 +144,7 @@ class MarkovChain(Process):
         return float(np.sort(np.abs(values))[-2]) if len(values) > 1 else 0.0
 
     def _spectral(self, t: int) -> float:
-        """min{1, max √((1 − π)/π) λ*^t} (Proposition 5, eq. 55; paper), for reversible chains only."""
+        """min{1, max √((1 − π)/π) λ*^t} (Proposition 5, eq. 55; paper, for reversible chains only: A8)."""
         least = float(self.stationary.min())
         return min(1.0, math.sqrt((1 - least) / least) * (self.second_eigenvalue + 1e-12) ** t) if t else 1.0
 

@@ -57,7 +57,7 @@ class Secret:
     start, end  J = [start, end], both included: an event anywhere in it is hidden; |J| ≥ T
     epsilon   ε_s: how well it is hidden
 
-    >>> oven = Secret(power=3.0, duration=2, start=1, end=4, epsilon=1.0)     # Example 1
+    >>> oven = Secret(power=3.0, duration=2, start=1, end=4, epsilon=1.0)     # (Example 1; paper)
     >>> oven.relevant(4), oven.relevant(5), oven.placements
     (True, False, 3)
     >>> Secret(3.0, 5, 1, 4, 1.0)

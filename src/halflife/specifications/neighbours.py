@@ -20,7 +20,7 @@ MOST_SECRETS = 10
 def neighbouring(
     specification: Specification, before: Sequence[float], after: Sequence[float], interpretation: str = "one-window"
 ) -> bool:
-    """Return whether two series of one household, at steps 1 … n, are neighbours (Definition 13; corrected, S1 and S2).
+    """Return whether two series of one household, at steps 1 … n, are neighbours (Definitions 12 and 13; corrected, S1 and S2).
 
     d_t = |before_t − after_t|, W_s is a placement: T_s consecutive steps of J_s. It may reach beyond the series.
 
@@ -30,7 +30,7 @@ def neighbouring(
 
     Numbers are compared as the decimals that they were written as. A series is its own neighbour.
 
-    >>> p = Specification([Secret(3.0, 2, 1, 4, 1.0)])                                   # Example 1 and Figure 2
+    >>> p = Specification([Secret(3.0, 2, 1, 4, 1.0)])                                   # (Figure 2; paper)
     >>> neighbouring(p, [0.2, 0.3, 0.2, 3.1], [0.2, 3.3, 3.2, 3.1], "one-event")
     True
     >>> neighbouring(p, [0.2, 0.3, 0.2, 3.1], [3.2, 0.3, 0.2, 0.1], "all-events")       # two steps, but not in a row

@@ -19,6 +19,7 @@ def test_the_peak_of_a_periodic_policy_is_age_plus_period_minus_one(age: int, pe
 
 
 def test_it_is_the_time_since_the_newest_published_data() -> None:
+    """Holds Definition 11."""
     rng = np.random.default_rng(1)
     steps = sorted(rng.choice(np.arange(3, 60), 15, replace=False).tolist())
     published = [(s, int(rng.integers(0, 6))) for s in steps]

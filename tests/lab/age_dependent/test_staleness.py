@@ -33,6 +33,7 @@ def two_states(people: int, t: int) -> list[tuple[float, int, float, int]]:
 @pytest.mark.parametrize("people", [1, 3, 4])
 @pytest.mark.parametrize("t", [0, 1, 5])
 def test_the_mean_squared_error_is_that_of_every_start_and_end(people: int, t: int) -> None:
+    """Holds Example 1."""
     stale = sum(chance * (2 * up / people - 1 - mean) ** 2 for chance, up, mean, _ in two_states(people, t))
     for epsilon in (0.3, 2.0):
         noise = stats.laplace(scale=2 / (epsilon * people)).var()

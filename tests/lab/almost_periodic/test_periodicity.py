@@ -190,6 +190,7 @@ def test_a_pattern_with_independent_noise_is_not_contradicted(kind, seed):
     ],
 )  # fmt: skip
 def test_what_breaks_it_is_named(kind, hours, name):
+    """Holds Assumption 2."""
     result = check(made(kind, 0), hours)
     assert result.outcome == "contradicted"
     assert [who for who, scope in named(result) if scope == "each home"] == [name]
@@ -224,6 +225,7 @@ def test_memory_is_the_correlation_that_was_put_in():
 
 
 def test_the_share_of_a_pattern_is_what_was_put_in():
+    """Holds Definition 1."""
     k = np.arange(50.0)
     line = (k - k.mean()) / np.linalg.norm(k - k.mean())
     matrix = 0.3 * 50 * np.outer(line, line) + 0.7 * np.eye(50)

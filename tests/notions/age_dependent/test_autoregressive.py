@@ -87,7 +87,10 @@ def test_a_sequence_of_rounded_values_loses_in_proportion_if_the_resolution_is_f
 
 
 def test_a_span_wider_than_the_sensitivity_is_refused():
-    """Span 10, Δ 1, ρ = .9, a loss of 1.1 about the step before: 1.09998 is attained where 0.99 was reported."""
+    """A6: what is published is clipped to the span.
+
+    Span 10, Δ 1, ρ = .9, a loss of 1.1 about the step before: 1.09998 is attained where 0.99 was reported.
+    """
     process = AutoRegressive(0.9, 1.0, 10.0)
     assert one_release(process, 0, 1, 0.01, 1, loss=1.1) == pytest.approx(1.09998, abs=1e-5)
     account = Accountant(AgeDependent(2.0, process))

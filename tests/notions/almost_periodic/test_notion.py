@@ -38,6 +38,7 @@ def laplace_loss(moves, scales):
 
 @pytest.mark.parametrize("strong", [False, True])
 def test_a_century_costs_what_a_period_costs(strong):
+    """Holds Definition 4."""
     notion = AlmostPeriodic(1.0, 5, strong=strong)
     plan, account, seen = notion.plan(), Accountant(AlmostPeriodic(1.0, 5, strong=strong)), []
     for k in range(1, 500):
@@ -48,7 +49,10 @@ def test_a_century_costs_what_a_period_costs(strong):
 
 
 def test_c1_loses_epsilon_about_the_pattern_and_about_any_period_of_variations():
-    """y(t) = f(x(t)) + v(t mod T) + u(t), from its definition: v absorbs a change of z, u one of w; both together are 2 ε."""
+    """y(t) = f(x(t)) + v(t mod T) + u(t), from its definition: v absorbs a change of z, u one of w; both together are 2 ε.
+
+    Holds Definitions 3, 4, 6 and 7.
+    """
     plan = AlmostPeriodic(0.7, 6, strong=True).plan(sensitivity=2.0, variation_sensitivity=0.5)
     reused = np.array([plan.pattern_scale(k) for k in range(1, 7)])
     fresh = np.array([plan.scale(k) for k in range(1, 61)])

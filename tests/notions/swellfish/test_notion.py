@@ -101,7 +101,10 @@ def release(step, scale, age=0, noise="laplace"):
 )
 @settings(max_examples=40)
 def test_the_account_is_the_brute_force_over_all_that_was_published(many, interpretation, noise, moves):
-    """Ages that go back and several releases a step; each is refused exactly if some secret would lose too much."""
+    """Ages that go back and several releases a step; each is refused exactly if some secret would lose too much.
+
+    Holds Definitions 7 and 8.
+    """
     notion = Swellfish(many, DELTA if noise == "gaussian" else 0.0, interpretation, noise)
     account, x, step, limit = Accountant(notion), {}, 1, limit_of(noise)
     for gap, age, part in moves:

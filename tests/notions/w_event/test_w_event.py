@@ -18,6 +18,7 @@ def windows(history, w, ends):
 
 @given(st.integers(1, 6), st.lists(st.tuples(st.integers(0, 3), st.floats(1e-6, 0.9), st.integers(0, 3)), max_size=25))
 def test_the_account_equals_the_brute_force(w, moves):
+    """Holds Definitions 5 and 6, Theorem 2."""
     account, history, step, largest_age = Accountant(WEvent(1.0, w)), [], 1, 0
     for gap, share, age in moves:
         step += gap

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from scipy.stats import norm
+from scipy.stats import entropy, norm
 
 from halflife import AgeDependent, AutoRegressive, InvalidInput, MarkovChain, Release
 from halflife.cli import main
@@ -88,6 +88,7 @@ def test_what_is_affordable_is_the_inverse_of_what_is_left():
 
 
 def test_figure_4_by_formulas_and_a_grid(small):
+    """Holds Corollary 4."""
     loss, risk, best = (figure(small, name) for name in ("4a", "4b", "4c"))
     t = loss.x
     assert loss["paper, ε_C = 1"] == pytest.approx(0.1 * (1 - 0.8**t) + 2 / 20**2, rel=1e-12)
@@ -199,6 +200,7 @@ def test_figure_2_is_theorem_3_and_ours_is_below_it(small):
 
 
 def test_figure_3_goes_to_its_fixed_points(small):
+    """Holds Corollary 5."""
     points = small.fixed_points
     delta, grown = 0.8**4, math.exp(0.5)
     assert points.proposition_3 == pytest.approx(math.log1p(0.8**2 * (grown - 1) / (1 - delta * grown)), rel=1e-9)
@@ -272,11 +274,35 @@ def test_the_errata_by_their_witnesses(small):
     assert (said, true) == pytest.approx((0.0, 1.0), abs=1e-6)
     assert not errata.DE_BRUIJN.reversible
     table = {row.name: row for row in small.errata}
-    assert [row.name for row in small.errata[:9]] == [f"A{k}" for k in range(1, 10)]
+    names = [row.name for row in small.errata if row.name != "ours"]
+    assert list(dict.fromkeys(names)) == [f"A{k}" for k in range(1, 10)]
+    assert names.count("A5") == 6
     assert "0.6148" in table["A1"].printed
     assert "0.7573; 0.4713" in table["A1"].computed
     assert table["A9"].computed == "69.5 %, 60.0 %, 54.1 %"
     assert table["A8"].printed == "Δ(1) = 0"
+
+
+def test_a5_the_slips_by_their_numbers(small):
+    """Eq. 61's step (b) by a loop over states, which must not lie above (c); eq. 85 against SciPy's divergence."""
+    chain = np.linalg.matrix_power(np.array([[0.95, 0.05], [0.2, 0.8]]), 20)
+    step_b, step_c, exact = errata.a5_steps()
+    assert step_b == pytest.approx(
+        max(chain[z, x] / chain[z, y] - 1 for z, x, y in itertools.product((0, 1), repeat=3))
+    )
+    law, off = np.array([0.8, 0.2]), 0.75**20
+    assert step_c == pytest.approx(
+        max(math.sqrt((1 - p) / p) * off / (p - math.sqrt((1 - p) / (4 * p)) * off) for p in law)
+    )
+    assert exact == pytest.approx(
+        max(math.log(chain[x, z] / chain[y, z]) for x, y, z in itertools.product((0, 1), repeat=3))
+    )
+    assert exact < step_c < step_b
+    printed, right = errata.a5_divergence()
+    assert right == pytest.approx(entropy([0.9, 0.1], [0.5, 0.5]))
+    assert printed == pytest.approx(-entropy([0.5, 0.5], [0.9, 0.1]))
+    slips = {row.about: row for row in small.errata if row.name == "A5"}
+    assert slips["Eq. 61: step (c) is said to bound step (b)"].computed == "3.0159"
 
 
 # Homes --------------------------------------------------------------------------------------------------------------

@@ -41,7 +41,10 @@ def stream(mean, members=10, bound=10.0, read_off=None):
 
 @pytest.mark.parametrize("epsilon", [0.5, 5.0])
 def test_the_errors_are_those_of_the_theorems(epsilon):
-    """By hand: T = 48, a horizon of 10 days, Δf_z = 0.4, Δf_w = 0.3, Δf = 0.5, and a largest mean of 2."""
+    """By hand: T = 48, a horizon of 10 days, Δf_z = 0.4, Δf_w = 0.3, Δf = 0.5, and a largest mean of 2.
+
+    Holds Figures 8 and 10.
+    """
     ranges, one = error.Ranges(0.4, 0.3, 0.5), stream(np.linspace(0, 2, 480))
     unit = math.sqrt(2) / epsilon / 2
     later = (0.7**2 + 0.3**2) * 9 / 10 + 0.7**2 / 10
@@ -117,6 +120,7 @@ def test_published_noise_has_the_scale_of_theorem_5():
 
 
 def test_figure_7_shows_a_week_from_monday(small):
+    """Holds Figures 7 and 9."""
     (panel,) = small.panels["7"]
     first = small.source.start + datetime.timedelta(days=homes.first_monday(small.source.start, DAYS // 2))
     assert first.strftime("Monday, %-d %B %Y") in panel.x_title
@@ -128,7 +132,7 @@ def test_figure_7_shows_a_week_from_monday(small):
 
 
 def test_the_coefficients_are_those_of_section_3(small):
-    """By its formula, with plain loops, for three pairs."""
+    """By its formula, with plain loops, for three pairs. Holds Figures 2 to 4."""
     x = small.source.homes.reshape(HOMES, DAYS, 48)
     w = x - x.mean(axis=1, keepdims=True)
     for k, ell in ((0, 1), (3, 90), (17, 110)):
@@ -143,6 +147,7 @@ def test_the_coefficients_are_those_of_section_3(small):
 
 
 def test_each_printed_coefficient_stands_beside_its_own_data_set(small):
+    """Holds Figures 3 to 6."""
     rows = paper.coefficient_rows(small)
     printed = {(row[1].split(",")[0], row[3]): row[4:6] for row in rows if row[0] == "paper"}
     assert printed == {

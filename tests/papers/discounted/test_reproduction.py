@@ -188,6 +188,7 @@ def test_figure_3_averages_and_where_the_papers_curve_ends(small):
 
 
 def test_the_histogram_counts_every_day_once(small):
+    """Holds Figure 1."""
     data = paper.histogram_data(small.source)
     assert data["count"].sum() == 5 * 40
     assert data["to_kwh"][-1] >= small.source.daily_kwh.max()

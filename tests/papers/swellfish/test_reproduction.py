@@ -51,7 +51,10 @@ def test_figure_3_is_what_was_read_off_the_graphic():
 
 
 def test_tables_ii_and_iii():
-    """The scales follow Theorems 2, 8 and 10 as printed, and T6's exact ones are those of the mathematics."""
+    """The scales follow Theorems 2, 8 and 10 as printed, and T6's exact ones are those of the mathematics.
+
+    Holds Tables II and III.
+    """
     first, second = (error.uniform_data(e.w, 158_397) for e in printed.EXPERIMENTS)
     d = 1 / 117_716_237
     for found, w in ((first, 65), (second, 672)):
@@ -256,6 +259,7 @@ def test_a_reason_follows_from_the_numbers(small):
 
 
 def test_weeks_leave_out_zone_4(small):
+    """Holds Figure 4."""
     by = {w.label: w.errors for w in small.weeks}
     assert all(len(errors) == 3 for errors in by.values())
     scale = error.uniform_data(672, 1)[0].scale

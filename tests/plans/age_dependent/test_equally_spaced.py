@@ -102,6 +102,7 @@ def test_it_is_the_limit_of_the_skip_rule_release_by_release(seed: int) -> None:
 
 
 def test_the_papers_limit_is_that_of_its_recursion() -> None:
+    """Holds Definition 12, Proposition 3."""
     process = GeometricMixing(1.0, 0.8)
     for age, period, epsilon in ((2, 4, 0.5), (0, 4, 0.5), (9, 3, 0.6)):
         inner = 0.0

@@ -36,12 +36,12 @@ LARGEST_LOSS = 1e6
 @register_notion
 @dataclass(frozen=True)
 class AgeDependent(Notion):
-    """Age-dependent (ε, δ)-differential privacy for ever (Definition 10; paper), by the tight rules of T4 (ours).
+    """Age-dependent (ε, δ)-differential privacy for ever (Definitions 9 and 10; paper), by the tight rules of T4 (ours).
 
     At every step t, all that was published by t tells at most ε about where a person is *at t*. Neighbours differ in one person's
     state of now; the past is drawn from the reversed process. Each release counts at the step that its data is about, S − A,
     and fades with the kernel from there to now: K_t (T3) instead of Theorem 1, in the order of data times (erratum A1: Theorem 3
-    orders by publication and under-reports where A > S_n − S_{n−1}). Post-processing costs nothing (Proposition 7).
+    orders by publication and under-reports where A > S_n − S_{n−1}). Post-processing costs nothing (Proposition 7; paper).
 
     **A release that covers several steps** τ − m + 1 … τ (`Release.span`; ours) counts in full at the newest of them, τ, whatever
     other releases cover the same steps. Proof. Its likelihood p(y | x_{τ−m+1}, …, x_τ) differs by a factor of at most e^ε between
@@ -61,7 +61,7 @@ class AgeDependent(Notion):
     process    how one person's data moves; people must be independent of each other
     bound      "tight": leaps over releases where that is better (T4a); "pairwise": tells pairs of states apart as well (T4b,
     for few
-               states); "paper": Theorem 3's recursion with Theorem 1, by data time (A1 corrected)
+               states); "paper": the paper's recursion with Theorem 1, by data time (Theorem 3; corrected, A1)
     adversary  "stationary" knows the process and no more; "any-prior" may know anything else about the person's state
     horizon    the last step that is promised about; needed where the process is known up to a last lag only
 

@@ -50,14 +50,15 @@ class Patterns(NamedTuple):
 @register_notion
 @dataclass(frozen=True)
 class AlmostPeriodic(Notion[Patterns]):
-    """Almost-periodic differential privacy: weak (Definitions 1–4, Theorem 5; paper), or strong (Definitions 6–7; corrected, C1).
+    """Almost-periodic privacy: weak (Definitions 1, 3 and 4, Theorem 5; paper) or strong (Definitions 6 and 7; paper).
 
-    A person's data is x(t) = z(t) + w(t), z of period T. Weak neighbours differ in one person's z; strong ones in one person's
-    z, or in one person's w within one period (any T consecutive steps). f is linear, so noise that is drawn once for each phase
-    and reused in every period tells about z only once: the names of reused noise cost their loss when they are first used, and
-    nothing when they are used again. A name stands for one phase, one sensitivity and one scale, those of its first use: used for
-    anything else, differences are exact and have no bound. Fresh noise without a pattern under it tells about z anew each time.
-    In the strong notion, fresh noise atop a pattern hides w: what it costs within T consecutive steps is bounded by ε.
+    A person's data is x(t) = z(t) + w(t), z of period T, the same for everybody (Assumption 2; paper). Weak neighbours differ
+    in one person's z; strong ones in one person's z, or in one person's w within one period (any T consecutive steps). f is
+    linear, so noise that is drawn once for each phase and reused in every period tells about z only once: the names of reused
+    noise cost their loss when they are first used, and nothing when they are used again. A name stands for one phase, one
+    sensitivity and one scale, those of its first use: used for anything else, differences are exact and have no bound. Fresh
+    noise without a pattern under it tells about z anew each time. In the strong notion, fresh noise atop a pattern hides w:
+    what it costs within T consecutive steps is bounded by ε.
 
     Corollary 8 of the paper, which takes the first period's w off every later period, loses ε[Δf_w/(Δf_z + Δf_w) + K − 1] after
     K periods (erratum P1).

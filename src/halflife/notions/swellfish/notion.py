@@ -54,6 +54,9 @@ class Swellfish(Notion[SwellfishState]):
     Laplace noise with δ > 0 is held to the calibrated scale of every relevant secret instead, so that no loss distribution is
     computed when a release is admitted (T6); it takes one release about each step.
 
+    Several mechanisms on one stream add up secret by secret, also on different stretches of it (Theorems 5 and 6; paper).
+    Choosing one of two mechanisms at random, or processing what was published, costs nothing (Theorems 3 and 4; paper).
+
     Risk is the loss of the secret that is worst by its share of ε_s, of all so far: it never fades. Outside all hiding intervals
     exact values may be published, and cost nothing.
 
@@ -185,9 +188,9 @@ class Swellfish(Notion[SwellfishState]):
         return self._judge.by_threshold
 
     def baseline(self) -> tuple[WEvent, float]:
-        """Return the w-event notion and sensitivity with which any w-event mechanism keeps this promise (Theorem 7; paper).
+        """Return the w-event notion and sensitivity with which any w-event mechanism keeps this promise.
 
-        w = max T, ε = min ε_s, Δ = max_t Δ_t, over all households. For `all-events` it does not (S1), and is refused.
+        w = max T, ε = min ε_s, Δ = max_t Δ_t, over all households (Theorem 7; paper, refused for all-events: S1).
 
         >>> s = Specification([Secret(3.0, 2, 1, 4, 1.0), Secret(1.0, 9, 2, 20, 0.5)])
         >>> Swellfish(s).baseline()

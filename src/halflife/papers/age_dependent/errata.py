@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from halflife.accountant import Accountant
 from halflife.lab.age_dependent.staleness import AutoRegressiveMSE, TwoStateMSE
 from halflife.notions import AgeDependent
@@ -85,6 +87,31 @@ def a5_slope(risk: float) -> float:
     return grown / (grown + 1 - variation)
 
 
+def a5_steps(t: int = 20) -> tuple[float, float, float]:
+    """Return what steps (b) and (c) of eq. 61 come to on the chain p = 0.05, q = 0.2, and the exact value that both bound.
+
+    (b) drops π(x′)/π(x), so it tends to max π/min π − 1 = 3 and not to 0, and (c) does not bound it.
+
+    >>> [round(value, 4) for value in a5_steps()]
+    [3.0159, 0.0322, 0.0158]
+    """
+    chain = MarkovChain([[0.95, 0.05], [0.2, 0.8]])
+    kernel, law = chain.kernel(t), chain.stationary
+    off = np.sqrt((1 - law) / law) * chain.second_eigenvalue**t
+    step_b = float((kernel.max(axis=1) / kernel.min(axis=1)).max()) - 1
+    return step_b, float((off / (law - off / 2)).max()), chain.frontier(t).log_ratio
+
+
+def a5_divergence(mu: Sequence[float] = (0.9, 0.1), pi: Sequence[float] = (0.5, 0.5)) -> tuple[float, float]:
+    """Return Σ π ln(μ/π), as eq. 85 prints it, which is never above 0, and the divergence Σ μ ln(μ/π) of μ from π.
+
+    >>> [round(value, 3) for value in a5_divergence()]
+    [-0.511, 0.368]
+    """
+    ratio = np.log(np.divide(mu, pi))
+    return float(np.dot(pi, ratio)), float(np.dot(mu, ratio))
+
+
 def a6_share(apart: float = 1.0) -> float:
     """Return how often two independent stationary AR(1) values (ρ = 0.8, σ = 1) lie further apart than this.
 
@@ -132,11 +159,26 @@ def _formulas() -> list[Erratum]:
         Erratum("A4", "Algorithms 1 and 2 loop while the bracket is smaller than φ",
                 f"{printed.rounds} rounds, age {printed.age:g}", f"{right.rounds} rounds, age {right.age:.3f}",
                 "largest A + S̄ with an error of 0.08 at ε_C = 1, Example 1"),
-        Erratum("A5", "Slips; among them: eq. 32 is no contraction with a constant below 1", "L < 1",
-                f"F′ = {a5_slope(15.0):.7f}",
-                "eq. 34 at a risk of 15, S̄ = 4, ε_C = 0.5: it goes to 1"),
+        *_slips(),
         Erratum("A6", "An AR(1) state has no bound, so eq. 90 has no finite sensitivity", "1",
                 f"exceeded by {100 * a6_share():.0f} % of pairs", "two stationary values, ρ = 0.8, σ = 1; clipping is needed"),
+    ]  # fmt: skip
+
+
+def _slips() -> list[Erratum]:
+    """A5: the proof of Theorem 2, three misprints, a constant that does not exist, and two citations."""
+    (step_b, step_c, exact), (printed, right) = a5_steps(), a5_divergence()
+    return [
+        Erratum("A5", "Eq. 61: step (c) is said to bound step (b)", f"{step_c:.4f}", f"{step_b:.4f}",
+                f"p = 0.05, q = 0.2, t = 20; the exact value, {exact:.4f}, lies below both"),
+        Erratum("A5", "Eq. 13 has ρ^−t for ρ^t", f"{0.8**-10:.2f}", f"{0.8**10:.3f}", "ρ = 0.8, t = 10: it must fall"),
+        Erratum("A5", "Eq. 67 has ε − 1 for e^ε − 1", f"{LOSS - 1:.3f}", f"{math.expm1(LOSS):.3f}", f"ε = {LOSS:g}"),
+        Erratum("A5", "Eq. 85 weights by the wrong law", f"{printed:.3f}", f"{right:.3f}",
+                "μ = (0.9, 0.1), π = (0.5, 0.5): a divergence is never negative"),
+        Erratum("A5", "Eq. 32 is no contraction with a constant below 1", "L < 1", f"F′ = {a5_slope(15.0):.7f}",
+                "eq. 34 at a risk of 15, S̄ = 4, ε_C = 0.5: it goes to 1; the fixed point is right all the same"),
+        Erratum("A5", "Corollaries 4 and 5, and eq. 89, cite the wrong results", "Theorem 2, Proposition 5",
+                "Theorem 1, Proposition 3", "what they say is what these give"),
     ]  # fmt: skip
 
 

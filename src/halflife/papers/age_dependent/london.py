@@ -297,7 +297,7 @@ def staleness(series: Floats, lag: int) -> float:
 
 
 def figure_7_data(fitted: Fitted, rows: Sequence[Row]) -> tuple[Panel, ...]:
-    """Figure 7: (a) error of the delayed mean by age, (b) risk by age, a panel for each ε_C, (c) the best of both."""
+    """(a) Error of the delayed mean by age, (b) risk by age for each ε_C, (c) the best of both (Figure 7; recomputed)."""
     return (_loss_by_age(fitted.source), *(_risk_by_age(rows, e) for e in EPSILONS), _best(fitted))
 
 

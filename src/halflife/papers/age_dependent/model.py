@@ -75,7 +75,7 @@ SAME_LINES = (
 
 
 def figure_4_data() -> tuple[Panel, ...]:
-    """Figure 4: mean squared error of Example 1, by age (a); risk by age (b); the best of both (c)."""
+    """Mean squared error of Example 1 by age (a), risk by age (b), the best of both (c) (Figure 4; recomputed)."""
     printed, ours = TwoStateMSE(P, Q, PEOPLE, as_printed=True), TwoStateMSE(P, Q, PEOPLE)
     x = np.array(AGES[:26], dtype=np.float64)
     by_age = []
@@ -91,7 +91,7 @@ def figure_4_data() -> tuple[Panel, ...]:
 
 
 def _risk_by_age(x: Floats) -> Panel:
-    """Figure 4b."""
+    """Figure 4b: risk by age (Corollary 4; recomputed)."""
     ages, curves = [int(t) for t in x], []
     for i, epsilon in enumerate(RISK_EPSILONS):
         for name, bound, dash in (("paper: Theorem 1", "theorem1", DASH), ("ours: tight", "tight", SOLID)):
@@ -174,6 +174,8 @@ def _largest_reduction(error: TwoStateFailureRate, each: dict[int, Frontier]) ->
 
 def figure_5_data(reductions: Sequence[Reduction]) -> tuple[Panel, ...]:
     """Figure 5: failure rate of Example 1 by age (a), at a few ages against the risk (b), at the best age (c), and (d) by X_0.
+
+    (Figure 5; recomputed)
 
     reductions  what `reduction_data` gave, which is drawn as (d)
     """
@@ -263,7 +265,7 @@ AR_RHO, AR_SIGMA, AR_SPAN, AR_PEOPLE = 0.8, 1.0, 2.0, 20
 
 
 def figure_8_data() -> tuple[Panel, ...]:
-    """Figure 8: AR(1), accuracy loss by age (a), risk by age (b), trade-off (c); as printed and corrected (A3, A6)."""
+    """AR(1): accuracy loss by age (a), risk by age (b), trade-off (c) (Figure 8; recomputed, corrected by A3 and A6)."""
     printed = AutoRegressiveMSE(AR_RHO, AR_SIGMA, AR_PEOPLE, AR_SPAN, as_printed=True)
     ours = AutoRegressiveMSE(AR_RHO, AR_SIGMA, AR_PEOPLE, AR_SPAN)
     process = AutoRegressive(AR_RHO, AR_SIGMA, AR_SPAN)

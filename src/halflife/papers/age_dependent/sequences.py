@@ -80,7 +80,7 @@ FIGURE_2 = ((4, 1, 0.6), (9, 3, 1.0), (14, 0, 0.4), (20, 5, 1.2), (25, 2, 0.6))
 
 
 def figure_2_data(last_step: int = 30) -> tuple[Panel, ...]:
-    """Figure 2: (a) risk and (b) age of information over time, for releases of different age and loss (parameters ours)."""
+    """Figure 2: (a) risk and (b) age of information over time (Figure 2; recomputed, parameters ours)."""
     releases = [Release(step, loss, age) for step, age, loss in FIGURE_2]
     x = np.arange(1.0, last_step + 1)
     words = "; ".join(f"ε_C = {loss:g} at step {step} on data {age} steps old" for step, age, loss in FIGURE_2)
@@ -110,7 +110,7 @@ class FixedPoints(NamedTuple):
 
 
 def figure_3_fixed_points() -> FixedPoints:
-    """Return the fixed points of Figure 3, and the risk at each publication."""
+    """Return the fixed points of Figure 3, and the risk at each publication (Corollary 5; recomputed)."""
     releases = _periodic()
     steps = [one.step for one in releases]
     printed = theorem_3(CHAIN, releases, steps[-1])
@@ -127,7 +127,7 @@ def _periodic() -> list[Release]:
 
 
 def figure_3_data() -> tuple[Panel, ...]:
-    """Figure 3: A = 2, S̄ = 4, ε_C = 0.5, ρ = 0.8: ε(t) climbs to the fixed point of Proposition 3; tight to its own."""
+    """A = 2, S̄ = 4, ε_C = 0.5, ρ = 0.8 (Figure 3; recomputed): ε(t) climbs to Proposition 3's fixed point; tight to its own."""
     releases, last = _periodic(), EVERY * (EPOCHS + 1) - 1
     points = figure_3_fixed_points()
     x = np.arange(1.0, last + 1)
@@ -181,7 +181,7 @@ def corollary_3_data() -> list[NoTradeOff]:
 
 
 def figure_6_data() -> tuple[Panel, ...]:
-    """Figure 6: the least peak risk for ever against the largest error: (a) mean squared error, (b) failure rate."""
+    """The least peak risk for ever against the largest error (Figure 6; recomputed): (a) mean squared error, (b) failure rate."""
     first, second = corollary_3_data()
     verdict = "holds" if first.holds else "does not hold"
     said = (

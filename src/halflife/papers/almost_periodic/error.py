@@ -151,7 +151,10 @@ class ErrorRow(NamedTuple):
 def error_data(
     stream: Stream, seed: int = 1, runs: int = RUNS, progress: Callable[[str], None] = lambda what: None
 ) -> list[ErrorRow]:
-    """Return the relative errors of every mechanism; `read_off` is with the paper's way to sensitivities, NaN without homes."""
+    """Return the relative errors of every mechanism; `read_off` is with the paper's way to sensitivities, NaN without homes.
+
+    (Figures 8 and 10; recomputed)
+    """
     public, seen = public_ranges(stream), read_off_ranges(stream)
     rows = []
     for place, mechanism in enumerate(MECHANISMS):
@@ -202,7 +205,10 @@ def error_panels(figure: str, stream: Stream, rows: Sequence[ErrorRow]) -> tuple
 
 
 def outcome_panel(figure: str, stream: Stream, seed: int = 1) -> Panel:
-    """Return a week of what Theorem 5 publishes at ε = 5: with the public bound, with the range of z read off the data, exact."""
+    """Return a week of what Theorem 5 publishes at ε = 5: with the public bound, with the range of z read off the data, exact.
+
+    (Figures 7 and 9; recomputed)
+    """
     days = stream.horizon // DAY
     day = min(first_monday(stream.start, days // 2), max(0, days - 7))
     week = range(day * DAY, min(day * DAY + WEEK, stream.horizon))

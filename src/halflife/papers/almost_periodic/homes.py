@@ -164,7 +164,7 @@ def split_pattern(homes: Floats, period: int) -> tuple[Floats, Floats]:
 
 
 def figure_1_data(source: Source, seed: int = 1) -> tuple[Panel, ...]:
-    """Return the paper's kind of example, T = 10 (its amplitudes are not printed: ours), and a week of a middling home."""
+    """Return the paper's kind of example, T = 10 and a week of a middling home (Figure 1; recomputed, amplitudes ours)."""
     rng = np.random.default_rng(seed)
     steps = np.arange(60.0)
     wave = np.sin(2 * math.pi * steps / 10)

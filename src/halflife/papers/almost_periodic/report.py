@@ -77,6 +77,7 @@ def _figure_1(found: Reproduction) -> str:
 
 
 def _test(found: Reproduction) -> str:
+    """Say whether the data is almost periodic (Figures 2 to 6; recomputed on London's homes)."""
     return f"""<section aria-labelledby="f2"><h2 id="f2">Figures 2 to 6: is the data almost periodic?</h2>
 <style>.square .plot {{ height: min(640px, 92vw); }}</style>
 <p>ρ_kℓ correlates the variations of all homes on day k with those on day ℓ. The paper draws it for Ausgrid (Figures 2 to 4) and

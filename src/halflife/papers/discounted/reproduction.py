@@ -155,7 +155,7 @@ def generated_source(seed: int, homes: int = AUSGRID_HOMES, days: int = 365) -> 
 
 
 def histogram_data(source: Source, width: float = 2.0) -> dict[str, NDArray[Any]]:
-    """Figure 1 left: how many days of single homes fall into each bin of `width` kWh."""
+    """How many days of single homes fall into each bin of `width` kWh (Figure 1; recomputed on London's homes)."""
     bins = max(1, math.ceil(float(source.daily_kwh.max()) / width))
     counts, edges = np.histogram(source.daily_kwh, bins, (0.0, bins * width))
     return {"from_kwh": edges[:-1], "to_kwh": edges[1:], "count": counts}
@@ -194,7 +194,7 @@ def error_plans(source: Source) -> dict[str, dict[str, Plan]]:
 
 
 def error_data(source: Source) -> dict[str, dict[str, Floats]]:
-    """Figure 2: expected relative error of each day, by panel and curve."""
+    """Return the expected relative error of each day, by panel and curve (Figure 2; recomputed)."""
     return {
         panel: {curve: relative_error(plan, source) for curve, plan in plans.items()}
         for panel, plans in error_plans(source).items()
@@ -204,7 +204,10 @@ def error_data(source: Source) -> dict[str, dict[str, Floats]]:
 def average_data(
     source: Source, alphas: Sequence[float] = ALPHAS, betas: Sequence[float] = BETAS
 ) -> dict[str, dict[str, Floats]]:
-    """Figure 3: average expected relative error against α and against β; NaN where Corollary 16 does not hold (D1)."""
+    """Return the average expected relative error against α and against β, NaN where Corollary 16 does not hold (D1).
+
+    (Figure 3; recomputed)
+    """
     return {
         "α": _averages(source, alphas, lambda a: ExponentialDiscount(EPSILON, alpha=a), "alpha", "paper: Corollary 12"),
         "β": _averages(source, betas, lambda b: HyperbolicDiscount(EPSILON, beta=b), "beta", "paper: Corollary 16"),

@@ -37,7 +37,7 @@ def write_all(found: Reproduction, folder: Path) -> list[Path]:
 
 
 def figure_3_panel(found: Reproduction, promise: str) -> Panel:
-    """Figure 3: error by zone, ours as lines and what is printed as circles; Swellfish for one household and for all."""
+    """Error by zone (Figure 3; recomputed): ours as lines, what is printed as circles; Swellfish for one home and for all."""
     zones = np.array([float(f.zone) for f in found.facts])
     curves = []
     for mechanism in (USER, RESCUE, UNIFORM, SWELLFISH):
@@ -70,7 +70,7 @@ def _drawn(label: str) -> bool:
 
 
 def figure_4_panel(found: Reproduction) -> Panel:
-    """Figure 4: error over the first weeks, with the dominant secret in the first."""
+    """Error over the first weeks, with the dominant secret in the first (Figure 4; recomputed)."""
     by = {w.label: w.errors for w in found.weeks}
     wanted = {
         f"{SWELLFISH}, {found.plan(ONE, 'paper', PURE).label}": (f"{SWELLFISH}, pure, one household", 0, SOLID),

@@ -37,7 +37,7 @@ BEYOND_HEADS = ("zone", "Uniform, exact", "RescueDP, no filter", "RescueDP, read
 
 
 def mechanism_rows(found: Reproduction) -> list[tuple[str, ...]]:
-    """Return Table II with Table III's parameters: each mechanism, and its scale in both experiments."""
+    """Return each mechanism with its parameters, and its scale in both experiments (Tables II and III; recomputed)."""
     second = uniform_data(EXPERIMENTS[1].w, found.source.steps)
     rows: list[tuple[str, ...]] = [
         (a.label, f"{three_figures(a.scale)} kW", f"{three_figures(b.scale)} kW", a.noise)

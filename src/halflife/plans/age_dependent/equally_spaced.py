@@ -42,6 +42,8 @@ def periodic_peak(
 ) -> float:
     """Return the largest risk at any step if a loss ε_C is published every S̄ steps on data A steps old for ever; it may be ∞.
 
+    (Definition 12; paper)
+
     epsilon, age, period  ε_C in nats; A ≥ 0 and S̄ ≥ 1 in steps
     bound  "tight": the limit of composition by data time with skip (T4a; ours), min over m ≥ 0 of m ε_C + K_{A + m S̄}(ε_C + r*);
            "paper": ln(1 + Δ(A)(e^{ε_C} − 1)/(1 − Δ(S̄)e^{ε_C})) while Δ(S̄)e^{ε_C} < 1 (Proposition 3; paper)

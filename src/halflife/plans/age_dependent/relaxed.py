@@ -175,7 +175,7 @@ def convex_41(process: GeometricMixing, asked: Limited) -> Relaxed | None:
 
 
 def no_trade_off(error: ErrorModel, rho: float, c: float = 1.0, longest: float = LONGEST, points: int = 40) -> bool:
-    """Say whether Corollary 3's condition holds, on a grid: then a larger error buys no risk (paper).
+    """Say whether its condition holds, on a grid: then a larger error buys no risk (Corollary 3; paper).
 
     The condition: f((ln(e^ε − 1) + ε)/ln(1/ρ) + a, ε) falls in ε for every a. Along such a curve the peak risk stays the same. It
     is looked at where schedules are, cρ^t e^ε < 1 and t at most `longest`. It is sufficient, not necessary.

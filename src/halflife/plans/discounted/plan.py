@@ -95,7 +95,7 @@ def true_constant(beta: float) -> float:
 
 @register_plan("hyperbolic", "paper")
 def corollary_16(notion: HyperbolicDiscount, request: PlanRequest) -> Plan:
-    """b_k = c_paper(β) Δf √k / ε (Corollary 16; paper), refused where it is false (erratum D1).
+    """b_k = c_paper(β) Δf √k / ε (Corollary 16; paper, refused where it is false: D1).
 
     It holds for 1.22·10⁻⁵ ≤ β ≤ 3.653 only. Its proof bounds a sum over an increasing function by an integral that leaves out
     the last term, and takes z/cosh z, sinh²z = βt, to fall from t = 1 on, which it does only once βt > 2.28. β = 0 is

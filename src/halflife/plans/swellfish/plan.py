@@ -245,10 +245,10 @@ def tight(notion: Swellfish, request: PlanRequest) -> SwellfishPlan:
 
 @register_plan("swellfish", "paper")
 def paper(notion: Swellfish, request: PlanRequest) -> SwellfishPlan:
-    """λ_t = Δ_t · max T / min ε (Theorems 8 and 9; paper); with δ > 0 λ_t = Δ_t · max (2/ε)√(T ln(e + ε/δ)) (Theorem 11; paper).
+    """The paper's scales: λ_t = Δ_t · max T / min ε (Theorems 8 and 9; paper, for one window: S1).
 
-    They follow one window (S1): under `all-events` the certificate says which secret loses how much. Theorem 11 fails for large
-    ε (S3) and is refused there.
+    With δ > 0 λ_t = Δ_t · max (2/ε)√(T ln(e + ε/δ)) (Theorem 11; paper, refused where it fails: S3), which is for large ε. Under
+    `all-events` the certificate says which secret loses how much.
     """
     refuse_extra(request, *OPTIONS)
     refuse_gaussian(request, "Theorems 8 to 11 are about Laplace noise")

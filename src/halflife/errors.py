@@ -61,6 +61,10 @@ class MissingExtra(HalflifeError, ImportError):
     """A part that is installed only on request."""
 
 
+class Interrupted(HalflifeError):
+    """Work that was broken off because somebody asked for an end. Nothing was spent or published."""
+
+
 class LedgerError(HalflifeError):
     """A ledger that cannot be used: busy, damaged, of another policy, or not writable. Nothing was spent or published."""
 

@@ -131,6 +131,9 @@ class FakeLedger:
 
     # Reading
 
+    def begun(self):
+        return bool(self.facts())
+
     def facts(self):
         return dict(self.store.facts)
 

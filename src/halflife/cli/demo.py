@@ -36,13 +36,16 @@ MADE = ("readings.parquet", POLICY, OUTPUT, *ledger_names(LEDGER))
 def publish_and_verify(
     file: Path, progress: Progress = lambda what, done, total: None, clock: Callable[[], float] = time.time
 ) -> Outcome:
-    """Publish what a policy has due, check it, and return all that it has published: one stream of one number, as CSV."""
+    """Publish what a policy has due, check it, and return all that it has published: one stream of one number, as CSV.
+
+    Demonstrations publish about one population under several promises, each with a ledger of its own.
+    """
     from pyarrow import csv
 
     policy = Policy.load(file)
     (channel,) = channels(policy)
     output = policy.path(channel.part.output)
-    missed = publish(policy, progress=progress, clock=clock).passed_over
+    missed = publish(policy, second_ledger=True, progress=progress, clock=clock).passed_over
     if missed:
         raise HalflifeError(
             f"{file}: {missed:,} late steps had no room: to replay the past write `late: as-planned` (clock)"

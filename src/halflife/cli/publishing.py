@@ -14,7 +14,10 @@ from halflife.cli.group import main
 from halflife.cli.terminal import catch_stop_signals, event_log, progress_bar, say, write_whole
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from halflife.policy import Policy
+    from halflife.publisher import Summary
 
 
 @main.command()
@@ -69,44 +72,61 @@ def init(data: tuple[str, ...], form: str | None, table: str | None, out: Path, 
 @click.argument("policy", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--wait", type=float, default=10.0, show_default=True, metavar="SECONDS",
               help="How long to wait for another process that holds the ledger.")  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Say what would be published, with which noise and why; read nothing.")
-def publish(policy: Path, wait: float, dry_run: bool) -> None:
+@click.option("--dry-run", is_flag=True, help="Say what would be published, with which noise and why; read no reading.")
+@click.option("--private", is_flag=True, help="Show the counts of bad and clipped readings on the screen too.")
+@click.option("--second-ledger", is_flag=True, help="Begin this ledger beside another one about the same population.")
+def publish(policy: Path, wait: float, dry_run: bool, private: bool, second_ledger: bool) -> None:
     """Publish every step that is due, exactly once; run it again to go on.
 
-    Prints how far one person can move each stream and why. SIGTERM and Ctrl-C end it after the batch in hand. Without a
-    terminal it writes one JSON line for each event to stderr.
+    Says first what is not protected, then what is due, how far one person can move each stream and why, and the noise over time.
+    A dry run ends there: it looks at files, columns and the ledger, and at no reading. SIGTERM and Ctrl-C end a run early, with
+    everything written and an exit status of its own (143, 130). Without a terminal it writes one JSON line for each event to
+    stderr.
 
     \b
     Example:
-      halflife publish policy.yaml
       halflife publish policy.yaml --dry-run
+      halflife publish policy.yaml
     """
     from halflife.policy import Policy
-    from halflife.publisher import describe
+    from halflife.publisher import preview
     from halflife.publisher import publish as run
+    from halflife.publisher.backfill import check_sources
 
     loaded = Policy.load(policy)
-    for line in describe(loaded):
+    for line in preview(loaded).lines():
         say(line, err=True)
     if dry_run:
+        check_sources(loaded)
+        say("Files and columns are as the policy says. Nothing was read, drawn or written.", err=True)
         return
     with catch_stop_signals() as stop, event_log(), progress_bar(rate="steps") as show:
-        summary = run(loaded, wait=wait, progress=show, stop=stop)
+        summary = run(loaded, wait=wait, second_ledger=second_ledger, progress=show, stop=stop)
+    for line in _summary_in_words(summary, private):
+        say(line, err=True)
+    if summary.stopped:
+        say("Stopped as asked, with everything written. Run it again to go on.", err=True)
+        raise SystemExit(128 + (stop.signal or 0))
+
+
+def _summary_in_words(summary: Summary, private: bool) -> Iterator[str]:
+    """What a run did, stream by stream, and how the promise stands."""
     for name, count in summary.published.items():
         step, when = summary.last[name]
         again = summary.emitted_again[name]
         wrote = f", {again:,} that were committed before written again" if again else ""
-        say(f"{name}: {count:,} steps published{wrote}; newest is step {step:,}, up to {when}", err=True)
-    say(f"Promise: {100 * summary.used:.4g} % in use (risk {summary.risk:.6g} of {summary.limit:g})", err=True)
+        newest = f"newest is step {step:,}, up to {when}" if step else "nothing of it was ever published"
+        yield f"{name}: {count:,} steps published{wrote}; {newest}"
+        if private:
+            yield f"  private: {json.dumps(dict(summary.tallies.get(name, {})))}"
     if summary.passed_over:
-        say(
-            f"{summary.passed_over:,} late steps were passed over: under this promise what is published late counts from now on, "
-            "and there was room for the newest ones alone. Run it on time, after every step; to replay the past as if it had "
-            "been published on time, write `late: as-planned` under `clock`, in a new ledger.",
-            err=True,
-        )
-    if summary.stopped:
-        say("Stopped as asked, with everything written. Run it again to go on.", err=True)
+        yield f"{summary.passed_over:,} late steps were passed over, as the warning above says."
+    yield (
+        f"The promise is kept: risk {summary.risk:.6g} of {summary.limit:g}"
+        + (", all of it in use, as the plan intends: it never takes more." if summary.used > 0.999999 else ".")
+    )
+    if not private and any(summary.published.values()):
+        yield f"Counts of bad and clipped readings, for the operator alone: {summary.operator_file} (or --private)"
 
 
 @main.command()

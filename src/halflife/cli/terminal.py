@@ -133,20 +133,31 @@ def _put(name: str, path: Path, anew: bool) -> None:
         os.replace(name, path)
 
 
+class Stop:
+    """Whether somebody asked for an end, and by which signal."""
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+
+    def __call__(self) -> bool:
+        """Return whether somebody did."""
+        return self.signal is not None
+
+
 @contextmanager
-def catch_stop_signals() -> Iterator[Callable[[], bool]]:
-    """Let SIGTERM and Ctrl-C ask for an end, and give the function that says whether they did."""
+def catch_stop_signals() -> Iterator[Stop]:
+    """Let SIGTERM and Ctrl-C ask for an end, and give what says whether they did."""
     import signal
 
-    asked: list[int] = []
+    asked = Stop()
 
     def ask(number: int, frame: object) -> None:
-        asked.append(number)
+        asked.signal = number
         signal.signal(number, known[signal.Signals(number)])  # asked a second time, it ends at once
 
     known = {s: signal.signal(s, ask) for s in (signal.SIGTERM, signal.SIGINT)}
     try:
-        yield lambda: bool(asked)
+        yield asked
     finally:
         for s, handler in known.items():
             signal.signal(s, handler)

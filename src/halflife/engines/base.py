@@ -132,8 +132,16 @@ class Engine(Protocol):
         """Return the source's columns and their types: its schema, never its values."""
         ...
 
+    def check(self, question: Question) -> None:
+        """Refuse columns that are missing, or of a type that cannot be read, as `aggregate` would; no cell is looked at."""
+        ...
+
     def aggregate(self, question: Question) -> Answer:
         """Answer a question."""
+        ...
+
+    def interrupt(self) -> None:
+        """Break off what another thread has asked for, if it can be: that raises `Interrupted`."""
         ...
 
     def close(self) -> None:

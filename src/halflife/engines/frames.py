@@ -261,6 +261,9 @@ class FrameEngine:
         """Return the frame's columns and their types."""
         return {str(column): str(kind) for column, kind in self._frame.schema.items()}
 
+    def interrupt(self) -> None:
+        """Nothing: what is asked of a frame is finished."""
+
     def close(self) -> None:
         """Let go of the frame."""
         self._frame = self._frame.head(0)
@@ -284,6 +287,10 @@ class FrameEngine:
         if found is None:
             raise InvalidInput(f"the data frame's column {column!r} is {self.columns()[column]}, but {rule}")
         return found
+
+    def check(self, question: Question) -> None:
+        """Refuse columns that are missing, or of a type that cannot be read: what an empty frame of this schema would raise."""
+        open_frame(self._frame.head(0)).aggregate(question)
 
     def aggregate(self, question: Question) -> Answer:
         """Answer a question. What Arrow or DuckDB say may quote a cell: they are not heard, and leave no context."""

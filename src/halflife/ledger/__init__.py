@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from halflife.ledger.address import ledger_exists, ledger_file, ledger_files, ledger_names, resolve_ledger
+from halflife.ledger.address import (
+    ledger_exists,
+    ledger_file,
+    ledger_files,
+    ledger_names,
+    ledgers_beside,
+    resolve_ledger,
+)
 from halflife.ledger.base import Batch, Ledger, Link
 from halflife.ledger.entry import Entry
 from halflife.ledger.sqlite import SqliteLedger
@@ -17,6 +24,7 @@ __all__ = [
     "ledger_exists",
     "ledger_files",
     "ledger_names",
+    "ledgers_beside",
     "open_ledger",
     "resolve_ledger",
 ]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 from halflife.errors import InvalidInput, unknown
 from halflife.ledger.sqlite.connect import FILES
+from halflife.ledger.sqlite.schema import has_ledger_head
 
 SQLITE = "sqlite:///"
 
@@ -44,6 +46,17 @@ def resolve_ledger(url: str, path: Callable[[str], Path]) -> str:
 def ledger_exists(url: str | Path) -> bool:
     """Return whether there is a ledger, or what may be one, at an address."""
     return ledger_file(url).is_file()
+
+
+def ledgers_beside(url: str | Path) -> list[Path]:
+    """Return the files in a ledger's folder that look like other ledgers: SQLite files of its kind, by their first bytes."""
+    own = os.path.realpath(ledger_file(url))
+    found = []
+    with contextlib.suppress(OSError), os.scandir(os.path.dirname(own)) as folder:
+        for item in folder:
+            if item.path != own and item.is_file(follow_symlinks=False) and has_ledger_head(item.path):
+                found.append(Path(item.path))
+    return sorted(found)
 
 
 def ledger_files(url: str | Path) -> list[str]:

@@ -92,6 +92,9 @@ class Ledger(Protocol):
 
     # Reading
 
+    def begun(self) -> bool:
+        """Return whether anybody has begun it: False of a new one, also of one that a publisher was just about to begin."""
+
     def facts(self) -> dict[str, str]:
         """Return what the ledger was begun with."""
 

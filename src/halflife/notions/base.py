@@ -371,6 +371,15 @@ class Notion(ABC, Generic[S]):
         """Return the names of reused noise that may still be used; None if the account is to remember all names itself."""
         return None
 
+    @property
+    def largest_epsilon(self) -> float:
+        """The largest ε that is promised to anybody."""
+        return self.exposure(self.start(), 1).limit
+
+    def unchecked(self) -> Sequence[str]:
+        """Return the assumptions that data could contradict, and that were held against none."""
+        return ()
+
     def checks(self) -> Mapping[str, object]:
         """Return the results of checks against data, by the assumption that was checked."""
         return {}

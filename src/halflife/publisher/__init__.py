@@ -1,7 +1,8 @@
 """The loop that publishes exactly once, the push interface, and the check of what was published."""
 
-from halflife.publisher.backfill import Summary, describe, publish
+from halflife.publisher.backfill import Summary, publish
+from halflife.publisher.preview import Preview, preview
 from halflife.publisher.stream import Pushed, Stream
 from halflife.publisher.verification import Verdict, verify
 
-__all__ = ["Pushed", "Stream", "Summary", "Verdict", "describe", "publish", "verify"]
+__all__ = ["Preview", "Pushed", "Stream", "Summary", "Verdict", "preview", "publish", "verify"]

@@ -6,19 +6,22 @@ is looked at. Readings are then aggregated some million numbers at a time and co
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from halflife.engines import Engine, open_source
-from halflife.errors import InvalidInput, unknown
+from halflife.errors import Interrupted, InvalidInput, unknown
 from halflife.numerics.progress import Progress
-from halflife.policy import Channel, GivenPolicy, Policy, channels, explain
+from halflife.policy import Channel, GivenPolicy, Policy, channels
 from halflife.publisher import checkpoints
 from halflife.publisher.drawing import ChargedBatch, Totals
 from halflife.publisher.due import Due, cut_into_batches
@@ -33,6 +36,9 @@ AHEAD_CELLS = 50_000
 READ_CELLS = 4_000_000
 """About how many numbers are asked of an engine at a time."""
 
+PATIENCE = 0.2
+"""So often it is asked whether to stop while the engine reads, in seconds."""
+
 log = logging.getLogger("halflife.publisher")
 
 
@@ -44,6 +50,7 @@ class Summary:
     last                      each stream's newest step, with the time that it ended
     stopped                   whether it was asked to stop before it was done
     passed_over               late steps that the promise has no room for: they would count from now on
+    tallies                   private: counts of bad and clipped readings by stream, as the operator's file has them
     """
 
     published: Mapping[str, int]
@@ -54,6 +61,8 @@ class Summary:
     risk: float
     limit: float
     used: float
+    operator_file: Path
+    tallies: Mapping[str, Mapping[str, int]] = field(repr=False)
 
 
 def publish(
@@ -61,6 +70,7 @@ def publish(
     sources: Mapping[str, object] | None = None,
     *,
     wait: float = 10.0,
+    second_ledger: bool = False,
     progress: Progress = lambda what, done, total: None,
     stop: Callable[[], bool] = lambda: False,
     clock: Callable[[], float] = time.time,
@@ -70,11 +80,12 @@ def publish(
     policy    a Policy, the path of its file, or a dict
     sources   pandas, Polars or Arrow frames by stream, instead of the policy's files
     wait      seconds to wait for another process that holds the ledger
+    second_ledger  begin this ledger although another one in its folder is about the same population
     progress  is told what is being done, how many steps are done, and how many there are
     stop      is asked between batches whether to end early; the next run goes on from there
     clock     the time in seconds since 1970
     """
-    session = Session(policy, clock)
+    session = Session(policy, clock, second_ledger=second_ledger)
     try:
         with session.hold(wait, stop):
             return _Run(session, dict(sources or {}), progress, stop).run()
@@ -90,11 +101,18 @@ class _Run:
         for name in sources:
             if name not in [c.name for c in session.channels]:
                 raise unknown("stream", name, [c.name for c in session.channels])
+        for c in session.channels:
+            if c.part.source is None and c.name in sources:
+                raise InvalidInput(
+                    f"stream {c.name!r} has no `source`, so the policy does not say which columns hold person, time and value: "
+                    "add one"
+                )
         self.published = dict.fromkeys((c.name for c in session.channels), 0)
         self.passed_over = 0
+        self.tallies: dict[str, Counter[str]] = {}
 
     def run(self) -> Summary:
-        wanted = self._due()
+        wanted = self.session.all_due()
         dues = [d for d in self.session.select_fitting(wanted) if len(d.steps)]
         self.passed_over = sum(len(d.steps) for d in wanted) - sum(len(d.steps) for d in dues)
         total = sum(len(d.steps) for d in dues)
@@ -111,31 +129,12 @@ class _Run:
             for engine in engines.values():
                 engine.close()
 
-    def _due(self) -> list[Due]:
-        """Return the steps that are over and not yet published, of each stream that has a source."""
-        now, dues = self.session.now_us(), []
-        for c in self.session.channels:
-            if c.part.source is None:
-                if c.name in self.sources:
-                    raise InvalidInput(
-                        f"stream {c.name!r} has no `source`, so the policy does not say which columns hold person, time and "
-                        "value: add one"
-                    )
-                continue
-            first, last = self.session.done[c.name] + 1, c.newest(now)
-            if last >= first:
-                dues.append(self.session.due(c, first, last))
-        return dues
-
     def _open(self, channel: Channel) -> Engine:
         """Open a stream's source; files that must be parsed first are cached beside the ledger, which is private too."""
         scratch = self.session.ledger.scratch
         if channel.name in self.sources:
             return open_source(self.sources[channel.name], scratch=scratch)
-        source = channel.part.source
-        assert source is not None  # `_due` leaves streams without a source alone
-        files = [str(self.session.policy.path(f)) for f in source.files]
-        return open_source(files, source.format, source.table, scratch=scratch)
+        return open_files_of(self.session.policy, channel, scratch)
 
     def _work(
         self, batches: list[list[Due]], charged: list[ChargedBatch | None], engines: Mapping[str, Engine], total: int
@@ -152,6 +151,8 @@ class _Run:
                 with ThreadPoolExecutor(1) as pool:
                     reading = pool.submit(self._read_all, batches[i:], engines)
                     _draw_ahead(batches[i:], charged[i:])
+                    if not self._finish(reading, engines):
+                        return True
                     read |= reading.result()
             checkpoints.reach("totals read")
             parts = [(self._date_now(d), _rows(d, *read[d.channel.name])) for d in batch]
@@ -163,6 +164,17 @@ class _Run:
             self._log(batch)
         self.progress("publishing", done, total)
         return False
+
+    def _finish(self, reading: Future[Any], engines: Mapping[str, Engine]) -> bool:
+        """Wait until everything is read; False if it was asked to stop before: then what the engines do is broken off."""
+        while not wait([reading], timeout=PATIENCE).done:
+            if self.stop():
+                for engine in engines.values():
+                    engine.interrupt()
+                with contextlib.suppress(Interrupted):
+                    reading.result()
+                return False
+        return True
 
     def _read_all(
         self, batches: Sequence[Sequence[Due]], engines: Mapping[str, Engine]
@@ -185,6 +197,7 @@ class _Run:
         last = max(int(s[-1]) for s in steps if int(s[-1]) <= most)
         answer = engine.aggregate(channel.question(first, last))
         line = {"stream": channel.name, "steps": [first, last], **answer.tallies}
+        self.tallies.setdefault(channel.name, Counter()).update(answer.tallies)
         write_operator(self.session.ledger.operator_file, self.session.now_us(), line)
         totals: Totals = answer.sums + np.array(channel.offsets, dtype=np.int64)[None, :, None]
         return totals.reshape(last - first + 1, -1)
@@ -204,7 +217,26 @@ class _Run:
             for c, k in ((c, session.done[c.name]) for c in session.channels)
         }
         used = session.account.used()
-        return Summary(self.published, session.emitted_again, last, stopped, self.passed_over, risk, limit, used)
+        return Summary(
+            self.published, session.emitted_again, last, stopped, self.passed_over, risk, limit, used,
+            session.ledger.operator_file, self.tallies,
+        )  # fmt: skip
+
+
+def open_files_of(policy: Policy, channel: Channel, scratch: Path | None = None) -> Engine:
+    """Open the files of a stream that has a source."""
+    source = channel.part.source
+    assert source is not None  # streams without a source are never due
+    files = [str(policy.path(f)) for f in source.files]
+    return open_source(files, source.format, source.table, scratch=scratch)
+
+
+def check_sources(policy: Policy) -> None:
+    """Refuse files that are not there, and columns that are missing or of the wrong type; no reading is looked at."""
+    for channel in channels(policy):
+        if channel.part.source is not None:
+            with contextlib.closing(open_files_of(policy, channel)) as engine:
+                engine.check(channel.question(1, 1))
 
 
 def _draw_ahead(batches: Sequence[Sequence[Due]], charged: Sequence[ChargedBatch | None]) -> None:
@@ -221,14 +253,3 @@ def _rows(d: Due, first: int, totals: Totals) -> Totals:
     """The totals of some of the steps that were read, from step `first` on."""
     start = int(d.steps[0]) - first
     return totals[start : start + len(d.steps)]
-
-
-def describe(policy: Policy) -> Iterator[str]:
-    """Say what a policy publishes, how far one person can move it and why, and the noise of its first step."""
-    for c in channels(policy):
-        yield f"{c.name}: {c.part.statistic.kind} every {c.part.step or policy.clock.step}"
-        for line in explain(c):
-            yield f"  {line}"
-        scale = float(max(c.factors)) * c.plan.scale(1)
-        unit = c.part.statistic.unit or ""
-        yield f"  noise of step 1: {c.plan.noise}, scale {scale:.6g} {unit} (loss {c.plan.loss(1):.6g})".rstrip()

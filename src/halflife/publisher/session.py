@@ -15,7 +15,7 @@ from itertools import islice
 from halflife.accountant import Accountant
 from halflife.engines.duckdb.scratch import sweep
 from halflife.errors import BudgetExceeded, InvalidInput, LedgerError
-from halflife.ledger import Entry, open_ledger
+from halflife.ledger import Entry, Ledger, open_ledger
 from halflife.mechanisms import ScheduledMechanism, Turn
 from halflife.outputs import Output, Published, open_output
 from halflife.policy import Channel, GivenPolicy, Policy, channels, find_change, ledger_facts
@@ -24,6 +24,7 @@ from halflife.publisher.drawing import ChargedBatch, Totals, find_turns, make_en
 from halflife.publisher.due import Due, find_due
 from halflife.publisher.readable import make_readable
 from halflife.publisher.saved import SavedStates, stream_digests
+from halflife.publisher.second_ledger import refuse_second_ledger
 from halflife.steps import from_us
 
 BLOCK = 1_000
@@ -36,15 +37,21 @@ LATEST = 60_000_000_000
 class Session:
     """An open ledger with account, mechanisms and outputs, for `publish` and `Stream`; used inside `with session.hold(…):`."""
 
-    def __init__(self, given: GivenPolicy, clock: Callable[[], float] = time.time) -> None:
-        self.clock = clock
+    def __init__(
+        self,
+        given: GivenPolicy,
+        clock: Callable[[], float] = time.time,
+        *,
+        second_ledger: bool = False,
+        ledger: Ledger | None = None,
+    ) -> None:
+        self.clock, self._second_ledger = clock, second_ledger
         self.policy = policy = Policy.of(given)
         self.channels = channels(policy)
         self.notion = policy.notion
         self.emitted_again = dict.fromkeys((c.name for c in self.channels), 0)
         self._facts = ledger_facts(policy)
-        self.ledger = open_ledger(policy.ledger_url)
-        sweep(self.ledger.scratch)
+        self.ledger = open_ledger(policy.ledger_url) if ledger is None else ledger
 
     def close(self) -> None:
         """Close the ledger."""
@@ -60,22 +67,33 @@ class Session:
     @contextmanager
     def hold(self, wait: float, stop: Callable[[], bool] = lambda: False) -> Iterator[None]:
         """Lock the ledger and load its state; when the block ends, outputs are complete."""
+        sweep(self.ledger.scratch)
         with self.ledger.hold(wait, stop):
             checkpoints.reach("ledger locked")
             self._check_policy(self.ledger.begin(self._facts))
-            self.saved = SavedStates(self.policy, self.ledger)
-            self.done = self.saved.done
-            self._check_clock()
+            self._load()
             with ExitStack() as stack:
                 self.outputs: list[Output] = []
                 for channel in self.channels:
                     self.outputs.append(self._open_output(channel))
                     stack.callback(self.outputs[-1].close)
+                if not self._second_ledger and self.ledger.newest() is None:
+                    refuse_second_ledger(self.policy)
                 self.ledger.mark_shown()
                 self._emit_rest()
                 checkpoints.reach("outputs complete")
                 yield
             checkpoints.reach("outputs closed")
+
+    def look(self) -> None:
+        """Load what the ledger holds, to work out what would be done; it need not be held, and nothing can be published."""
+        self._check_policy(self.ledger.facts())
+        self._load()
+
+    def _load(self) -> None:
+        self.saved = SavedStates(self.policy, self.ledger)
+        self.done = self.saved.done
+        self._check_clock()
 
     def _check_policy(self, known: Mapping[str, str]) -> None:
         """Refuse a policy that changes what the ledger was begun with."""
@@ -145,6 +163,12 @@ class Session:
             self.ledger.mark_printed(channel.name, entries[-1].step)
 
     # Publishing -----------------------------------------------------------------------------------------------------
+
+    def all_due(self) -> list[Due]:
+        """Return the steps that are over and not yet published, of each stream that has a source."""
+        now = self.now_us()
+        stretches = ((c, self.done[c.name] + 1, c.newest(now)) for c in self.channels if c.part.source is not None)
+        return [self.due(c, first, last) for c, first, last in stretches if last >= first]
 
     def due(self, channel: Channel, first: int, last: int) -> Due:
         """Work out the releases of steps first … last of a stream. Nothing is read or drawn.

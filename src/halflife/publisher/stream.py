@@ -56,6 +56,7 @@ class Stream:
         name: str | None = None,
         *,
         wait: float = 10.0,
+        second_ledger: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
         policy = Policy.of(policy)
@@ -64,7 +65,7 @@ class Stream:
             raise InvalidInput(f"the policy has {len(names)} streams: name one of {', '.join(names)}")
         if name is not None and name not in names:
             raise unknown("stream", name, names)
-        self._session = Session(policy, clock)
+        self._session = Session(policy, clock, second_ledger=second_ledger)
         self._channel = self._session.channels[names.index(name) if name else 0]
         self._wait = wait
         self._queue = threading.Lock()

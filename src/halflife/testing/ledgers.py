@@ -144,6 +144,7 @@ def _check(check: Callable[[LedgerSubject], None]) -> Callable[[LedgerSubject], 
 def facts_stay_once_something_is_published(s: LedgerSubject) -> None:
     """Facts may change until something is published; from then on no changed, added or missing one is taken over."""
     with s.open("facts") as book:
+        expect(not book.begun(), "a new ledger says that somebody has begun it")
         slip = {**FACTS, "promise": "a slip"}
         with book.hold():
             for facts in (slip, FACTS):
@@ -156,6 +157,7 @@ def facts_stay_once_something_is_published(s: LedgerSubject) -> None:
             expect(book.facts() == FACTS, f"begun with {other}, the ledger forgot its own facts")
     with s.open("facts", read_only=True) as book:
         expect(book.facts() == FACTS, "the facts are not those that the ledger was begun with")
+        expect(book.begun(), "a ledger with facts says that nobody has begun it")
 
 
 @_check

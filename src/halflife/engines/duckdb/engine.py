@@ -48,6 +48,11 @@ TIMELESS = f"t IS NULL OR t NOT BETWEEN -{LATEST} AND {LATEST}"
 class DuckEngine(DuckSource):
     """One source, and its answers. See `halflife.engines.base.Engine`."""
 
+    def check(self, question: Question) -> None:
+        """Refuse columns that are missing, or of a type that cannot be read; no cell is looked at."""
+        for part in self._parts(self._asked(question)):
+            _read_sql(question, part, as_text=False)
+
     def aggregate(self, question: Question) -> Answer:
         """Answer a question."""
         return self._read(lambda: self._answer(question))
@@ -98,15 +103,20 @@ class DuckEngine(DuckSource):
         key = (q.person, q.time, q.epoch, q.value, q.group)
         if key in self._parsed:
             return self._parsed[key]
-        columns = [c for c in dict.fromkeys((q.person, q.time, q.value, q.group)) if c is not None]
-        check_columns(self._label, columns, self._names)
-        parts = self._parts(columns)
+        parts = self._parts(self._asked(q))
         sql = " UNION ALL BY NAME ".join(_read_sql(q, part, as_text=len(parts) > 1) for part in parts)
         if not self._parse_once:
             return f"({sql})", 0
         table = self._scratch(f"readings_{len(self._parsed)}", sql)
         self._parsed[key] = table, self._rejected()
         return self._parsed[key]
+
+    def _asked(self, question: Question) -> list[str]:
+        """The columns that a question is about; one that is not there, or twice, is refused."""
+        q = question
+        columns = [c for c in dict.fromkeys((q.person, q.time, q.value, q.group)) if c is not None]
+        check_columns(self._label, columns, self._names)
+        return columns
 
     def _rejected(self) -> int:
         """Count the lines that DuckDB could not even take as text, and forget them."""

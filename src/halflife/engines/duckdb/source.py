@@ -40,7 +40,7 @@ from halflife.engines.duckdb.files import (
 )
 from halflife.engines.duckdb.scratch import Scratch
 from halflife.engines.duckdb.sql import literal, name
-from halflife.errors import InvalidInput
+from halflife.errors import HalflifeError, Interrupted, InvalidInput
 
 T = TypeVar("T")
 MEMORY = "500MB"
@@ -95,6 +95,10 @@ class DuckSource:
         """Return the source's columns and their types."""
         return dict(self._types)
 
+    def interrupt(self) -> None:
+        """Break off what another thread has asked for: that raises `Interrupted`."""
+        self._duck.interrupt()
+
     def close(self) -> None:
         """Close the connection and remove the scratch folder."""
         self._duck.close()
@@ -117,8 +121,11 @@ class DuckSource:
         """
         import duckdb
 
+        refusal: HalflifeError
         try:
             return self._duck.execute(sql).fetchnumpy() if arrays else self._duck.execute(sql).fetchall()
+        except duckdb.InterruptException:
+            refusal = Interrupted(f"{self._label}: reading was broken off")
         except duckdb.OutOfMemoryException:
             refusal = InvalidInput(f"{self._label}: DuckDB needs more memory: raise its limit, or ask for fewer steps")
         except duckdb.Error:

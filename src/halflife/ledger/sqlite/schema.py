@@ -59,6 +59,16 @@ SCHEMA = (_FACTS, _ENTRIES, _RELEASES, _BATCHES, _STATES, _WRITTEN)
 VERSION = 4
 
 
+def has_ledger_head(path: str) -> bool:
+    """Return whether a file begins as an SQLite file of the ledger's version does; False if it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(64)
+    except OSError:
+        return False
+    return head.startswith(b"SQLite format 3\0") and head[60:64] == VERSION.to_bytes(4, "big")
+
+
 def prepare(db: sqlite3.Connection) -> None:
     """Give an empty file the ledger's tables, in one transaction; refuse any other file."""
     if check_tables(db) == VERSION:

@@ -374,6 +374,10 @@ class AgeDependent(Notion):
         """The outcome of the process's own check, beside the assumption that it is about."""
         return {} if self.process.checked is None else {self.assumptions[1]: dict(self.process.checked)}
 
+    def unchecked(self) -> Sequence[str]:
+        """That the process is right, if `process.check` has not been asked."""
+        return (self.assumptions[1],) if self.process.checked is None else ()
+
     # What is written down -------------------------------------------------------------------------------------------
 
     def to_dict(self) -> JsonObject:

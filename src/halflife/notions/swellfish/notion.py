@@ -187,6 +187,11 @@ class Swellfish(Notion[SwellfishState]):
         """Whether noise is held to calibrated scales, rather than costs to limits."""
         return self._judge.by_threshold
 
+    @property
+    def largest_epsilon(self) -> float:
+        """The largest ε of any secret."""
+        return float(self.specifications.epsilon.max())
+
     def baseline(self) -> tuple[WEvent, float]:
         """Return the w-event notion and sensitivity with which any w-event mechanism keeps this promise.
 

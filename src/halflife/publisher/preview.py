@@ -1,0 +1,232 @@
+"""What `publish` would do now: what is not protected, which steps are due, and the noise that they carry.
+
+All of it follows from the policy, the clock and the ledger. No reading is looked at, nothing is drawn, charged or written.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+from halflife.ledger import ledger_exists, open_ledger
+from halflife.notions.base import Notion
+from halflife.policy import Channel, GivenPolicy, Policy, channels, explain, ledger_facts
+from halflife.policy.ranges import total_range
+from halflife.publisher.due import Due
+from halflife.publisher.second_ledger import find_second_ledgers
+from halflife.publisher.session import Session
+from halflife.steps import DAY, from_us
+
+LARGE_EPSILON = 10.0
+"""From here on a promise bounds nothing that matters: e^10 is 22,026."""
+YEAR = 365 * DAY
+FORGETS = (
+    "under this promise what is late counts from now on, and there is room for the newest alone. Run it on time, after every "
+    "step; to replay the past as if it had been on time, write `late: as-planned` under `clock`, in a new ledger"
+)
+REMEMBERS = "the account no longer remembers the time that they are about. Run it on time, after every step"
+
+
+class Noise(NamedTuple):
+    """The noise of one step, in the statistic's unit and before post-processing: its standard deviation."""
+
+    when: str
+    step: int
+    ends: str
+    std: float
+
+
+@dataclass(frozen=True)
+class StreamPreview:
+    """What would be published of one stream.
+
+    reasons            how far one person can move it, and why
+    due, passed_over   steps that would be published now; late ones that the promise has no room for
+    first, last        when the first and the last of the steps that are due end; of the next one, and None, if none is due
+    low, high          the public range of its numbers
+    crowded            the largest standard deviation of the noise shown, over the width of that range
+    """
+
+    name: str
+    kind: str
+    every: str
+    unit: str
+    reasons: tuple[str, ...]
+    due: int
+    passed_over: int
+    first: str
+    last: str | None
+    low: float
+    high: float
+    noise: tuple[Noise, ...]
+    crowded: float
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What `publish` would do: first what is not protected, then warnings, then the streams."""
+
+    not_protected: tuple[str, ...]
+    warnings: tuple[str, ...]
+    streams: tuple[StreamPreview, ...]
+
+    def lines(self) -> Iterator[str]:
+        """Yield all of it in words, line by line."""
+        yield "NOT protected:"
+        yield from (f"  - {line}" for line in self.not_protected)
+        yield from (f"WARNING: {line}" for line in self.warnings)
+        for s in self.streams:
+            yield f"{s.name}: {s.kind} every {s.every}"
+            yield from (f"  {line}" for line in s.reasons)
+            yield from (f"  {line}" for line in _due_in_words(s))
+            yield f"  in public its numbers lie between {s.low:.6g} and {s.high:.6g} {s.unit}".rstrip()
+            for noise in s.noise:
+                share = 100 * noise.std / (s.high - s.low)
+                yield (
+                    f"  noise {noise.when} (step {noise.step:,}, up to {noise.ends}): standard deviation {noise.std:.4g} {s.unit}"
+                    f", {share:.3g} % of that range"
+                ).replace(" ,", ",")
+
+
+def _due_in_words(s: StreamPreview) -> Iterator[str]:
+    if s.due:
+        yield f"due now: {s.due:,} steps, up to {s.first} … {s.last}"
+    else:
+        yield f"due now: nothing; the next step is over at {s.first}" if s.first else "due now: nothing; it has ended"
+    if s.passed_over:
+        yield f"passed over: {s.passed_over:,} late steps, which the promise has no room for any more"
+
+
+def preview(policy: GivenPolicy, clock: Callable[[], float] = time.time) -> Preview:
+    """Return what `publish` would do now; the ledger is only read, and need not be there.
+
+    >>> from halflife import Policy
+    >>> town = {
+    ...     "population": {"id": "town", "size": 1000, "person": "home"},
+    ...     "promise": {"notion": "w-event", "epsilon": 1, "w": 24},
+    ...     "clock": {"step": "1 h", "start": "2026-01-01"},
+    ...     "streams": [{"name": "use", "statistic": {"kind": "mean", "unit": "kWh", "resolution": "1 Wh", "clip": ["0", "5 kWh"],
+    ...                  "fold": "sum"}, "source": {"files": "r.csv", "time": "ts", "value": "kwh"}, "output": "use.csv"}],
+    ... }
+    >>> found = preview(town, clock=lambda: 1767225600 + 7200)               # two hours into 2026
+    >>> found.streams[0].due, round(found.streams[0].noise[0].std, 4)        # 5 kWh / 1000 · 24, times √2
+    (2, 0.1697)
+    """
+    given = Policy.of(policy)
+    with _session(given, clock) as session:
+        wanted = {d.channel.name: d for d in session.all_due()}
+        kept = dict(zip(wanted, session.select_fitting(list(wanted.values())), strict=True))
+        forgets = session.late_counts_now
+        streams = tuple(_look_ahead(given, c, session, wanted.get(c.name), kept.get(c.name)) for c in session.channels)
+    plans = [c.plan for c in channels(given)]
+    open_ends = dict.fromkeys(line for plan in plans for line in plan.not_protected())
+    return Preview(tuple(open_ends), tuple(_warn(given, streams, forgets)), streams)
+
+
+@contextmanager
+def _session(policy: Policy, clock: Callable[[], float]) -> Iterator[Session]:
+    """A session on the policy's ledger as it is, only to look; on an empty one elsewhere if there is none."""
+    with ExitStack() as stack:
+        book = None
+        if ledger_exists(policy.ledger_url):
+            book = stack.enter_context(open_ledger(policy.ledger_url, read_only=True))
+        if book is None or not book.begun():
+            folder = stack.enter_context(TemporaryDirectory(prefix="halflife-"))
+            book = stack.enter_context(open_ledger(Path(folder) / "none.ledger"))
+            with book.hold(0.0):
+                book.begin(ledger_facts(policy))
+        session = Session(policy, clock, ledger=book)
+        session.look()
+        yield session
+
+
+def _look_ahead(policy: Policy, c: Channel, session: Session, wanted: Due | None, kept: Due | None) -> StreamPreview:
+    """Work out one stream."""
+    due = 0 if kept is None else len(kept.steps)
+    first = session.done[c.name] + 1 if kept is None or not due else int(kept.steps[0])
+    last = first + max(due, 1) - 1
+    over = c.last is not None and first > c.last
+    noise = () if over else tuple(_noise(c, first, last, due))
+    bounds = [
+        (low * float(factor), high * float(factor))
+        for (low, high), factor in zip(total_range(c, policy.population.size), c.factor_of_cells, strict=True)
+    ]
+    stds = [n.std / float(max(c.factors)) for n in noise]
+    narrowest = min(high - low for low, high in total_range(c, policy.population.size))
+    statistic = c.part.statistic
+    return StreamPreview(
+        name=c.name,
+        kind=statistic.kind,
+        every=c.part.step or policy.clock.step,
+        unit="people" if statistic.kind in ("count", "histogram") else statistic.unit or "",
+        reasons=tuple(explain(c)),
+        due=due,
+        passed_over=0 if wanted is None else len(wanted.steps) - due,
+        first="" if over else _when_over(c, first),
+        last=_when_over(c, last) if due else None,
+        low=min(low for low, _ in bounds),
+        high=max(high for _, high in bounds),
+        noise=noise,
+        crowded=max(stds, default=0.0) / narrowest if narrowest else 0.0,
+    )
+
+
+def _noise(c: Channel, first: int, last: int, due: int) -> Iterator[Noise]:
+    """The noise of the first, the middle and the last step that is due, and of one a year later."""
+    later = c.steps.last_over(c.steps.end(last) + YEAR)
+    later = later if c.last is None else min(later, c.last)
+    middle = (first + last) // 2
+    asked = [("of the first step due" if due else "of the next step", first)]
+    asked += [("in the middle", middle), ("of the last step due", last)] if due > 1 else []
+    asked += [("of the last step of all" if later == c.last else "a year on", later)] if later > last else []
+    factor = float(max(c.factors))
+    for when, step in asked:
+        (k,) = c.plan_steps(step, step)
+        yield Noise(when, step, _when_over(c, step), factor * c.plan.std(k))
+
+
+def _when_over(c: Channel, step: int) -> str:
+    """The end of a step on the clock of its zone."""
+    return from_us(c.steps.end(step), c.steps.zone).isoformat(sep=" ", timespec="minutes")
+
+
+# Warnings -------------------------------------------------------------------------------------------------------------------
+
+
+def _warn(policy: Policy, streams: Sequence[StreamPreview], forgets: bool) -> Iterator[str]:
+    """Yield what whoever publishes should think about first."""
+    yield from _warn_about_the_promise(policy.notion)
+    for s in streams:
+        if s.crowded > 1:
+            yield (
+                f"{s.name}: the noise has a standard deviation of {s.crowded:.3g} times the width of all that its numbers can be "
+                f"in public, so they will tell next to nothing: take more people, longer steps, fewer groups or a larger ε"
+            )
+        if s.passed_over:
+            yield f"{s.name}: {s.passed_over:,} late steps will never be published: {FORGETS if forgets else REMEMBERS}"
+    for other in find_second_ledgers(policy):
+        yield (
+            f"{other} is about the same population, {policy.population.id!r}: neither ledger knows what the other has spent, and "
+            "the risks of both add up"
+        )
+
+
+def _warn_about_the_promise(notion: Notion) -> Iterator[str]:
+    epsilon = notion.largest_epsilon
+    if epsilon > LARGE_EPSILON:
+        yield (
+            f"ε is {epsilon:g}: an output may be {math.exp(min(epsilon, 700)):.3g} times as likely with one person's data as "
+            "with other data, which protects next to nothing"
+        )
+    for assumption, outcome in notion.checks().items():
+        if isinstance(outcome, Mapping) and not outcome.get("good"):
+            said = outcome.get("verdict") or "the data contradicts it"
+            yield f"this assumption FAILED its check, so the risk is under-reported: {assumption} ({said})"
+    for assumption in notion.unchecked():
+        yield f"this assumption was never held against data: {assumption} See `halflife process check`"

@@ -1,0 +1,159 @@
+"""What `publish` would do, said before anything is read: what is due, the noise that it carries, and what to mind."""
+
+from __future__ import annotations
+
+import math
+import shutil
+
+import pytest
+
+import halflife as hl
+from halflife import InvalidInput, LedgerError
+from halflife.ledger import open_ledger
+from halflife.publisher.backfill import check_sources
+from halflife.publisher.preview import preview
+from halflife.publisher.second_ledger import find_second_ledgers
+from publisher.town import HOMES, STEPS, make, policy_dict, write_readings
+
+NOON = 1_767_225_600 + 12 * 3600 + 60
+"""A minute after noon of 2026-01-01."""
+
+
+def at(seconds):
+    return lambda: float(seconds)
+
+
+@pytest.mark.parametrize(
+    "promise",
+    [
+        {"notion": "w-event", "epsilon": 1.0, "w": 6},
+        {"notion": "exponential", "epsilon": 1.0, "half_life": "6 h"},
+        {"notion": "hyperbolic", "epsilon": 1.0, "beta": 0.5},
+        {"notion": "classical", "epsilon": 1.0},
+    ],
+    ids=lambda promise: promise["notion"],
+)
+@pytest.mark.parametrize("began", [0, 5])
+def test_it_says_what_publish_then_does(tmp_path, promise, began):
+    """Steps, passed-over steps and scales of a dry run are those of the run after it, with a ledger and without."""
+    write_readings(tmp_path)
+    data = policy_dict()
+    data["promise"] = promise
+    policy = hl.Policy.from_dict(data, tmp_path)
+    if began:
+        hl.publish(policy, clock=at(NOON - 3600 * (12 - began)))
+    (said,) = preview(policy, clock=at(NOON)).streams
+    done = hl.publish(policy, clock=at(NOON))
+    assert (said.due, said.passed_over) == (done.published["mean"], done.passed_over)
+    with open_ledger(policy.ledger_url, read_only=True) as book:
+        released = {entry.step: entry.releases[0] for entry in book.entries("mean")}
+    worth = 0.001 / HOMES
+    for noise in said.noise:
+        if noise.step <= STEPS // 2:
+            kind = math.sqrt(2) if released[noise.step].noise == "laplace" else 1.0
+            assert noise.std == pytest.approx(released[noise.step].scale * kind * worth, rel=1e-9)
+    assert said.noise[0].step == max(began + 1, STEPS // 2 + 1 - said.due)
+    assert (said.low, said.high) == (0, 5)
+
+
+def test_nothing_is_read_drawn_or_written(tmp_path):
+    policy = make(tmp_path)  # there are no readings at all
+    assert preview(policy, clock=at(NOON)).streams[0].due == STEPS // 2
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["policy.yaml"]
+    write_readings(tmp_path)
+    hl.publish(policy, clock=at(NOON))
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    preview(policy, clock=at(NOON + 7200))
+    after = {p.name: p.read_bytes() for p in tmp_path.iterdir() if not p.name.endswith(("-shm", "-wal"))}
+    assert after == {name: content for name, content in before.items() if name in after}
+
+
+def test_a_ledger_that_somebody_is_about_to_begin_is_none(tmp_path):
+    policy = make(tmp_path)
+    open_ledger(policy.ledger_url).close()  # an empty file
+    assert preview(policy, clock=at(NOON)).streams[0].due == STEPS // 2
+
+
+def test_what_is_not_protected_comes_first_and_times_are_on_the_clock_of_the_zone(tmp_path):
+    policy = make(tmp_path, clock={"zone": "Europe/London"})
+    lines = list(preview(policy, clock=at(NOON)).lines())
+    assert lines[0] == "NOT protected:"
+    assert lines[1] == f"  - {policy.notion.not_protected[0]}"
+    assert any("due now: 12 steps, up to 2026-01-01 01:00+00:00 … 2026-01-01 12:00+00:00" in line for line in lines)
+    assert any("noise of the last step of all (step 24" in line for line in lines)
+
+
+def test_a_stream_that_has_ended_or_has_nothing_due_says_so(tmp_path):
+    write_readings(tmp_path)
+    policy = make(tmp_path)
+    early = "\n".join(preview(policy, clock=at(NOON - 13 * 3600)).lines())
+    assert "due now: nothing; the next step is over at 2026-01-01 01:00+00:00" in early
+    hl.publish(policy)
+    assert "due now: nothing; it has ended" in "\n".join(preview(policy).lines())
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"epsilon": 11.0}, "ε is 11"),
+        ({"epsilon": 0.01}, "times the width"),
+        ({"promise": {"w": 24}, "population": {"size": 5000}}, None),
+    ],
+)
+def test_what_to_think_about_first(tmp_path, changes, words):
+    warnings = preview(make(tmp_path, **changes), clock=at(NOON)).warnings
+    assert any(words in line for line in warnings) if words else warnings == ()
+
+
+@pytest.mark.parametrize("good", [None, True, False])
+def test_a_process_that_failed_or_lacks_its_check_is_a_warning(tmp_path, good):
+    process = {"name": "markov-chain", "matrix": [[0.9, 0.1], [0.1, 0.9]]}
+    if good is not None:
+        process["checked"] = {"good": good, "verdict": "It forgets too fast."}
+    data = policy_dict()
+    data["promise"] = {"notion": "age-dependent", "epsilon": 1.0, "process": process}
+    warnings = "\n".join(preview(hl.Policy.from_dict(data, tmp_path), clock=at(NOON)).warnings)
+    assert ("never held against data" in warnings) == (good is None)
+    assert ("FAILED its check" in warnings and "It forgets too fast." in warnings) == (good is False)
+
+
+def test_files_and_columns_are_checked_without_a_look_at_a_reading(tmp_path):
+    policy = make(tmp_path)
+    with pytest.raises(InvalidInput, match=r"readings\.csv"):
+        check_sources(policy)
+    path = write_readings(tmp_path)
+    check_sources(policy)
+    with pytest.raises(InvalidInput, match="kwh"):
+        path.write_text(path.read_text().replace("kwh", "watt", 1))
+        check_sources(policy)
+
+
+# A second ledger ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_second_ledger_for_the_same_population_is_refused_unless_told(tmp_path):
+    write_readings(tmp_path)
+    hl.publish(make(tmp_path))
+    other = hl.Policy.from_dict({**policy_dict(output="other.csv"), "ledger": "other.ledger"}, tmp_path)
+    assert find_second_ledgers(other) == [str(tmp_path / "town.ledger")]
+    with pytest.raises(LedgerError, match=r"town\.ledger is about the same population, 'town'.*--second-ledger"):
+        hl.publish(other)
+    with pytest.raises(LedgerError, match="same population"), hl.Stream(other) as stream:
+        stream.publish(1.0, at=1)
+    assert hl.publish(other, second_ledger=True).published == {"mean": STEPS}
+    assert hl.publish(other).published == {"mean": 0}, "once begun, it goes on"
+    assert any("the risks of both add up" in line for line in preview(other).warnings)
+    assert any("other.ledger" in line for line in preview(make(tmp_path)).warnings)
+
+
+def test_backups_other_people_and_other_files_are_no_second_ledger(tmp_path):
+    write_readings(tmp_path)
+    policy = make(tmp_path)
+    hl.publish(policy)
+    shutil.copy(tmp_path / "town.ledger", tmp_path / "town.ledger.backup")
+    (tmp_path / "notes.ledger").write_bytes(b"SQLite format 3\0" + bytes(84))
+    (tmp_path / "broken.ledger").write_bytes((tmp_path / "town.ledger").read_bytes()[:4096])
+    assert find_second_ledgers(policy) == []
+    village = {**policy_dict(output="v.csv"), "ledger": "village.ledger"}
+    village["population"] = {**village["population"], "id": "village"}
+    assert hl.publish(hl.Policy.from_dict(village, tmp_path)).published == {"mean": STEPS}

@@ -16,6 +16,7 @@ from halflife.processes.contraction import (
     EVERYTHING,
     NOTHING,
     Frontier,
+    affordable_loss,
     any_prior,
     contract,
     contract_rows,
@@ -247,3 +248,20 @@ def test_a_probability_too_small_to_be_precise_counts_as_impossible():
     ring = MarkovChain([[1 - 1e-160, 1e-160, 0], [0, 1 - 1e-160, 1e-160], [1e-160, 0, 1 - 1e-160]])
     assert ring.amplify(math.inf, 2) == math.inf
     assert ring.amplify(1.0, 2) <= 1.0
+
+
+def test_what_is_affordable_is_the_inverse_of_what_is_left():
+    rng = np.random.default_rng(3)
+    for states in (2, 4):
+        chain = MarkovChain(rng.dirichlet(np.ones(states), states))
+        for t, risk in itertools.product((1, 3), (0.01, 0.3)):
+            frontier = chain.frontier(t)
+            tight = affordable_loss(frontier, risk)
+            crude = affordable_loss(Frontier(np.zeros(1), np.array([frontier.variation])), risk)
+            assert tight >= crude
+            assert chain.amplify(crude, t, "theorem1") == pytest.approx(risk, rel=1e-9)
+            if tight < math.inf:
+                assert chain.amplify(tight, t) == pytest.approx(risk, rel=1e-9)
+            else:
+                assert chain.amplify(math.inf, t, "theorem2") <= risk * (1 + 1e-9)
+    assert affordable_loss(EVERYTHING, 0.7) == pytest.approx(0.7, rel=1e-12)

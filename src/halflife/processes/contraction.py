@@ -96,6 +96,20 @@ def theorem_1(variation: float, epsilon: float) -> float:
     return contract(Frontier(np.zeros(1), np.array([variation])), epsilon)
 
 
+def affordable_loss(frontier: Frontier, risk: float) -> float:
+    """Return the largest ε with K(ε) ≤ risk, within rounding; infinite if every mechanism keeps it: the inverse of T3 (ours).
+
+    With E = e^risk − 1 each corner (q, d) says (e^ε − 1)(d − E q) ≤ E. Of Δ alone it is ln(1 + E/Δ), Theorem 1 solved for ε.
+
+    >>> lazy = frontier_of(np.array([[0.9, 0.1], [0.1, 0.9]]))
+    >>> round(contract(lazy, affordable_loss(lazy, 0.4)), 9), affordable_loss(lazy, 2.2)
+    (0.4, inf)
+    """
+    growth = math.expm1(risk)
+    worst = float((frontier.d - growth * frontier.q).max())
+    return math.inf if worst <= 0 else math.log1p(growth / worst)
+
+
 def frontier_of(kernel: Floats, slack: float = 0.0) -> Frontier:
     """Return the frontier of a kernel whose entries are known up to this relative error.
 

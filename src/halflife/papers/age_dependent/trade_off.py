@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from halflife.numerics.arrays import Floats
 from halflife.processes import Process
-from halflife.processes.contraction import Frontier
+from halflife.processes.contraction import Frontier, affordable_loss
 
 
 class BestAge(NamedTuple):
@@ -24,21 +23,6 @@ class BestAge(NamedTuple):
 def crude(frontier: Frontier) -> Frontier:
     """Return what Theorem 1 keeps of a frontier: Δ alone."""
     return Frontier(np.zeros(1), np.array([frontier.variation]))
-
-
-def affordable_loss(frontier: Frontier, risk: float) -> float:
-    """Return the largest ε with K(ε) ≤ risk, infinite if every mechanism keeps it: the inverse of T3 (ours).
-
-    With E = e^risk − 1 each corner (q, d) says (e^ε − 1)(d − E q) ≤ E. Of Δ alone it is ln(1 + E/Δ), Theorem 1 solved for ε.
-
-    >>> from halflife.processes import MarkovChain
-    >>> chain = MarkovChain([[0.9, 0.1], [0.1, 0.9]])
-    >>> round(chain.amplify(affordable_loss(chain.frontier(3), 0.4), 3), 9)
-    0.4
-    """
-    growth = math.expm1(risk)
-    worst = float((frontier.d - growth * frontier.q).max())
-    return math.inf if worst <= 0 else math.log1p(growth / worst)
 
 
 def trade_off(

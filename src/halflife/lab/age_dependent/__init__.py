@@ -1,1 +1,1 @@
-"""Errors of stale data, and views of processes."""
+"""Errors of stale and of aged data, artificial aging, and views of processes."""

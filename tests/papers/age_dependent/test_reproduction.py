@@ -13,14 +13,13 @@ import pytest
 from click.testing import CliRunner
 from scipy.stats import entropy, norm
 
-from halflife import AgeDependent, AutoRegressive, InvalidInput, MarkovChain, Release
+from halflife import AgeDependent, AutoRegressive, InvalidInput, Release
 from halflife.cli import main
 from halflife.lab.age_dependent.staleness import MeasuredError, TwoStateMSE
 from halflife.lab.views.page import load_plotly
 from halflife.papers import figures
 from halflife.papers.age_dependent import errata, london, model, report, sequences
 from halflife.papers.age_dependent import reproduction as paper
-from halflife.papers.age_dependent import trade_off as panels
 from halflife.plans.age_dependent.relaxed import proposition_3, proposition_4
 from halflife.processes import GeometricMixing
 from halflife.processes.contraction import contract
@@ -67,24 +66,6 @@ def test_the_two_towns_by_hand():
         by_day = {t: 0.5 + (model.odds(2.0) - 0.5) * 0.8**t for t in range(1, 20)}
         assert min(by_day, key=lambda t: abs(by_day[t] - town.printed)) == town.fits
     assert [t.fits for t in found] == [4, 7, 11]
-
-
-def test_what_is_affordable_is_the_inverse_of_what_is_left():
-    rng = np.random.default_rng(3)
-    for states in (2, 4):
-        rows = rng.dirichlet(np.ones(states), states)
-        chain = MarkovChain(rows)
-        for t, risk in itertools.product((1, 3), (0.01, 0.3)):
-            tight, crude = (
-                panels.affordable_loss(panels.frontiers(chain, [t], b)[t], risk) for b in ("tight", "theorem1")
-            )
-            assert tight >= crude
-            assert chain.amplify(crude, t, "theorem1") == pytest.approx(risk, rel=1e-9)
-            if tight < math.inf:
-                assert chain.amplify(tight, t) == pytest.approx(risk, rel=1e-9)
-            else:
-                assert chain.amplify(math.inf, t, "theorem2") <= risk * (1 + 1e-9)
-    assert panels.affordable_loss(model.CHAIN.frontier(0), 0.7) == pytest.approx(0.7, rel=1e-12)
 
 
 def test_figure_4_by_formulas_and_a_grid(small):
@@ -257,6 +238,35 @@ def test_a_point_of_figure_6_by_trying_everything(small):
         assert panel["paper: Prop. 3, eq. 48"][at] == pytest.approx(best, rel=1e-6)
 
 
+# Artificial aging ---------------------------------------------------------------------------------------------------
+
+
+def test_artificial_aging_by_hand(small):
+    assert [row.age for row in small.aging] == [1, 2, 3, 6, 10]
+    for row in small.aging:
+        left, tanh = 0.8**row.age, math.tanh(0.5)
+        assert (row.promised, row.true) == pytest.approx([2 * math.atanh(left * tanh)] * 2, rel=1e-9)
+        assert row.slow == pytest.approx(2 * math.atanh(0.96**row.age * tanh), rel=1e-9), "Δ(t) of p = q = 0.02"
+        assert row.frozen == 1.0 >= row.slow > row.promised
+        assert row.theorem_1 == pytest.approx(math.log1p(left * math.expm1(1)), rel=1e-9)
+        assert row.delayed == pytest.approx(0.1 * (1 - left) + 2 * 0.1**2, rel=1e-9)
+        assert row.unbiased == pytest.approx((1 - left**2) / 20 / left**2 + 2 * (0.1 / left) ** 2, rel=1e-9)
+        assert row.fresh == pytest.approx(2 * (0.1 / row.promised) ** 2, rel=1e-9)
+        assert row.reader_fresh == pytest.approx(1 / (20 + 1 / row.fresh), rel=1e-9), "precisions add up"
+        assert row.reader_aged == pytest.approx(1 / (20 + 1 / row.unbiased), rel=1e-9)
+        assert row.fresh < row.unbiased
+        assert row.reader_fresh < row.reader_aged < 1 / 20
+        assert 1 < row.break_even < row.most < 3
+        assert (row.delayed < row.fresh) == (row.age >= 3), (
+            "left as it is, aged data is better, where nothing would be as well"
+        )
+        assert row.age < 3 or row.delayed > 1 / 20
+    panel = figure(small, "aging")
+    assert panel["delayed or aged, model true"][[1, 2, 3, 6, 10]] == pytest.approx([r.delayed for r in small.aging])
+    assert panel["fresh, noise of K_t"][[1, 2, 3, 6, 10]] == pytest.approx([r.fresh for r in small.aging])
+    assert panel["reader corrects: fresh"][0] == pytest.approx(panel["reader corrects: delayed or aged"][0])
+
+
 # The errata ---------------------------------------------------------------------------------------------------------
 
 
@@ -424,8 +434,16 @@ def test_everything_is_written(small, tmp_path):
     assert {p.name for p in (tmp_path / "new").iterdir()} == {p.name for p in written}
     page, tables, rows, numbers = (p.read_text(encoding="utf-8") for p in written)
     assert page.count("plotly.js v") == 1
-    assert page.count('class="plot"') == 20 + len(report.check_data(small.check))
-    for text in ("not valid here, A8", "Figure 7c", "generated homes", "no bound (A8)", "69.5 %", "Figure 5d"):
+    assert page.count('class="plot"') == 21 + len(report.check_data(small.check))
+    for text in (
+        "not valid here, A8",
+        "Figure 7c",
+        "generated homes",
+        "no bound (A8)",
+        "69.5 %",
+        "Figure 5d",
+        "nobody moves",
+    ):
         assert text in page
     assert page.index("What to know first") < page.index("Figure 7a")
     assert small.check.verdict in tables
@@ -434,7 +452,7 @@ def test_everything_is_written(small, tmp_path):
     assert len(lines) == len(small.rows)
     assert float(lines[5]["tight"]) == small.rows[5].tight
     found = json.loads(numbers, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
-    assert list(found["figures"]) == ["2", "3", "4", "5", "6", "7", "8"]
+    assert list(found["figures"]) == ["2", "3", "4", "5", "6", "7", "8", "aging"]
     assert found["figures"]["3"]["3"]["curves"]["ours: fixed point"][0] == small.fixed_points.tight
     assert found["figures"]["2"]["2b"]["curves"]["age of information"][:4] == [None, None, None, 1.0]
     assert found["risks_by_age"][0] == small.rows[0]._asdict()

@@ -11,6 +11,14 @@ from typing import TYPE_CHECKING
 from halflife.lab.age_dependent.check_view import CAPTIONS, HEADS, check_data, plot_check
 from halflife.lab.views.page import figure_html, table_html
 from halflife.lab.views.text import text_table
+from halflife.papers.age_dependent.aging import (
+    AGING_WORDS,
+    ERROR_HEADS,
+    LOSS_HEADS,
+    aging_summary,
+    error_cells,
+    loss_cells,
+)
 from halflife.papers.age_dependent.london import WHERE_TO_GET, generated_source, real_source
 from halflife.papers.age_dependent.model import CHAIN, TOWN_EPSILON, odds
 from halflife.papers.age_dependent.reproduction import (
@@ -63,6 +71,7 @@ def _body(found: Reproduction) -> str:
             _towns(found),
             _sequences(found),
             _one_release(found),
+            _aging(found),
             _errata(found),
         )
     )
@@ -133,6 +142,14 @@ def _one_release(found: Reproduction) -> str:
 <section aria-labelledby="f5"><h2 id="f5">Figure 5: one release, failure rate</h2>{panels_html(found.figures["5"])}
 {_table("Largest reduction of the failure rate at the same risk", REDUCTION_HEADS, rows)}</section>
 <section aria-labelledby="f8"><h2 id="f8">Figure 8: an autoregressive process</h2>{panels_html(found.figures["8"])}</section>"""
+
+
+def _aging(found: Reproduction) -> str:
+    losses, errors = ([cells(row) for row in found.aging] for cells in (loss_cells, error_cells))
+    return f"""<section aria-labelledby="aging"><h2 id="aging">Artificial aging: Corollary 1 (ours beside delay)</h2>
+<p>{escape(AGING_WORDS)}</p>{_table("What an output tells about the present (nats)", LOSS_HEADS, losses)}
+<p>{escape(aging_summary(found.aging))}</p>{_table("Mean squared error at the same loss", ERROR_HEADS, errors)}
+{panels_html(found.figures["aging"])}</section>"""
 
 
 def _errata(found: Reproduction) -> str:

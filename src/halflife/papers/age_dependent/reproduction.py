@@ -1,7 +1,7 @@
 """Zhang, Wei, Berry and Huang, *Age-dependent differential privacy*, recomputed, with ours beside each of the paper's curves.
 
-One release is in `model`, many are in `sequences`, homes in `london`, and the errata in `errata`. No figure is drawn at random;
-homes are generated where the real ones are not at hand.
+One release is in `model`, many are in `sequences`, aging on purpose in `aging`, homes in `london`, and the errata in `errata`. No
+figure is drawn at random; homes are generated where the real ones are not at hand.
 """
 
 from __future__ import annotations
@@ -17,7 +17,16 @@ from typing import NamedTuple
 from halflife.lab.age_dependent.check_view import check_data
 from halflife.numerics.forms import JsonObject
 from halflife.numerics.progress import Progress
-from halflife.papers.age_dependent import model, sequences
+from halflife.papers.age_dependent import aging, model, sequences
+from halflife.papers.age_dependent.aging import (
+    AGING_WORDS,
+    ERROR_HEADS,
+    LOSS_HEADS,
+    AgingRow,
+    aging_summary,
+    error_cells,
+    loss_cells,
+)
 from halflife.papers.age_dependent.errata import errata_data
 from halflife.papers.age_dependent.london import (
     PAPER_HOURS,
@@ -41,8 +50,8 @@ from halflife.papers.age_dependent.sequences import FixedPoints, NoTradeOff
 from halflife.papers.figures import ERRATA_HEADS, Erratum, Panel, markdown
 from halflife.processes.check import Check
 
-FIGURES = 7
-"""Figures 2 to 8."""
+FIGURES = 8
+"""Figures 2 to 8, and ours about artificial aging."""
 TABLE_EPSILONS = (1.0, 4.0)
 TABLE_HOURS = (1, 2, 3, 4, 6, 9, 12, 15, 18, 21, 24, 30, 36, 42, 48)
 
@@ -51,7 +60,7 @@ TABLE_HOURS = (1, 2, 3, 4, 6, 9, 12, 15, 18, 21, 24, 30, 36, 42, 48)
 class Reproduction:
     """All that was computed.
 
-    figures    panels by the paper's number of the figure
+    figures    panels by the paper's number of the figure, and "aging";  aging  its rows
     rows       risks by age, every half hour of two days;  chance  what counting shows where nothing is told
     distances  finding A7;  check  the outcome of the check of the fitted chains
     """
@@ -61,6 +70,7 @@ class Reproduction:
     fixed_points: FixedPoints
     reductions: tuple[Reduction, ...]
     conditions: tuple[NoTradeOff, ...]
+    aging: tuple[AgingRow, ...]
     figures: dict[str, tuple[Panel, ...]]
     rows: tuple[Row, ...]
     crossings: tuple[Crossing, ...]
@@ -82,13 +92,13 @@ def reproduce(source: Source, progress: Progress = lambda what, done, total: Non
     reductions = model.reduction_data()
     figures: dict[str, tuple[Panel, ...]] = {}
     for i, (name, make) in enumerate(_figures(fitted, rows, reductions).items()):
-        progress(f"Figure {name}", homes + 2 + i, total)
+        progress(f"Figure {name}" if name.isdigit() else "artificial aging", homes + 2 + i, total)
         figures[name] = make()
     distances, reversible = distance_data(fitted), reversible_data(fitted)
     return Reproduction(
         source, tuple(model.two_towns_data()), sequences.figure_3_fixed_points(), tuple(reductions),
-        tuple(sequences.corollary_3_data()), figures, tuple(rows), tuple(crossing_data(fitted)),
-        tuple(chance_data(fitted)), tuple(distances), reversible,
+        tuple(sequences.corollary_3_data()), tuple(aging.aging_data()), figures, tuple(rows),
+        tuple(crossing_data(fitted)), tuple(chance_data(fitted)), tuple(distances), reversible,
         fitted.check, tuple(errata_data(distances, reversible, reductions)),
     )  # fmt: skip
 
@@ -104,6 +114,7 @@ def _figures(
         "6": sequences.figure_6_data,
         "7": lambda: figure_7_data(fitted, rows),
         "8": model.figure_8_data,
+        "aging": aging.aging_panels,
     }
 
 
@@ -223,6 +234,16 @@ Proposition 3: {points.proposition_3:.4f}. Composition by data time: {points.tig
 
 {markdown(REDUCTION_HEADS, [reduction_cells(one) for one in found.reductions])}
 
+## Artificial aging: Corollary 1
+
+{AGING_WORDS}
+
+{markdown(LOSS_HEADS, [loss_cells(row) for row in found.aging])}
+
+{aging_summary(found.aging)}
+
+{markdown(ERROR_HEADS, [error_cells(row) for row in found.aging])}
+
 ## Errata
 
 {markdown(ERRATA_HEADS, found.errata)}
@@ -251,6 +272,7 @@ def numbers(found: Reproduction) -> JsonObject:
         "sequences.figure_3_fixed_points": found.fixed_points._asdict(),
         "figure_5_reductions": {"shown": INITIAL, "rows": dicts(found.reductions)},
         "corollary_3": dicts(found.conditions),
+        "artificial_aging": dicts(found.aging),
         "risks_by_age": dicts(found.rows),
         "eq_55_below_1": {"paper_hours": PAPER_HOURS, "rows": dicts(found.crossings)},
         "chance": dicts(found.chance),

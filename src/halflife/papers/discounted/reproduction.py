@@ -1,8 +1,9 @@
-"""Figures 1 to 3 of Farokhi, *Temporally discounted differential privacy*, recomputed, and our plans beside the paper's.
+"""Figures 1 to 3 of Farokhi, *Temporally discounted differential privacy*, recomputed, and our plans beside the paper's; and its
+future work, what an attacker makes of discounted releases (`attacks`).
 
 The paper's text prints no ε, α or β for Figure 2, so they are stated here (`EPSILON`, `ALPHA`, `BETA`). Nothing is drawn at
-random: expected errors follow from the noise scales. The per-home Ausgrid file is not at hand, so the histogram of
-Figure 1 is London's.
+random: expected errors and the success of attacks follow from the noise scales. The per-home Ausgrid file is not at hand, so
+the histogram of Figure 1, and the homes that are attacked, are London's.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from halflife.lab.views.text import three_figures
 from halflife.notions import Classical, ExponentialDiscount, GaussianDiscount, HyperbolicDiscount
 from halflife.numerics.arrays import Floats
 from halflife.numerics.progress import Progress
-from halflife.papers.figures import AUSGRID, AUSGRID_HOMES, LONDON, markdown
+from halflife.papers.discounted.attacks import CLIP_KWH, MOST_HOMES, Outcome, attack_data, attack_tables, promise_count
+from halflife.papers.figures import AUSGRID, AUSGRID_HOMES, LONDON, markdown, read_london
 from halflife.plans import Plan
 from halflife.plans.base import MEAN_ABSOLUTE_OF_UNIT_SCALE
 from halflife.plans.discounted.plan import paper_constant, true_constant
@@ -40,6 +42,9 @@ TABLE_BETAS, SMALL_BETAS, TABLE_STEPS = (0.01, 0.1, 1.0, 10.0), (1e-4,), 17_520
 WITNESSES = (3.6, 3.7, 10.0, 100.0)
 METHODS = ("paper", "tight", "constant", "optimal")
 
+LEAST_READINGS = 17_510
+"""Of the 17,520 half hours of 2013, for a home to be attacked; a missing reading counts as 0, as in a stream."""
+
 LARGEST_KWH = 200.0
 """The paper's Δf = 200/300: 200 kWh a day, read off its histogram."""
 
@@ -51,10 +56,11 @@ WHERE_TO_GET = (
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """The series that is published, and the daily use of single homes for the histogram.
+    """The series that is published, the daily use of single homes for the histogram, and the homes that are attacked.
 
     days, mean_kwh   daily mean per home (kWh per day);  daily_kwh  one number for each home and day
     sensitivity      Δf, how far one home can move the mean;  notes  what must be known of the data, for people
+    homes            row i, column t: the kWh of home i in half hour t;  homes_of  whose they are
     """
 
     name: str
@@ -65,6 +71,13 @@ class Source:
     sensitivity: float
     notes: tuple[str, ...]
     real: bool
+    homes: Floats
+    homes_of: str
+
+    @property
+    def mean_clipped_kwh(self) -> float:
+        """What a home uses in a half hour on average, as the attacked stream counts it."""
+        return float(np.clip(self.homes, 0.0, CLIP_KWH).mean())
 
 
 class TableRow(NamedTuple):
@@ -91,7 +104,9 @@ class Witness(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Reproduction:
-    """All that was computed. `rows` is the table of scales over `steps` steps, `small` the same where β·T is small."""
+    """All that was computed. `rows` is the table of scales over `steps` steps, `small` the same where β·T is small; `outcomes` is
+    how attacks fare.
+    """
 
     source: Source
     steps: int
@@ -100,6 +115,7 @@ class Reproduction:
     witnesses: tuple[Witness, ...]
     errors: dict[str, dict[str, Floats]]
     averages: dict[str, dict[str, Floats]]
+    outcomes: tuple[Outcome, ...]
 
 
 # The data -----------------------------------------------------------------------------------------------------------
@@ -116,11 +132,11 @@ def real_source(folder: Path) -> Source:
             "GROUP BY day ORDER BY day",
             [AUSGRID_HOMES, str(folder / AUSGRID)],
         ).fetchnumpy()  # fmt: skip
-        homes = database.execute(
+        totals = database.execute(
             "SELECT sum(kwh) AS kwh FROM read_parquet(?) GROUP BY lclid, ts::DATE HAVING count(*) = ? ORDER BY kwh",
             [str(folder / LONDON), SLOTS_PER_DAY],
         ).fetchnumpy()  # fmt: skip
-    daily = np.asarray(homes["kwh"], dtype=np.float64)
+    daily = np.asarray(totals["kwh"], dtype=np.float64)
     notes = (
         "D2: Δf = 200/300 follows the paper, which read 200 kWh off its own histogram. A number read from the data is not a "
         "bound, so at this Δf nothing is formally promised; a real release needs a public clip bound.",
@@ -129,9 +145,10 @@ def real_source(folder: Path) -> Source:
         f"is {daily[-1]:.0f} kWh.",
     )
     days = np.asarray(means["day"], dtype="datetime64[D]")
+    homes = np.nan_to_num(read_london(folder, LEAST_READINGS, MOST_HOMES))
     return Source(
         "Ausgrid, 300 homes, July 2012 to June 2013", days, np.asarray(means["kwh"], dtype=np.float64), daily,
-        "London, 325 homes, 2013", LARGEST_KWH / AUSGRID_HOMES, notes, True,
+        "London, 325 homes, 2013", LARGEST_KWH / AUSGRID_HOMES, notes, True, homes, f"{len(homes)} homes of London in 2013",
     )  # fmt: skip
 
 
@@ -147,7 +164,7 @@ def generated_source(seed: int, homes: int = AUSGRID_HOMES, days: int = 365) -> 
     name = f"{homes:,} generated homes (seed {seed})"
     return Source(
         name, town.times[::SLOTS_PER_DAY].astype("datetime64[D]"), mean, daily, name,
-        SLOTS_PER_DAY * MAX_KWH / homes, notes, False,
+        SLOTS_PER_DAY * MAX_KWH / homes, notes, False, town.kwh[:MOST_HOMES].copy(), f"{min(homes, MOST_HOMES)} generated homes",
     )  # fmt: skip
 
 
@@ -289,14 +306,18 @@ def reproduce(
 ) -> Reproduction:
     """Compute every figure and table."""
     first, second = len(TABLE_BETAS) * len(METHODS), len(SMALL_BETAS) * len(METHODS)
-    total = 2 + first + second
+    before = 2 + first + second
+    total = before + promise_count()
     progress("Figure 2", 0, total)
     errors = error_data(source)
     progress("Figure 3", 1, total)
     averages = average_data(source)
     rows = table_data(TABLE_BETAS, steps, lambda what, done, _: progress(what, 2 + done, total))
     small = table_data(SMALL_BETAS, steps, lambda what, done, _: progress(what, 2 + first + done, total))
-    return Reproduction(source, steps, tuple(rows), tuple(small), tuple(witness_data()), errors, averages)
+    outcomes = attack_data(source.homes, lambda what, done, _: progress(what, before + done, total))
+    return Reproduction(
+        source, steps, tuple(rows), tuple(small), tuple(witness_data()), errors, averages, tuple(outcomes)
+    )
 
 
 def figure_tables(found: Reproduction) -> dict[str, pa.Table]:
@@ -331,6 +352,7 @@ def figure_tables(found: Reproduction) -> dict[str, pa.Table]:
         ),
         "scales": pa.Table.from_pylist([{"steps": found.steps, **r._asdict()} for r in (*found.rows, *found.small)]),
         "witnesses": pa.Table.from_pylist([w._asdict() for w in found.witnesses]),
+        "attacks": pa.Table.from_pylist([o._asdict() for o in found.outcomes]),
     }
 
 
@@ -408,4 +430,11 @@ total squared noise is smaller by more than that share.
 ## Witnesses of erratum D1: what Corollary 16 would risk, used unchecked
 
 {witness_table(found.witnesses)}
+
+## What an attacker makes of it: the half-hourly total of homes, clip {CLIP_KWH:g} kWh, ε = 1
+
+How often the best guess about one of {found.source.homes_of} is right (50 %: guessing); from which half-life on it is right less
+often; and what T8 allows, for a half-life and a window that begins with the first release.
+
+{attack_tables(found.outcomes, found.source.mean_clipped_kwh)}
 """

@@ -156,7 +156,7 @@ def reproduce() -> None:
 @_data_and_out_options("halflife-discounted")
 @click.option("--seed", type=int, default=1, show_default=True, help="Of the generated homes; real data needs none.")
 def discounted(data: Path | None, out: Path, seed: int) -> None:
-    """Temporally discounted differential privacy (Farokhi): Figures 1 to 3, and tables of noise scales.
+    """Temporally discounted differential privacy (Farokhi): Figures 1 to 3, tables of noise scales, and what attackers learn.
 
     \b
     Example:

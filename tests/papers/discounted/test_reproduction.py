@@ -23,7 +23,7 @@ from halflife import (
     mean_sensitivity,
 )
 from halflife.lab.views.page import load_plotly
-from halflife.papers.discounted import report
+from halflife.papers.discounted import attacks, report
 from halflife.papers.discounted import reproduction as paper
 from halflife.papers.figures import AUSGRID, LONDON
 
@@ -257,7 +257,7 @@ def test_everything_is_written(small, tmp_path):
     assert {p.name for p in (tmp_path / "new").iterdir()} == {p.name for p in written}
     page = written[0].read_text(encoding="utf-8")
     assert page.count("plotly.js v") == 1
-    assert page.count('class="plot"') == 2 + 3 + 2
+    assert page.count('class="plot"') == 2 + 3 + 2 + 2
     for text in ("erratum D1", "a different notion", "refused (D1: 2.075 ε)", "Figure 3", "generated homes"):
         assert text in page
     tables = written[1].read_text(encoding="utf-8")
@@ -270,6 +270,11 @@ def test_everything_is_written(small, tmp_path):
     figure3 = pq.read_table(tmp_path / "new" / "figure3.parquet")
     assert figure3["average"].null_count == sum(b > 3.654 for b in paper.BETAS)
     assert pq.read_table(tmp_path / "new" / "scales.parquet").num_rows == 20
+    assert attacks.attack_tables(small.outcomes, small.source.mean_clipped_kwh) in tables
+    attacked = pq.read_table(tmp_path / "new" / "attacks.parquet")
+    assert attacked["success"].to_pylist() == [o.success for o in small.outcomes]
+    for o in small.outcomes:
+        assert o.success <= o.bound
 
 
 def test_the_plots_show_the_numbers(small):
@@ -283,6 +288,15 @@ def test_the_plots_show_the_numbers(small):
             assert np.array_equal(line.x, curves["parameter"])
     assert np.array_equal(report.plot_means(small.source).data[0].y, small.source.mean_kwh)
     assert report.plot_histogram(small.source).data[0].y.sum() == 5 * 40
+    lines = {line.name: line.y for line in report.plot_attacks(small.outcomes, "averaging").data}
+    assert len(lines) == 2 * 3 + 2
+    assert np.array_equal(
+        lines["a week, hyperbolic"], attacks.curve(small.outcomes, "hyperbolic", "averaging", "a week")[1]
+    )
+    bound = [
+        o.bound for o in small.outcomes if (o.promise, o.attack, o.window) == ("exponential", "averaging", "a day")
+    ]
+    assert lines["a day, bound of T8"].tolist() == bound
 
 
 def test_progress_goes_forward_to_the_end():

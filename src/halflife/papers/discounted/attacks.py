@@ -198,7 +198,7 @@ def crossing(half_lives: Floats, success: Floats, level: float) -> float:
 
     Between half-lives that were computed, by a straight line over the logarithm of the half-life.
 
-    >>> crossing(np.array([1.0, 4.0]), np.array([0.9, 0.7]), 0.8)
+    >>> round(crossing(np.array([1.0, 4.0]), np.array([0.9, 0.7]), 0.8), 9)
     2.0
     """
     if success[0] < level:

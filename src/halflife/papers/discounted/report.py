@@ -263,8 +263,8 @@ def _attack_text(found: Reproduction) -> str:
     _, most = curve(found.outcomes, DISCOUNTS[0], "averaging", "a day", "most")
     left = f"{100 * average[-1]:.1f} % on average and {100 * most[-1]:.1f} % for the most exposed home"
     return f"""<p>The paper leaves this to future work. The half-hourly total of homes, each reading clipped to {CLIP_KWH:g} kWh,
-is published at ε = 1 by the plan <code>tight</code>; {escape(found.source.homes_of)} are attacked one by one. 50 % is guessing. The
-attacker is the one of differential privacy: he knows all other homes, the noise scales and both candidates, half hour by half
+is published at ε = 1 by the plan <code>tight</code>; {escape(found.source.homes_of)} are attacked one by one. 50 % is guessing.
+The attacker is the one of differential privacy: he knows all other homes, the noise scales and both candidates, half hour by half
 hour, and guesses by the likelihood ratio. How many homes are in the total does not matter to him: the noise is that of one.</p>
 <ul><li>The longer the half-life, the more noise, about Δf·h/(ε ln 2) at a half-life of h steps, and the nearer an attack comes to
 guessing. With a short one the losses of a window add up, and whoever averages long enough wins.</li>

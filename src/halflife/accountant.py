@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from halflife.errors import BudgetExceeded, InvalidInput, UnboundedLoss
 from halflife.notions.base import Exposure, Notion
@@ -191,20 +191,27 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
         room = self.headroom(at, old, span=wide.span, step_share=wide.step_share)
         return divide_up(delta_f, room) if room > 0 else math.inf
 
-    def retrospective(self, step: int | None, about: int) -> float:
-        """Return the risk at `step` about the state at the earlier step `about`, for age-dependent privacy, rounded up.
+    def retrospective(self, step: int | None, about: int | Iterable[int]) -> float:
+        """Return the risk at `step` about the state at an earlier step, or about the states at a set of them, for age-dependent
+        privacy, rounded up.
+
+        For a set it bounds how far all that was published by `step` can change the odds between any two paths on these steps,
+        and so between any two events about them: "she was there at one of these steps" against "at none of them". It is
+        never more than the sum of all losses.
+
+        about  one step, or steps in any order (a list, a range, a set), each counted once; none may lie after `step`
 
         >>> from halflife import Accountant, AgeDependent, MarkovChain, Release
         >>> account = Accountant(AgeDependent(2.0, MarkovChain([[0.9, 0.1], [0.1, 0.9]])))
         >>> account.admit(*(Release(k, 0.5) for k in range(1, 9)))
         >>> round(account.retrospective(8, about=4), 2)
         2.49
+        >>> round(account.retrospective(8, about=range(3, 6)), 2), round(account.retrospective(8, about=[2, 7]), 2)
+        (3.12, 3.7)
         """
         at = self._at(step)
-        moment = whole("about", about)
-        if moment > at:
-            raise InvalidInput(f"about {moment} lies after step {at}: ask about a step that is over, or for the risk")
-        return self.notion.retrospective(self._state, at, moment) if self._unbounded is None else math.inf
+        moments = _read_moments(about, at)
+        return self.notion.retrospective(self._state, at, moments) if self._unbounded is None else math.inf
 
     # Keeping --------------------------------------------------------------------------------------------------------
 
@@ -303,3 +310,19 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
         account._step = whole("step of an account", data["step"], least=0)
         account._draws, account._unbounded = load_draws(data["draws"]), unbounded
         return account
+
+
+def _read_moments(about: object, at: int) -> tuple[int, ...]:
+    """Return the steps that are asked about, ascending, each once; refuse none at all, and any after `at`."""
+    several = isinstance(about, Iterable) and not isinstance(about, str | bytes) and getattr(about, "shape", None) != ()
+    moments: set[int] = set()
+    for one in cast(Iterable[object], about) if several else (about,):
+        moment = whole("about", one)
+        if moment > at:
+            raise InvalidInput(
+                f"about {moment} lies after step {at}: ask about a step that is over, or for the risk", about="about"
+            )
+        moments.add(moment)
+    if not moments:
+        raise InvalidInput("about no step nothing can be told: give one earlier step, or several", about="about")
+    return tuple(sorted(moments))

@@ -384,8 +384,8 @@ class Notion(ABC, Generic[S]):
         """Return the results of checks against data, by the assumption that was checked."""
         return {}
 
-    def retrospective(self, state: S, step: int, about: int) -> float:
-        """Return the risk at `step` about the state at the earlier step `about`, for notions that tell now from then."""
+    def retrospective(self, state: S, step: int, about: Sequence[int]) -> float:
+        """Return the risk at `step` about the states at these earlier steps, ascending, for notions that tell now from then."""
         raise InvalidInput(f"{self.name} protects all times alike: its risk is that about the past too")
 
     def in_other_words(self, step_minutes: float = 30.0) -> list[str]:

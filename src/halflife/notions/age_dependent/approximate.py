@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import ClassVar, NamedTuple
 
@@ -108,10 +109,10 @@ class Approximate:
         unfaded = add_up(state.pure, gaussian_epsilon(math.sqrt(state.squares) * ROUND_UP, self._delta))
         return min(self._fade_from(state.recent[-1], step)[0], unfaded)
 
-    def about(self, state: Charges, moment: int) -> float:
-        """Not answered: about the past the δ of both sides would add up to more than is promised."""
+    def about(self, state: Charges, moments: Sequence[int]) -> float:
+        """Not answered: about the past the δ of both sides, and of gaps between steps, would add up to more than is promised."""
         raise InvalidInput(
-            "the risk about a past step is worked out for pure losses alone: ask an account with delta = 0"
+            "the risk about past steps is worked out for pure losses alone: ask an account with delta = 0"
         )
 
     def dump(self, state: Charges) -> object:

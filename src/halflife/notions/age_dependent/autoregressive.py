@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import insort
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import ClassVar, NamedTuple
 
@@ -12,6 +13,7 @@ import numpy as np
 from halflife.errors import InvalidInput
 from halflife.notions.age_dependent.fading import add_up
 from halflife.notions.age_dependent.skip import WINDOW
+from halflife.numerics.arrays import Floats
 from halflife.numerics.forms import read_form
 from halflife.numerics.parameters import real, whole
 from halflife.processes.autoregressive import AutoRegressive
@@ -35,6 +37,17 @@ class OnASpan:
     looks no later than τ_N: the second. Recursing K on the span itself says 0.525 where 0.7886 is attained on the span [0, 1] and
     1.067 on [4, 5] (φ = 0.9, σ = ε = 1, 20 releases). Into the future the process fades as into the past (Lemma 7), so about a
     past step both sides are summed.
+
+    **About several steps** s_1 < … < s_m, at each of which two people's states differ by D at most, a loss at τ counts
+    |φ|^{s_1 − τ} before all of them, |φ|^{τ − s_m} after, 1 at one of them, and u steps after one and v before the next
+
+        (|φ|^u + |φ|^v) / (1 + |φ|^{u+v})
+
+    (ours). For: given all these states the path between two of them, x and y, is a Gaussian bridge. Its covariance is the same
+    for all x, y, and the mean at τ is a x + b y with a = φ^u (1 − φ^{2v})/(1 − φ^{2(u+v)}) and b the same with u and v
+    exchanged. So paths between other states can be coupled that differ by (|a| + |b|) D at most, which is the factor above;
+    outside, the process given s_1 or s_m is as before. All these losses together are in proportion to how far each state moves.
+    The spread of a state given all others is no less than above, so rounding costs no more.
 
     **Rounding** to multiples of a resolution r before the clip is no contraction: a small move may change the value by a whole r.
     What is lost at a data time τ ≠ t is then, per unit that the state at τ moves, at most (1 + q)/(1 − q) of 1/b, with
@@ -75,22 +88,32 @@ class OnASpan:
         if not state.recent:
             return 0.0
         gap = step - state.recent[-1][0]
-        return min(self.about(state, step), self._process.contract(state.total, gap) if gap else state.total)
+        return min(self.about(state, (step,)), self._process.contract(state.total, gap) if gap else state.total)
 
-    def about(self, state: Faded, moment: int) -> float:
-        """Return the loss of all releases about X_moment."""
+    def about(self, state: Faded, moments: Sequence[int]) -> float:
+        """Return the loss of all releases about the states at these steps, ascending."""
         if not state.recent:
             return 0.0
-        first = state.recent[0][0]
+        first, moment = state.recent[0][0], moments[0]
         if state.forgot and moment < first:
             raise InvalidInput(
                 f"the account remembers data times from {state.recent[0][0]} on, so it cannot say what is known about step "
                 f"{moment}: ask earlier, or replay the history of that time"
             )
-        gaps = np.array([abs(moment - time) for time, _ in state.recent], dtype=np.float64)
-        faded = float((np.array([loss for _, loss in state.recent]) * self._fading**gaps).sum())
+        left = self._left(np.array([time for time, _ in state.recent], dtype=np.float64), moments)
+        faded = float((np.array([loss for _, loss in state.recent]) * left).sum())
         older = state.older * self._fading ** (moment - first) if state.older else 0.0
         return min((faded + older) * ROUND_UP, state.total)
+
+    def _left(self, times: Floats, moments: Sequence[int]) -> Floats:
+        """Return what is left of a loss at each time about the states at these moments."""
+        asked = np.array(moments, dtype=np.float64)
+        place = np.searchsorted(asked, times)
+        since = np.abs(times - asked[np.maximum(place - 1, 0)])  # from the last of them before, or the first
+        until = np.abs(asked[np.minimum(place, len(asked) - 1)] - times)
+        one_sided = (place == 0) | (place == len(asked))
+        between = (self._fading**since + self._fading**until) / (1 + self._fading ** (since + until))
+        return np.where(one_sided, self._fading ** np.minimum(since, until), between)
 
     def dump(self, state: Faded) -> object:
         """As lists."""

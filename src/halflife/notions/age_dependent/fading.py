@@ -75,8 +75,11 @@ class AnyPrior:
 
     def __call__(self, gaps: Integers, losses: Floats) -> Floats:
         """Return what is left of each loss after its gap."""
-        spread = np.array([np.inf if g == 0 else self._spread(min(g, LARGEST_LAG)) for g in gaps.tolist()])
-        return any_prior_rows(spread, losses)
+        return any_prior_rows(self.spreads(gaps), losses)
+
+    def spreads(self, gaps: Integers) -> Floats:
+        """Return D of each gap, infinite for none."""
+        return np.array([np.inf if g == 0 else self._spread(min(g, LARGEST_LAG)) for g in gaps.tolist()])
 
     def _spread(self, gap: int) -> float:
         if gap not in self._spreads:

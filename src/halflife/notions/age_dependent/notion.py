@@ -56,7 +56,7 @@ class AgeDependent(Notion):
     (ε_n, δ_n)-close by joint convexity, so (ε, δ) add up as before. Without the Markov property the earlier steps may tell about
     X_t what X_τ does not (X_t = X_{t−2} with fair coins between), and on an AR(1) process a loss is in proportion to one reading:
     both are refused. About an *earlier* state X_s the same holds mirrored: releases of later steps count at their oldest step,
-    and those that cover s in full.
+    and those that cover s in full. The same for several steps at once.
 
     process    how one person's data moves; people must be independent of each other
     bound      "tight": leaps over releases where that is better (T4a); "pairwise": tells pairs of states apart as well (T4b,
@@ -191,13 +191,14 @@ class AgeDependent(Notion):
             return OnASpan(process)
         if process.composes == "once":
             return Once(Frontiers(process, "tight"), process.last_lag)
+        between = AnyPrior(process)
         if self.adversary == "any-prior":
-            return Skip(AnyPrior(process), AnyPrior(process))
+            return Skip(between, between, between)
         kind = "paper" if self.bound == "paper" else "tight"
         back = Frontiers(process, kind)
         if self.delta:
             return Approximate(process, back, self.delta)
-        return Skip(back, Frontiers(process, kind, "ahead"), 1 if self.bound == "paper" else WINDOW)
+        return Skip(back, Frontiers(process, kind, "ahead"), between, 1 if self.bound == "paper" else WINDOW)
 
     @cached_property
     def _pairs(self) -> Pairwise | None:
@@ -293,11 +294,20 @@ class AgeDependent(Notion):
         """Return a release of this loss with a sensitivity that covers the process's span."""
         return Release(step, loss, age, sensitivity=self.least_sensitivity or 1.0, noise=noise)
 
-    def retrospective(self, state: Any, step: int, about: int) -> float:
-        """The risk at `step` about where a person was at the earlier step `about`, rounded up (ours): ε + r← + r→.
+    def retrospective(self, state: Any, step: int, about: Sequence[int]) -> float:
+        """The risk at `step` about where a person was at these earlier steps, ascending, rounded up (ours).
 
-        Given the state at `about`, what is told by data before and after it is independent, so both sides add up; a release that
-        covers data of both sides adds its loss in full.
+        For a set S it is at least the largest |ln P(y | X_S = a) / P(y | X_S = b)| over all that may have been published, y, and
+        all a, b that are possible paths on S (on AR(1): that differ by the span at most at every step). About one step it is
+        ε + r← + r→: given that state, what data before and after tells is independent, so both sides add up. About several see
+        `Skip.about`, `OnASpan` and `Once.about`; pairs of states are not told apart here.
+
+        **Questions about the path** are answered by it. For events E, F about X_S alone ("she was there at one of these steps",
+        "at none"), P(y | E) = Σ_a P(X_S = a | E) P(y | X_S = a) is a mean of such likelihoods, and so is P(y | F). A mean lies
+        between the least and the largest, so no y changes the odds of E to F by more than e^risk. The weights P(X_S = a | E) are
+        free: the adversary may believe anything about X_S itself. What is used is that, given X_S, the rest of the path moves as
+        the process says: the past of s_1 by the stationary process (by any prior, if that is promised), the future of s_m by
+        its kernels, and what is between by both its ends.
         """
         return self._rule.about(state[0], about)
 

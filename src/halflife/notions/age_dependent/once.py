@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import ClassVar, NamedTuple
 
@@ -79,8 +80,13 @@ class Once:
             least = min(least, float(saved.max(axis=1).min()))
         return float(losses.sum() - max(0.0, least) / ROUND_UP) * ROUND_UP
 
-    def about(self, state: LossesByTime, moment: int) -> float:
-        """Return the sum of all losses: none is amplified about the past."""
+    def about(self, state: LossesByTime, moments: Sequence[int]) -> float:
+        """Return the sum of all losses, whatever the steps: none is amplified about the past.
+
+        Given any states at any steps the law of the outputs is a mixture over paths, on each of which the likelihood lies between
+        c and c e^{Σε}, c of the outputs alone. What is between the steps is not independent of what is outside without the
+        Markov property, so no part may fade by itself.
+        """
         return float(np.sum(state.losses)) * ROUND_UP
 
     def dump(self, state: LossesByTime) -> object:

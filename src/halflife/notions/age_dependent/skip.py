@@ -10,7 +10,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from halflife.errors import InvalidInput
-from halflife.notions.age_dependent.fading import Fade, add_up
+from halflife.notions.age_dependent.between import Covered, told_between
+from halflife.notions.age_dependent.fading import AnyPrior, Fade, add_up
 from halflife.numerics.arrays import Floats
 from halflife.numerics.forms import read_form
 from halflife.numerics.parameters import real, whole
@@ -43,13 +44,14 @@ class Skip:
     that is remembered adds its loss in full: any ε-private release adds at most ε. A release that covers several steps is put to
     the newest of them (`AgeDependent` has the proof); about the past, to the oldest.
 
-    back, ahead  K of the kernels into the past and into the future;  reach  how many releases to leap over, 1 for none
+    back, ahead  K of the kernels into the past and into the future;  between  what is left against any prior, for states between
+    two that are asked about;  reach  how many releases to leap over, 1 for none
     """
 
     name: ClassVar[str] = "skip"
 
-    def __init__(self, back: Fade, ahead: Fade, reach: int = WINDOW) -> None:
-        self._back, self._ahead, self._reach = back, ahead, reach
+    def __init__(self, back: Fade, ahead: Fade, between: AnyPrior, reach: int = WINDOW) -> None:
+        self._back, self._ahead, self._between, self._reach = back, ahead, between, reach
 
     def start(self) -> Past:
         """Nothing published."""
@@ -98,34 +100,47 @@ class Skip:
         """Return the loss of all releases about X_step, a step not before any data time."""
         return self._compose(state.times, state.losses, state.before, step)
 
-    def about(self, state: Past, moment: int) -> float:
-        """What all releases tell about X_moment, those about later times included: past and future tell independent things.
+    def about(self, state: Past, moments: Sequence[int]) -> float:
+        """What all releases tell about the states at these steps s_1 < … < s_m, those about later times included (T4; ours):
 
-        Those that cover both sides of it add their losses in full.
+            r←(s_1) + Σ_i ε(s_i) + Σ_i g(s_i, s_{i+1}) + r→(s_m)
+
+        Given the states at these steps, the data before s_1, those between two neighbours and those after s_m are independent, so
+        the logarithm of the likelihood is a sum, and varies by no more than the sum of what its terms vary by: r← and r→ by T4a,
+        g by `told_between`. A release that covers any of the steps adds its loss in full; of others, all steps are in one part.
         """
-        if state.forgot and state.times and moment < state.times[0]:
+        first, last = moments[0], moments[-1]
+        if state.forgot and state.times and first < state.times[0]:
             raise InvalidInput(
-                f"the account remembers data times from {state.times[0]} on, so it cannot say what is known about step {moment}: "
+                f"the account remembers data times from {state.times[0]} on, so it cannot say what is known about step {first}: "
                 "ask earlier, or replay the history of that time"
             )
-        split = bisect_right(state.times, moment)
-        back = self._compose(state.times[:split], state.losses[:split], state.before[:split], moment)
-        later = sorted(zip(state.firsts[split:], state.losses[split:], strict=True))
-        for first, loss in later:
-            if first <= moment:
-                back = add_up(back, loss)
-        ahead = [(first, loss) for first, loss in later if first > moment]
-        return add_up(back, self._compose_ahead([first for first, _ in ahead], [loss for _, loss in ahead], moment))
+        split = bisect_right(state.times, first)
+        told = self._compose(state.times[:split], state.losses[:split], state.before[:split], first)
+        parts: dict[int, list[Covered]] = {}  # by how many of the moments come before
+        rest = map(Covered, state.firsts[split:], state.times[split:], state.losses[split:])
+        for one in sorted(rest, key=lambda one: (one.first, one.loss)):
+            place = bisect_left(moments, one.first)
+            if place < bisect_right(moments, one.last):
+                told = add_up(told, one.loss)
+            else:
+                parts.setdefault(place, []).append(one)
+        ahead = parts.pop(len(moments), [])
+        for place, inside in parts.items():
+            start, end = moments[place - 1], moments[place]
+            told = add_up(told, told_between(inside, start, end, self._between, self.compose_ahead))
+        later = self.compose_ahead([one.first for one in ahead], [one.loss for one in ahead], last, self._ahead)
+        return add_up(told, later)
 
-    def _compose_ahead(self, times: Sequence[int], losses: Sequence[float], at: int) -> float:
-        """Return the loss about X_at of releases about later times: the same recursion, newest first, with the kernel ahead."""
+    def compose_ahead(self, times: Sequence[int], losses: Sequence[float], at: int, fade: Fade) -> float:
+        """Return the loss about X_at of releases about later times: the same recursion, newest first, with a kernel ahead."""
         after: list[float] = []
         for k in range(len(times) - 1, -2, -1):
             here = times[k] if k >= 0 else at
             far = slice(k + 1, k + 1 + self._reach)
             own = np.array(losses[far])[::-1]
             told = own + np.array(after[-len(own) :] if len(own) else [])
-            after.append(self._leap(np.array(times[far])[::-1] - here, own, told, self._ahead) if len(own) else 0.0)
+            after.append(self._leap(np.array(times[far])[::-1] - here, own, told, fade) if len(own) else 0.0)
         return after[-1]
 
     def dump(self, state: Past) -> object:

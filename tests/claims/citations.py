@@ -105,6 +105,8 @@ def tests() -> list[tuple[Path, str, str]]:
     """Return every test function: its file within tests/, its name, and its text in one line."""
     found = []
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        if path.parent.name == "claims":  # they are about citations, and hold none
+            continue
         text = path.read_text(encoding="utf-8")
         lines = text.splitlines()
         for node in ast.walk(ast.parse(text)):

@@ -19,7 +19,7 @@ def visible(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(ch if ch.isprintable() or ch == "\n" else json.dumps(ch)[1:-1] for ch in text)
+    return "".join(ch if ch.isprintable() or ch in "\n\N{NO-BREAK SPACE}" else json.dumps(ch)[1:-1] for ch in text)
 
 
 class HalflifeError(Exception):

@@ -16,6 +16,7 @@ from __future__ import annotations
 import datetime
 import difflib
 import re
+from collections.abc import Container
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -105,9 +106,36 @@ def find_zone(name: str) -> datetime.tzinfo:
     except (KeyError, ValueError, OSError):
         from zoneinfo import available_timezones
 
-        near = difflib.get_close_matches(name, available_timezones(), n=1)
+        known = available_timezones()
+        near = difflib.get_close_matches(name, known, n=1)
         hint = f" did you mean {near[0]!r}?" if near else ""
+        cities = _cities_on(name, known)
+        if cities:
+            hint = f" it is what clocks show in {', '.join(cities)} and elsewhere, part of the year or all of it: name a city."
         raise InvalidInput(f"unknown zone {name!r}:{hint} Give a name such as UTC or Europe/Berlin") from None
+
+
+CITIES = (
+    "Europe/London", "Europe/Berlin", "Europe/Paris", "Europe/Madrid", "Europe/Athens", "Europe/Moscow", "America/New_York",
+    "America/Chicago", "America/Denver", "America/Los_Angeles", "America/Sao_Paulo", "Africa/Lagos", "Africa/Johannesburg",
+    "Africa/Nairobi", "Asia/Kolkata", "Asia/Shanghai", "Asia/Tokyo", "Asia/Singapore", "Australia/Sydney", "Australia/Perth",
+    "Pacific/Auckland",
+)  # fmt: skip
+"""Large cities, one or more for each common abbreviation of a zone."""
+
+
+def _cities_on(abbreviation: str, known: Container[str]) -> list[str]:
+    """Return cities whose clocks are on a zone of this abbreviation in January or July, such as CEST.
+
+    >>> _cities_on("CEST", CITIES), _cities_on("PDT", CITIES)
+    (['Europe/Berlin', 'Europe/Paris', 'Europe/Madrid'], ['America/Los_Angeles'])
+    """
+    seasons = [datetime.datetime(2026, month, 1, tzinfo=datetime.UTC) for month in (1, 7)]
+    return [
+        city
+        for city in CITIES
+        if city in known and abbreviation.upper() in [moment.astimezone(ZoneInfo(city)).tzname() for moment in seasons]
+    ]
 
 
 def parse_time(text: str, zone: str = "UTC") -> datetime.datetime:

@@ -146,10 +146,32 @@ def test_plan_as_its_users_run_it(tmp_path):
     text = " ".join(done.stdout.split())
     assert "The expected error passes 20 at step 84: 2026-03-25 00:00 UTC." in text
     assert "run out at step 182: 2026-07-01 00:00 UTC" in text
-    assert "365 2026-12-31 00:00 28.0 28.0 1.00 100.0 %" in text
+    assert "365 2026-12-31 00:00 UTC 28.0 28.0 1.00 100.0 %" in text
     assert "A loss counts half after 10 days." in text
     assert "█" in text
     assert (tmp_path / "plan.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_plan_takes_times_as_people_write_them():
+    given = run("plan", "--notion", "w-event", "--epsilon", 1, "--w", "1 week", "--horizon", "4 weeks", "--json")
+    assert json.loads(given.stdout)["notion"]["w"] == 336
+    assert json.loads(given.stdout)["plan"]["horizon"] == 4 * 336
+    odd = run("plan", "--notion", "w-event", "--epsilon", 1, "--w", "45 min")
+    assert (odd.exit_code, "'45 min' is 1.5 steps of 30 min" in odd.output) == (1, True)
+
+
+def test_plan_of_a_policy(tmp_path):
+    from publisher.town import make
+
+    make(tmp_path)
+    path = tmp_path / "policy.yaml"
+    shown = run("plan", path)
+    assert (shown.exit_code, "mean, in kWh" in shown.output) == (0, True), shown.output
+    (found,) = json.loads(run("plan", path, "--json").stdout)
+    assert (found["stream"], found["unit"]) == ("mean", "kWh")
+    both = run("plan", path, "--w", 3)
+    assert (both.exit_code, "--w: the policy says that" in both.output) == (2, True)
+    assert run("plan").exit_code == 2
 
 
 def test_plan_as_json():

@@ -57,6 +57,19 @@ def test_from_a_file_to_verified_statistics(tmp_path, monkeypatch):
     assert "compared with" in checked.output
 
 
+def test_init_lists_columns_writes_its_schema_and_says_where_it_cannot_write(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_readings(tmp_path)
+    said = halflife("init", "readings.csv")
+    assert "Columns: home (VARCHAR), time (VARCHAR), kwh (VARCHAR)" in said.output
+    assert json.loads((tmp_path / "policy.schema.json").read_text())["title"] == "halflife policy"
+    (tmp_path / "policy.schema.json").write_text("mine")
+    assert halflife("init", "readings.csv", "--out", "second.yaml").exit_code == 0
+    assert (tmp_path / "policy.schema.json").read_text() == "mine"
+    missing = halflife("init", "readings.csv", "--out", "nowhere/policy.yaml")
+    assert (missing.exit_code, "there is no folder" in missing.output) == (1, True)
+
+
 def test_init_does_not_look_at_values(tmp_path, monkeypatch):
     """Two files with the same header give the same policy, whatever is in them, and a file of nonsense does not matter."""
     monkeypatch.chdir(tmp_path)

@@ -13,6 +13,7 @@ from halflife.cli.group import main
 from halflife.cli.terminal import progress_bar, say, screen
 
 if TYPE_CHECKING:
+    from halflife.lab.views.plan import PlanView
     from halflife.papers.figures import Paper
 
 
@@ -51,24 +52,25 @@ def demo(out: Path, households: int, days: int, seed: int) -> None:
 
 
 @main.command()
-@click.option("--notion", required=True, metavar="NAME", help="classical, w-event, exponential, hyperbolic, …")
+@click.argument("policy", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=False)
+@click.option("--notion", metavar="NAME", help="Without a policy: classical, w-event, exponential, hyperbolic, …")
 @click.option("--epsilon", type=float, help="What is promised, in nats.")
 @click.option("--delta", type=float, help="The notion's δ.")
 @click.option("--alpha", type=float, help="Exponential discount a step.")
-@click.option("--half-life", type=float, metavar="STEPS", help="Instead of alpha: when a loss counts half.")
+@click.option("--half-life", metavar="TIME", help="Instead of alpha: when a loss counts half, in steps or as a time.")
 @click.option("--beta", type=float, help="Hyperbolic discount a step.")
-@click.option("--w", type=int, metavar="STEPS", help="Width of a w-event window.")
+@click.option("--w", metavar="TIME", help='Width of a w-event window: 336, or "1 week".')
 @click.option("--process", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
               help="Age-dependent: how people's data moves, as `halflife process fit` writes it.")  # fmt: skip
-@click.option("--period", type=int, metavar="STEPS", help="Almost-periodic: how many steps a period has.")
+@click.option("--period", metavar="TIME", help="Almost-periodic: how long a period is.")
 @click.option("--strong", is_flag=True, default=None, help="Almost-periodic: hide one period of variations as well.")
-@click.option("--sensitivity", type=float, default=1.0, show_default=True, help="How far one person can move a value.")
-@click.option("--horizon", type=int, metavar="STEPS", help="The last step; without it the plan is for ever.")
-@click.option("--method", default="tight", show_default=True, help="tight, paper; with a horizon constant, optimal.")
-@click.option("--every", type=int, default=1, show_default=True, metavar="STEPS", help="Publish every so many steps.")
-@click.option("--age", type=int, default=0, show_default=True, metavar="STEPS", help="How old the data is.")
+@click.option("--sensitivity", type=float, help="How far one person can move a value.  [default: 1.0]")
+@click.option("--horizon", metavar="TIME", help="The last step; without it the plan is for ever.")
+@click.option("--method", help="tight, paper; with a horizon constant, optimal.  [default: tight]")
+@click.option("--every", metavar="TIME", help="Publish every so many steps.  [default: 1]")
+@click.option("--age", metavar="TIME", help="How old the data is.  [default: 0]")
 @click.option("--cap", type=float, help="The most that one release may cost (discounted notions, tight).")
-@click.option("--step", default="30 min", show_default=True, metavar="WIDTH", help='Such as "30 min", "1 h", "1 day".')
+@click.option("--step", metavar="WIDTH", help='Such as "30 min", "1 h", "1 day".  [default: 30 min]')
 @click.option(
     "--start", metavar="TIME", help="When step 1 begins, as 2026-01-31 or 2026-01-31T13:30.  [default: today]"
 )
@@ -77,36 +79,60 @@ def demo(out: Path, households: int, days: int, seed: int) -> None:
     "--html", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write interactive plots."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-def plan(notion: str, step: str, start: str | None, error: float | None, html: Path | None, as_json: bool,
-         **options: Any) -> None:  # fmt: skip
+def plan(policy: Path | None, notion: str | None, step: str | None, start: str | None, error: float | None,
+         html: Path | None, as_json: bool, **options: Any) -> None:  # fmt: skip
     """Show noise, error and risk of a plan over time, before anything is spent.
+
+    Of a policy, or of a notion with its parameters. TIME is a number of steps, or a time such as "1 week".
 
     \b
     Example:
+      halflife plan policy.yaml
+      halflife plan --notion w-event --epsilon 1 --w "1 week"
       halflife plan --notion hyperbolic --epsilon 1 --beta 0.1 --sensitivity 0.667 --horizon 365 --step "1 day"
       halflife plan --notion exponential --epsilon 1 --half-life 48 --error 20 --html plan.html
       halflife plan --notion age-dependent --epsilon 1 --process homes.json --age 4 --every 4
       halflife plan --notion almost-periodic --epsilon 1 --period 48 --strong
     """
     from halflife.lab.views import plan as lab
-    from halflife.policy.promises.age_dependent.process import read_process_file
 
-    promise = ("epsilon", "delta", "alpha", "half_life", "beta", "w", "process", "period", "strong")
     given = {k: v for k, v in options.items() if v is not None}
-    if "process" in given:
-        given["process"] = read_process_file(given["process"])
-    request = {k: v for k, v in given.items() if k not in promise}
+    if (policy is None) == (notion is None):
+        raise click.UsageError("give a policy, or --notion with its parameters")
+    if policy is not None and (given or step or start):
+        unused = ", ".join(
+            f"--{k.replace('_', '-')}" for k in [*given, *(["step"] if step else []), *(["start"] if start else [])]
+        )
+        raise click.UsageError(f"{unused}: the policy says that; leave it out")
     with screen(stderr=True).status("planning"):
-        chosen = lab.make_notion(notion, {k: v for k, v in given.items() if k in promise})
-        view = lab.plan_view(chosen, width=step, start=start, error=error, **request)
+        if policy is not None:
+            views = lab.policy_views(policy, error)
+        else:
+            views = [_planned(str(notion), step or "30 min", start, error, given)]
         if html is not None:
-            lab.write_plan_page(view, html)
+            lab.write_plan_page(views, html)
     if as_json:
-        say(json.dumps(lab.plan_json(view), indent=2, ensure_ascii=False))
+        found = [lab.plan_json(view) for view in views]
+        say(json.dumps(found[0] if policy is None else found, indent=2, ensure_ascii=False))
     else:
-        lab.print_view(view, screen())
+        for view in views:
+            lab.print_view(view, screen())
     if html is not None:
         say(f"Plots: {html}", err=as_json)
+
+
+def _planned(notion: str, step: str, start: str | None, error: float | None, given: dict[str, Any]) -> PlanView:
+    """Return the view of the plan that the options ask for."""
+    from halflife.lab.views import plan as lab
+    from halflife.policy.promises.age_dependent.process import read_process_file
+
+    for key in ("w", "period", "horizon", "every", "age", "half_life"):
+        if key in given:
+            given[key] = lab.parse_steps(given[key], step, about=key, whole=key != "half_life")
+    if "process" in given:
+        given["process"] = read_process_file(given["process"])
+    promise = {k: given.pop(k) for k in lab.PROMISE if k in given}
+    return lab.plan_view(lab.make_notion(notion, promise), width=step, start=start, error=error, **given)
 
 
 def _data_and_out_options(folder: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -13,8 +13,11 @@ import click
 from halflife.cli.group import main
 from halflife.cli.terminal import catch_stop_signals, event_log, progress_bar, say, write_whole
 
+MOST_SHOWN = 30
+"""Of a table with more columns, so many are named: there may be one for each person."""
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from halflife.policy import Policy
     from halflife.publisher import Summary
@@ -40,7 +43,7 @@ def init(data: tuple[str, ...], form: str | None, table: str | None, out: Path, 
       halflife init meters-2026-*.csv.gz --out meters.yaml
       halflife init --schema > policy.schema.json
     """
-    from halflife.policy.template import json_schema, write_template
+    from halflife.policy.template import SCHEMA_FILE, json_schema, write_template
 
     if schema:
         say(json.dumps(json_schema(), indent=2, ensure_ascii=False))
@@ -65,7 +68,20 @@ def init(data: tuple[str, ...], form: str | None, table: str | None, out: Path, 
             "so no column was taken from it: give every column a name, or fill them in yourself.",
             err=True,
         )
-    say(f"Wrote {out}. Fill in the blanks, then: halflife publish {out}")
+    else:
+        say("Columns: " + _list_columns(columns))
+    wrote = str(out)
+    if not os.path.lexists(out.parent / SCHEMA_FILE):
+        write_whole(out.parent / SCHEMA_FILE, json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n", anew=True)
+        wrote += f", and {out.parent / SCHEMA_FILE} for your editor"
+    say(f"Wrote {wrote}. Fill in the blanks, then: halflife publish {out} --dry-run")
+
+
+def _list_columns(columns: Mapping[str, str]) -> str:
+    """The columns with their types, the first thirty of them."""
+    shown = [f"{name} ({kind})" for name, kind in list(columns.items())[:MOST_SHOWN]]
+    more = len(columns) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
 @main.command()

@@ -115,7 +115,9 @@ def write_whole(path: Path, text: str, *, anew: bool = False) -> None:
     except FileExistsError:
         raise InvalidInput(f"{path} is there already: give another --out, or move it away") from None
     except OSError as error:
-        raise InvalidInput(f"{path} cannot be written: {error.strerror or error}") from None
+        why = error.strerror or error
+        hint = "" if place.parent.is_dir() else f": there is no folder {place.parent}: make it, or give another path"
+        raise InvalidInput(f"{path} cannot be written: {why}{hint}") from None
 
 
 def _put(name: str, path: Path, anew: bool) -> None:

@@ -55,6 +55,12 @@ class Outline:
     weights: Mapping[str, int] | None = field(repr=False)
 
     @property
+    def unit(self) -> str:
+        """What its numbers are in, for people: "people" of counts and histograms, else the statistic's unit, or nothing."""
+        statistic = self.part.statistic
+        return "people" if statistic.kind in ("count", "histogram") else statistic.unit or ""
+
+    @property
     def first(self) -> int:
         """The account's step in which its first step begins."""
         return self.account.step(self.steps.start_us)

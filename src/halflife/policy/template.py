@@ -22,10 +22,13 @@ _TIME = ("timestamp", "datetime", "time", "ts", "date", "hour", "interval_start"
 _NO_TIMES = ("DOUBLE", "FLOAT", "REAL", "DECIMAL", "BOOLEAN")
 _VALUE = ("kwh", "wh", "kw", "value", "reading", "load", "amount", "power", "energy", "usage")
 
+SCHEMA_FILE = "policy.schema.json"
+"""What `halflife init` calls the JSON Schema that it writes beside a policy."""
+
 TEMPLATE = """\
 # What is published, and under which promise. Nothing here may come from the data itself: fill in the blanks from what is
 # publicly known (delete the lines that you do not need), then run:  halflife publish {name}
-# yaml-language-server: $schema=policy.schema.json
+# yaml-language-server: $schema={schema}
 halflife: 1
 
 population:
@@ -78,12 +81,13 @@ def write_template(columns: Mapping[str, str], files: Sequence[str], table: str 
     >>> [line.split("#")[0].strip() for line in text.splitlines() if "time:" in line or "person:" in line][:2]
     ['person: lclid', 'time: ts']
     """
-    time = _guess(columns, _TIME, ("TIMESTAMP", "DATE"), (), _NO_TIMES)
+    time = _guess_time(columns)
     value = _guess(columns, _VALUE, ("DOUBLE", "FLOAT", "DECIMAL", "INT"), (time,))
     person = _guess(columns, _PERSON, ("VARCHAR", "UUID", "INT"), (time, value))
     stem = name.rsplit(".", 1)[0] or "policy"
     return TEMPLATE.format(
         name=" ".join(name.split()),
+        schema=SCHEMA_FILE,
         ledger=_text(_choose_file(f"{stem.lstrip('~') or 'policy'}.ledger", files)),
         stream=_stream_name(value),
         output=_choose_file(f"{_stream_name(value)}.csv", files),
@@ -96,6 +100,21 @@ def write_template(columns: Mapping[str, str], files: Sequence[str], table: str 
         notions=", ".join(sorted(registry.NOTIONS)),
         promises="".join(adapter.template for adapter in dict.fromkeys(ADAPTERS.values())),
     )
+
+
+def _guess_time(columns: Mapping[str, str]) -> str | None:
+    """Return the finest column that may be a time: a timestamp before what is only called so, and that before a date.
+
+    >>> _guess_time({"date": "DATE", "read_at": "TIMESTAMP"}), _guess_time({"date": "DATE", "hour": "BIGINT"})
+    ('read_at', 'hour')
+    """
+    moments = [c for c, t in columns.items() if t.upper().startswith("TIMESTAMP")]
+    if len(moments) == 1:
+        return moments[0]
+    finest = {c: t for c, t in columns.items() if c in moments} or {
+        c: t for c, t in columns.items() if not t.upper().startswith("DATE")
+    }
+    return _guess(finest, _TIME, (), (), _NO_TIMES) or _guess(columns, _TIME, ("DATE",), (), _NO_TIMES)
 
 
 def _guess(

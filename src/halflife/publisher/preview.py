@@ -164,7 +164,7 @@ def _look_ahead(policy: Policy, c: Channel, session: Session, wanted: Due | None
         name=c.name,
         kind=statistic.kind,
         every=c.part.step or policy.clock.step,
-        unit="people" if statistic.kind in ("count", "histogram") else statistic.unit or "",
+        unit=c.unit,
         reasons=tuple(explain(c)),
         due=due,
         passed_over=0 if wanted is None else len(wanted.steps) - due,

@@ -6,6 +6,7 @@ import datetime
 import io
 import json
 import math
+import re
 import sys
 
 import numpy as np
@@ -295,11 +296,13 @@ def test_json_holds_everything_and_first_what_is_not_protected():
 
 def test_the_page_shows_the_plan(tmp_path):
     shown = view(ExponentialDiscount(1.0, alpha=0.9), every=2, horizon=100, width="1 h", error=3.0)
-    pv.write_plan_page(shown, tmp_path / "new" / "plan.html")
+    pv.write_plan_page([shown], tmp_path / "new" / "plan.html")
     page = (tmp_path / "new" / "plan.html").read_text(encoding="utf-8")
     assert page.startswith("<!DOCTYPE html>")
     assert page.count("plotly.js v") == 1
-    assert page.index("What is not protected") < page.index("In other words") < page.index("Noise scale")
+    assert page.index("What is not protected") < page.index("In other words") < page.index("Expected error")
+    assert "Noise scale" not in page, "with Laplace noise it is the expected error, drawn once"
+    assert "promised: 1" in page
     assert shown.answers[0].text in page
     scales, risks = pv.plot_view(shown, "scales", "y", 0).data[0], pv.plot_view(shown, "risks", "y", 2).data[0]
     assert np.array_equal(scales.y, shown.plan.scales(100)[::2])
@@ -311,7 +314,37 @@ def test_the_page_needs_its_extra_and_a_place(tmp_path, monkeypatch):
     shown = view(WEvent(1.0, 4), horizon=10)
     (tmp_path / "file").write_text("")
     with pytest.raises(InvalidInput, match="choose another file"):
-        pv.write_plan_page(shown, tmp_path / "file" / "plan.html")
+        pv.write_plan_page([shown], tmp_path / "file" / "plan.html")
     monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
     with pytest.raises(MissingExtra, match=r"halflife\[report\]"):
-        pv.write_plan_page(shown, tmp_path / "plan.html")
+        pv.write_plan_page([shown], tmp_path / "plan.html")
+
+
+def test_gaussian_noise_has_a_plot_of_its_scale_too(tmp_path):
+    pv.write_plan_page([view(Classical(1.0, 1e-6), horizon=40)], tmp_path / "plan.html")
+    assert "Noise scale" in (tmp_path / "plan.html").read_text(encoding="utf-8")
+
+
+def test_the_plans_of_a_policy_are_in_its_unit_and_on_its_clock(tmp_path):
+    """5 kWh over 1,000 homes, w = 24: a scale of 0.12 kWh. In London the summer's hours are an hour ahead."""
+    data = {
+        "population": {"id": "town", "size": 1000, "person": "home"},
+        "promise": {"notion": "w-event", "epsilon": 1, "w": "1 day"},
+        "clock": {"step": "1 h", "start": "2026-06-01", "zone": "Europe/London"},
+        "streams": [
+            {
+                "name": name, "share": share, "output": f"{name}.csv", "source": {"files": "r.csv", "time": "ts", "value": "kwh"},
+                "statistic": {"kind": "mean", "unit": "kWh", "resolution": "1 Wh", "clip": ["0", "5 kWh"], "fold": "sum"},
+            }
+            for name, share in (("use", 0.75), ("more", 0.25))
+        ],
+    }  # fmt: skip
+    first, second = pv.policy_views(data, error=0.2)
+    assert (first.stream, first.unit, first.clock.at(1)) == ("use", "kWh", "2026-06-01 00:00 BST")
+    assert first.scales[0] == pytest.approx(5 / 1000 * 24 / 0.75)
+    assert second.scales[0] == pytest.approx(5 / 1000 * 24 / 0.25)
+    assert [one.answers[0].verdict for one in (first, second)] == ["never", "at"]
+    pv.write_plan_page([first, second], tmp_path / "plan.html")
+    page = (tmp_path / "plan.html").read_text(encoding="utf-8")
+    assert page.count("Times are in Europe/London") == 2
+    assert len(re.findall(r'id="(?:1-)?errors"', page)) == 2

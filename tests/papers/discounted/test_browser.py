@@ -17,8 +17,8 @@ def pages(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
     found = paper.reproduce(paper.generated_source(seed=1, homes=5, days=40), steps=300)
     report = write_all(found, folder)[0]
-    write_plan_page(plan_view(HyperbolicDiscount(1.0, beta=0.1), horizon=100, error=5.0), folder / "plan.html")
-    return {report: 9, folder / "plan.html": 3}
+    write_plan_page([plan_view(HyperbolicDiscount(1.0, beta=0.1), horizon=100, error=5.0)], folder / "plan.html")
+    return {report: 9, folder / "plan.html": 2}
 
 
 def test_the_pages_are_drawn_fit_and_turn_over(chromium, pages):

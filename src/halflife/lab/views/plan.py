@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import MISSING, dataclass, fields
+from fractions import Fraction
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,7 +28,8 @@ from halflife.numerics.parameters import real
 from halflife.numerics.rounding import divide_up
 from halflife.plans import Plan
 from halflife.plans.base import MEAN_ABSOLUTE_OF_UNIT_SCALE
-from halflife.steps import parse_time, parse_width
+from halflife.policy import GivenPolicy, Policy, channels
+from halflife.steps import from_us, microseconds, parse_time, parse_width
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,6 +61,7 @@ class PlanView:
     scales, errors   noise scale and expected |error| of steps 1, 2, …; infinite where nothing is published
     risks            risk after each step, in nats;  limit  what it is promised to stay under
     answers          when the expected error passes what was asked, and when the budget would run out at that error
+    stream, unit     of a policy's stream: its name, and what its numbers are in;  worth  of one unit of the plan in it
     """
 
     plan: Plan
@@ -69,6 +72,14 @@ class PlanView:
     risks: Floats
     limit: float
     answers: tuple[Answer, ...]
+    stream: str = ""
+    unit: str = ""
+    worth: float = 1.0
+
+    @property
+    def clock(self) -> _Clock:
+        """Its steps as wall-clock time, in the zone of its start."""
+        return _Clock(self.start, self.width)
 
     @property
     def steps(self) -> int:
@@ -106,18 +117,66 @@ def plan_view(
         raise InvalidInput(
             f"a horizon of {request['horizon']:,} steps is too long to show: give at most {LONGEST:,}, or none"
         )
-    plan: Plan = notion.plan(**request)
-    a_year = max(1, round(datetime.timedelta(days=365) / step))
+    return _view(notion.plan(**request), _Clock(begin, step), asked)
+
+
+def policy_views(policy: GivenPolicy, error: float | None = None) -> list[PlanView]:
+    """Return the plan of each stream of a policy, in its own unit and on its own clock; no reading is looked at.
+
+    Streams that share a promise are shown one by one: a share of it each, where the plan is for a share.
+    """
+    asked = None if error is None else real("error", error, positive=True)
+    views = []
+    for c in channels(Policy.of(policy)):
+        clock = _Clock(from_us(c.account.start_us, c.account.zone), datetime.timedelta(microseconds=c.account.width))
+        views.append(_view(c.plan, clock, asked, stream=c.name, unit=c.unit, worth=float(max(c.factors))))
+    return views
+
+
+def _view(
+    plan: Plan, clock: _Clock, asked: float | None, *, stream: str = "", unit: str = "", worth: float = 1.0
+) -> PlanView:
+    """Work out what is shown of a plan: a year of it, or all of it up to its horizon."""
+    a_year = max(1, round(datetime.timedelta(days=365) / clock.width))
     steps = min(plan.horizon or a_year, SEARCHED)
-    scales = plan.scales(steps)
+    scales = plan.scales(steps) * worth
     errors = scales * MEAN_ABSOLUTE_OF_UNIT_SCALE[plan.noise]
-    limit = Accountant(notion).exposure(1).limit
-    clock = _Clock(begin, step)
-    answers = () if asked is None else (when_error_passes(plan, asked, clock), when_budget_ends(plan, asked, clock))
-    return PlanView(plan, begin, step, scales, errors, plan.risks(steps), limit, answers)
+    limit = Accountant(plan.notion).exposure(1).limit
+    answers = () if asked is None else (
+        when_error_passes(plan, asked, clock, worth), when_budget_ends(plan, asked, clock, worth),
+    )  # fmt: skip
+    risks = plan.risks(steps)
+    return PlanView(plan, *clock, scales, errors, risks, limit, answers, stream, unit, worth)
 
 
 # What is asked ------------------------------------------------------------------------------------------------------
+
+
+PROMISE = ("epsilon", "delta", "alpha", "half_life", "beta", "w", "process", "period", "strong")
+"""What belongs to the promise; all else that may be asked for is the plan's."""
+
+
+def parse_steps(text: str, width: str, *, about: str, whole: bool = True) -> float:
+    """Read a number of steps, or a time that is one: steps are so wide.
+
+    >>> parse_steps("336", "30 min", about="w"), parse_steps("1 week", "30 min", about="w")
+    (336, 336)
+    >>> parse_steps("45 min", "30 min", about="half_life", whole=False)
+    1.5
+    >>> parse_steps("45 min", "30 min", about="w")
+    Traceback (most recent call last):
+    ...
+    halflife.errors.InvalidInput: w: '45 min' is 1.5 steps of 30 min: give whole steps
+    """
+    try:
+        steps = Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        steps = Fraction(microseconds(parse_width(text)), microseconds(parse_width(width)))
+    if steps.denominator == 1:
+        return int(steps)
+    if whole:
+        raise InvalidInput(f"{about}: {text!r} is {float(steps):g} steps of {width}: give whole steps", about=about)
+    return float(steps)
 
 
 def make_notion(name: str, given: JsonObject) -> Notion:
@@ -162,7 +221,7 @@ def parse_start(text: str | None) -> datetime.datetime:
 
 
 class _Clock(NamedTuple):
-    """Steps as wall-clock time."""
+    """Steps as wall-clock time, in the zone of the start."""
 
     start: datetime.datetime
     width: datetime.timedelta
@@ -170,17 +229,23 @@ class _Clock(NamedTuple):
     def at(self, step: int) -> str:
         """When a step begins."""
         try:
-            return f"{self.start + (step - 1) * self.width:%Y-%m-%d %H:%M} UTC"
+            moment = self.start.astimezone(datetime.UTC) + (step - 1) * self.width
+            return f"{moment.astimezone(self.start.tzinfo):%Y-%m-%d %H:%M %Z}"
         except OverflowError:
             return "after the year 9999"
+
+    @property
+    def zone(self) -> str:
+        """The name of the zone."""
+        return str(self.start.tzinfo)
 
 
 # Answers in wall-clock time -----------------------------------------------------------------------------------------
 
 
-def when_error_passes(plan: Plan, error: float, clock: _Clock) -> Answer:
-    """Return when a release of the plan first has a larger expected error than this."""
-    unit = MEAN_ABSOLUTE_OF_UNIT_SCALE[plan.noise]
+def when_error_passes(plan: Plan, error: float, clock: _Clock, worth: float = 1.0) -> Answer:
+    """Return when a release of the plan first has a larger expected error than this; `worth` is that of the plan's unit."""
+    unit = MEAN_ABSOLUTE_OF_UNIT_SCALE[plan.noise] * worth
 
     def errors(n: int) -> Floats:
         scales = plan.scales(n)
@@ -198,12 +263,12 @@ def when_error_passes(plan: Plan, error: float, clock: _Clock) -> Answer:
     return _undecided(f"Whether the expected error ever passes {error:g} is undecided", clock)
 
 
-def when_budget_ends(plan: Plan, error: float, clock: _Clock) -> Answer:
+def when_budget_ends(plan: Plan, error: float, clock: _Clock, worth: float = 1.0) -> Answer:
     """Return the first release that the promise has no room for if every one has this expected error.
 
     Never, if the same notion has a plan for ever whose scales stay at or below this one: less loss everywhere is less risk.
     """
-    scale, request = error / MEAN_ABSOLUTE_OF_UNIT_SCALE[plan.noise], plan.request
+    scale, request = error / (MEAN_ABSOLUTE_OF_UNIT_SCALE[plan.noise] * worth), plan.request
     loss = divide_up(plan.sensitivity, scale)
     limit = Accountant(plan.notion).exposure(1).limit
 
@@ -212,7 +277,7 @@ def when_budget_ends(plan: Plan, error: float, clock: _Clock) -> Answer:
         losses[:: request.every] = loss
         return plan.notion.risks(losses, request.age, plan.noise)
 
-    given = f"With an expected error of {error:g} every time (noise scale {three_figures(scale)})"
+    given = f"With an expected error of {error:g} every time (noise scale {three_figures(scale * worth)})"
     for_ever = plan.notion.plan(
         sensitivity=plan.sensitivity, age=request.age, every=request.every,
         noise=plan.noise if len(plan.notion.noises) > 1 else None,
@@ -225,7 +290,7 @@ def when_budget_ends(plan: Plan, error: float, clock: _Clock) -> Answer:
         text = f"{given} the budget would run out at step {step:,}: {clock.at(step)}; that release would be refused."
         return _at(step, text, clock)
     if lasts:
-        enough = f"a scale of {three_figures(largest_scale(for_ever))} is enough for ever"
+        enough = f"a scale of {three_figures(largest_scale(for_ever) * worth)} is enough for ever"
         return Answer("never", None, None, f"{given} the budget would never run out: {enough}.")
     if plan.horizon is not None and plan.horizon <= SEARCHED:
         return _not_within(f"{given} the budget would not run out", plan.horizon, clock)
@@ -305,7 +370,7 @@ def _undecided(what: str, clock: _Clock) -> Answer:
 
 def row_data(view: PlanView, rows: int = 14) -> list[Row]:
     """Return the table: steps with a release, evenly spaced on a logarithmic scale, the first and the last included."""
-    every, clock = view.plan.request.every, _Clock(view.start, view.width)
+    every, clock = view.plan.request.every, view.clock
     releases = (view.steps - 1) // every + 1
     chosen = np.unique(np.rint(np.geomspace(1, releases, rows)).astype(int))
     found = []
@@ -340,6 +405,7 @@ def plan_json(view: PlanView) -> JsonObject:
     return {
         **view.plan.certificate(),
         "in_other_words": other_words(view),
+        **({"stream": view.stream, "unit": view.unit} if view.stream else {}),
         "start": view.start.isoformat(),
         "step_minutes": view.width.total_seconds() / 60,
         "limit": view.limit,
@@ -351,6 +417,8 @@ def plan_json(view: PlanView) -> JsonObject:
 def print_view(view: PlanView, console: Console) -> None:
     """Print what is not protected, the promise in words, a table, a plot, and the answers; the console knows no markup."""
     plan = view.plan
+    if view.stream:
+        console.print(f"{view.stream}" + (f", in {view.unit}" if view.unit else ""), style="bold")
     console.print("What is not protected", style="bold")
     for text in plan.not_protected():
         console.print(f"- {text}")
@@ -369,10 +437,10 @@ def print_view(view: PlanView, console: Console) -> None:
 
 
 def _table(view: PlanView) -> Table:
-    heads = ("step", "begins (UTC)", "noise\nscale", "expected\n|error|", "risk\n(nats)", "of the\npromise")
+    heads = ("step", "begins", "noise\nscale", "expected\n|error|", "risk\n(nats)", "of the\npromise")
     rows = [
         (
-            f"{row.step:,}", row.time.removesuffix(" UTC"), three_figures(row.scale), three_figures(row.error),
+            f"{row.step:,}", row.time, three_figures(row.scale), three_figures(row.error),
             three_figures(row.risk), f"{100 * row.share:.1f} %",
         )
         for row in row_data(view)
@@ -394,16 +462,17 @@ def bars(view: PlanView, width: int = 60, height: int = 5) -> list[str]:
         eighths = (min(8, max(0, round(8 * (c / top * height - level)))) for c in columns)
         label = three_figures(top) if level == height - 1 else "0" if level == 0 else ""
         lines.append(f"{label:>12} " + "".join(_BLOCKS[e] * repeat for e in eighths))
-    clock = _Clock(view.start, view.width)
-    first, last = clock.at(1).removesuffix(" UTC"), clock.at(view.steps).removesuffix(" UTC")
+    first, last = view.clock.at(1), view.clock.at(view.steps)
     axis = f"{first}{last:>{max(len(last) + 2, len(columns) * repeat - len(first))}}"
     return ["noise scale over time", *lines, f"{'':>12} {axis}"]
 
 
 # The page -----------------------------------------------------------------------------------------------------------
 
-_SCALE = "Scale of the noise: the mean absolute noise if it is Laplace, the standard deviation if Gaussian."
-_ERROR = "Mean absolute error of each release, in the unit of what is published."
+_SCALE = "Scale of the noise: its standard deviation."
+_ERROR = (
+    "Mean absolute error of each release, in the unit of what is published; with Laplace noise it is the noise's scale."
+)
 _RISK = "Risk after each step; it is promised to stay at or below the line."
 _PLOTS = (
     ("scales", "Noise scale", "noise scale", _SCALE),
@@ -424,26 +493,40 @@ def plot_view(view: PlanView, what: str, y_title: str, colour: int) -> Figure:
     )  # fmt: skip
     figure.update_yaxes(rangemode="tozero")
     if what == "risks":
-        figure.add_hline(y=view.limit, line={"color": "#8a8f98", "width": 1}, layer="below")
+        figure.add_hline(
+            y=view.limit, line={"color": "#8a8f98", "width": 2, "dash": "dash"},
+            annotation={"text": f"promised: {view.limit:g}", "yanchor": "bottom", "font": {"color": "#8a8f98"}},
+        )  # fmt: skip
         figure.update_yaxes(range=[0, 1.08 * max(view.limit, float(values.max()))])
     return figure
 
 
-def write_plan_page(view: PlanView, path: Path) -> None:
-    """Write the plan as one interactive HTML file."""
-    plan = view.plan
-    title = f"{plan.notion.name}, {describe_parameters(plan.notion)}"
+def write_plan_page(views: Sequence[PlanView], path: Path) -> None:
+    """Write plans, one after the other, as one interactive HTML file."""
+    titles = [f"{v.plan.notion.name}, {describe_parameters(v.plan.notion)}" for v in views]
+    parts = "".join(
+        _plan_html(v, title, f"{i}-" if i else "") for i, (v, title) in enumerate(zip(views, titles, strict=True))
+    )
+    body = f"<header><h1>A plan, before anything is spent</h1></header>{parts}"
+    write_page(path, f"halflife plan: {titles[0]}", body)
+
+
+def _plan_html(view: PlanView, title: str, prefix: str) -> str:
+    """One plan: what is not protected, the promise in words, and its plots, whose names begin with a prefix."""
+    plan, unit = view.plan, f" {view.unit}" if view.unit else ""
     open_points = "".join(f"<li>{escape(text)}</li>" for text in plan.not_protected())
     said = "".join(f"<li>{escape(text)}</li>" for text in other_words(view))
     answers = "".join(f"<p>{escape(answer.text)}</p>" for answer in view.answers)
-    figures = [
-        f"<section><h2>{head}</h2>{figure_html(what, plot_view(view, what, y, i), f'{head} over time', caption)}</section>"
+    figures = "".join(
+        f"<section><h3>{head}</h3>"
+        f"{figure_html(prefix + what, plot_view(view, what, y, i), f'{head} over time', caption)}</section>"
         for i, (what, head, y, caption) in enumerate(_PLOTS)
-    ]
-    body = f"""<header><h1>A plan, before anything is spent</h1>
-<p class="lede">{escape(title)}; method {escape(plan.request.method)}, sensitivity {plan.sensitivity:g},
-horizon {f"{plan.horizon:,} steps" if plan.horizon else "none: for ever"}.</p></header>
-<section><h2>What is not protected</h2><ul class="open">{open_points}</ul>
+        if what != "scales" or plan.noise != "laplace"  # its scale is its mean absolute error
+    )
+    name = f"<h2>{escape(view.stream)}</h2>" if view.stream else ""
+    return f"""<section>{name}<p class="lede">{escape(title)}; method {escape(plan.request.method)}, sensitivity
+{plan.sensitivity * view.worth:.6g}{escape(unit)}, horizon {f"{plan.horizon:,} steps" if plan.horizon else "none: for ever"}.
+Times are in {escape(view.clock.zone)}.</p>
+<h2>What is not protected</h2><ul class="open">{open_points}</ul>
 <h2>In other words</h2><p>{escape(plan.notion.summary)}</p><ul>{said}</ul><p>{escape(plan.tail)}</p>{answers}</section>
-{"".join(figures)}"""
-    write_page(path, f"halflife plan: {title}", body)
+{figures}"""

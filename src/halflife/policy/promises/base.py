@@ -175,9 +175,8 @@ class Adapter:
     def explain(self, stream: Outline, plan: Plan, why: str) -> Iterator[str]:
         """Say how far one person can move a stream's numbers, and why, from the policy alone."""
         s, statistic = stream.sensitivity, stream.part.statistic
-        people = statistic.kind in ("count", "histogram")
-        unit = "people" if people else statistic.unit or ""
-        size = "1 unit = 1 person" if people else f"1 unit = {statistic.resolution}"
+        unit = stream.unit
+        size = "1 unit = 1 person" if unit == "people" else f"1 unit = {statistic.resolution}"
         yield f"hidden: {why}"
         yield f"{s.reason} ({size})"
         yield f"published as a {statistic.kind}: at most {float(s.l1 * max(stream.factors)):.6g} {unit}".rstrip()

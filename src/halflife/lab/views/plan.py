@@ -491,6 +491,7 @@ def plot_view(view: PlanView, what: str, y_title: str, colour: int) -> Figure:
         name=y_title, mode="lines", line={"color": PALETTE[colour][0], "width": 2.5}, meta={"colours": PALETTE[colour]},
         hovertemplate="%{y:.4~g}", showlegend=False,
     )  # fmt: skip
+    figure.update_xaxes(title=f"time ({view.clock.zone})")
     figure.update_yaxes(rangemode="tozero")
     if what == "risks":
         figure.add_hline(

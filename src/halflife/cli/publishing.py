@@ -14,7 +14,7 @@ from halflife.cli.group import main
 from halflife.cli.terminal import catch_stop_signals, event_log, progress_bar, say, write_whole
 
 MOST_SHOWN = 30
-"""Of a table with more columns, so many are named: there may be one for each person."""
+"""Of a table with more columns none is named."""
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -78,10 +78,17 @@ def init(data: tuple[str, ...], form: str | None, table: str | None, out: Path, 
 
 
 def _list_columns(columns: Mapping[str, str]) -> str:
-    """The columns with their types, the first thirty of them."""
-    shown = [f"{name} ({kind})" for name, kind in list(columns.items())[:MOST_SHOWN]]
-    more = len(columns) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")
+    """The columns with their types; their number alone if there are many, or if none is called as columns of readings are.
+
+    A table with a column for each person has their names there, and a CSV file without a header somebody's reading.
+    """
+    from halflife.policy.template import has_usual_name
+
+    if len(columns) > MOST_SHOWN or not any(map(has_usual_name, columns)):
+        return (
+            f"{len(columns)}, whose names are not shown: they may be people's, or a reading in a file without a header"
+        )
+    return ", ".join(f"{name} ({kind})" for name, kind in columns.items())
 
 
 @main.command()

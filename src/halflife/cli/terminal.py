@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+IN_A_LOG = 200
+"""How wide tables may be where nobody's window says it: a log wraps nothing, and a cell that is cut is lost."""
+
+
 def say(text: str, err: bool = False) -> None:
     """Print a text; on stderr if that can be written, and else nowhere."""
     try:
@@ -54,7 +58,9 @@ def screen(stderr: bool = False) -> Console:
                     raise _stdout_failed(error) from error
                 abandon(sys.stderr)
 
-    return Screen(stderr=stderr, markup=False, highlight=False)
+    there = sys.stderr if stderr else sys.stdout
+    wide = None if there.isatty() or "COLUMNS" in os.environ else IN_A_LOG
+    return Screen(stderr=stderr, markup=False, highlight=False, width=wide)
 
 
 def _stdout_failed(error: OSError | ValueError) -> InvalidInput:

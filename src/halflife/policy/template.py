@@ -129,11 +129,24 @@ def _guess(
     One that is called so but is of an unlikely type comes last: `timestamp DOUBLE` beside `time TIMESTAMP`.
     """
     free = {c: t.upper() for c, t in columns.items() if c not in taken}
-    called = [c for name in names for c in free if c.lower() == name or name in c.lower().split("_")]
+    called = [c for name in names for c in free if _is_called(c, name)]
     if called:
         return min(called, key=lambda c: free[c].startswith(unlikely))  # the first of those that are least unlikely
     fitting = [c for c, t in free.items() if any(t.startswith(kind) for kind in types)]
     return fitting[0] if len(fitting) == 1 else None
+
+
+def _is_called(column: str, name: str) -> bool:
+    return column.lower() == name or name in column.lower().split("_")
+
+
+def has_usual_name(column: str) -> bool:
+    """Return whether a column is called as columns of persons, times or values often are.
+
+    >>> has_usual_name("meter_id"), has_usual_name("patient-zero")
+    (True, False)
+    """
+    return any(_is_called(column, name) for name in (*_PERSON, *_TIME, *_VALUE))
 
 
 def _text(value: str | None) -> str:

@@ -52,6 +52,21 @@ def _read(text: str) -> datetime.datetime | None:
     return moment if offset is None else moment.replace(tzinfo=datetime.timezone(minutes))
 
 
+def _written(text: str, form: str) -> datetime.datetime | None:
+    """Text in a format as Python reads it, without what it lets pass: blanks, digits of other scripts, fewer digits, Z."""
+    if not text.isascii() or text != " ".join(text.split()) or ("%Y%m" in form and len(text) != 12):
+        return None
+    if "%z" in form:
+        zone = re.search(r" [+-]\d\d(:?\d\d)? ", text)
+        if zone is None or int(zone[0][2:4]) > 23:
+            return None
+        text = text if zone[1] else text.replace(zone[0], f"{zone[0][:-1]}00 ")
+    try:
+        return datetime.datetime.strptime(text, form)
+    except ValueError:
+        return None
+
+
 def moment(cell: Any, question: Question) -> int | None:
     """µs since 1970 in UTC, or None."""
     us: int
@@ -60,7 +75,7 @@ def moment(cell: Any, question: Question) -> int | None:
         us = 2**63 if x is None else math.floor(x * SCALES[question.epoch])
         return us if abs(us) <= 2**62 else None
     if isinstance(cell, str):
-        cell = _read(cell)
+        cell = _read(cell) if question.time_format is None else _written(cell, question.time_format)
     if cell is None:
         return None
     if not isinstance(cell, datetime.datetime):

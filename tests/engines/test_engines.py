@@ -141,6 +141,37 @@ def text_rows() -> list[dict[str, Any]]:
     ] + [{"p": "ann", "ts": "2013-03-31", "kwh": x, "room": "hall"} for x in NUMBER_TEXTS]
 
 
+FORMS = ("%d/%m/%y %H:%M", "%a %b %d %H:%M:%S %z %Y", "%d %B %Y %I:%M:%S.%f %p", "%Y%m%d%H%M", "%m-%d-%Y")
+WRITTEN = [
+    *("30/03/13 00:30", "3/4/13 1:5", "31/03/13 02:30", "27/10/13 01:30", "30/02/13 00:00", "30/03/13 24:00"),
+    *("30/03/2013 00:30", "3/4/13 23:30"),
+    *("30/03/13  00:30", " 30/03/13 00:30", "30/03/13 00:30 ", "30/03/13 00:60", "30-03-13 00:30", "030/03/13 00:30"),
+    "٣/03/13 00:30",
+    *("Sat Mar 30 18:00:09 +0000 2013", "sun MAR 31 02:00:09 +01:00 2013", "Sat Mar 30 18:00:09 Z 2013"),
+    "Mon Mar 30 1:0:9 -0530 2013",
+    *("Sat Mar 30 18:00:09 +24:00 2013", "Sat Mar 30 18:00:09 +01 2013", "Sat Mar 30 18:00:60 +0000 2013"),
+    "Sat Mrz 30 18:00:09 +0000 2013",
+    *("30 March 2013 12:30:00.5 AM", "30 march 2013 12:30:00.500000 pm", "30 Mar 2013 12:30:00.5 AM"),
+    "30 March 2013 13:30:00.5 AM",
+    *("30 March 2013 0:30:00.5 AM", "30 March 2013 11:59:59.999999 PM", "30 March 2013 1:30:00. PM"),
+    "30 March 2013 1:30:00.1234567 PM",
+    *("201303300030", "20130330003", "2013033000300", "201303310130", "201313300030", "03-30-2013", "3-30-2013"),
+    *("30-03-2013", "", None),
+    *("2013-03-30", "2013-03-30T00:30", "1364691600", "o'clock", "%d/%m/%y %H:%M", "30/03/13 00:30\n", "infinity"),
+    "03-30-0000",
+]  # fmt: skip
+
+
+def written_rows() -> list[dict[str, Any]]:
+    """Times as people write them, in several forms, and what only looks like it."""
+    r = random.Random(10)
+    return [
+        {"p": r.choice(["ann", "bob", "eve"]), "ts": ts, "kwh": r.choice(["1", "2.5", "x"]), "room": "hall"}
+        for ts in [*WRITTEN, *r.choices(WRITTEN, k=200)]
+        if ts is None or not ts.endswith("\n")
+    ]
+
+
 def integer_rows() -> list[dict[str, Any]]:
     """Persons, groups and times as whole numbers: seconds since 1970."""
     r = random.Random(9)
@@ -169,6 +200,7 @@ DATA = {
     "typed": (typed_rows(), _schema(TEXT, pa.timestamp("us"), pa.float64(), TEXT)),
     "text": (text_rows(), _schema(TEXT, TEXT, TEXT, TEXT)),
     "integer": (integer_rows(), _schema(WHOLE, WHOLE, WHOLE, WHOLE)),
+    "written": (written_rows(), _schema(TEXT, TEXT, TEXT, TEXT)),
     "aware": (aware_rows(), _schema(TEXT, pa.timestamp("us", "Europe/Berlin"), pa.float64(), TEXT)),
 }
 
@@ -220,6 +252,10 @@ EPOCH = replace(
 QUESTIONS: dict[str, dict[str, Question]] = {
     "typed": TYPED,
     "text": {name: TYPED[name] for name in ("sum", "last-days", "autumn", "count-days", "mean-again", "year 1")},
+    "written": {
+        **{form: replace(WHOLE_YEAR, fold="sum", time_format=form) for form in FORMS},
+        **{f"{form} in UTC": replace(BASE, fold="last", time_format=form, last=400) for form in FORMS[:2]},
+    },
     "aware": {name: TYPED[name] for name in ("last", "sum-days", "autumn")},
     "integer": {
         "seconds": EPOCH,

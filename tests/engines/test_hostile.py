@@ -27,6 +27,8 @@ from halflife.engines import Question, open_source
 from halflife.engines.duckdb.engine import DuckEngine, open_arrow
 from halflife.engines.duckdb.scratch import OURS, PREFIX
 from halflife.engines.frames import open_frame
+from halflife.engines.time_format import check_time_format
+from halflife.steps import Steps
 
 BAD = b"secret-patient-\xff\xfe"
 Rows = list[dict[str, Any]]
@@ -121,6 +123,55 @@ def test_half_a_character_is_a_bad_cell(kind: Any) -> None:
     frame = pd.DataFrame({"p": people.astype(kind), "ts": [SPRING] * 5, "kwh": [1.0] * 5})
     expected = [row if row["p"] != "a\udc80" else {**row, "p": None} for row in rows]
     check(open_source(frame), expected, BASE)
+
+
+# ------------------------------------------------------------------------------------------------ times as people write them
+
+
+def test_a_time_format_is_about_text() -> None:
+    for column in (pa.array([SPRING]), pa.array([20130330]), pa.array([1.5])):
+        table = pa.table({"p": ["ann"], "ts": column, "kwh": [1.0]})
+        for engine in (
+            open_arrow(table),
+            open_frame(table),
+            open_source(table.to_pandas()),
+            open_source(pl.from_arrow(table)),
+        ):
+            with pytest.raises(InvalidInput, match=r"column 'ts' is .*, but time_format is about text: leave it out"):
+                engine.aggregate(replace(BASE, time_format="%Y%m%d"))
+            engine.close()
+    empty = pa.table({"p": ["ann"], "ts": pa.nulls(1), "kwh": [1.0]})
+    for engine in (open_arrow(empty), open_frame(empty)):
+        assert engine.aggregate(replace(BASE, time_format="%Y%m%d")).tallies["bad_time"] == 1
+
+
+@pytest.mark.parametrize("text", [
+    "%c", "%x", "%d/%m/%Y %X", "%Y", "%d/%m", "%m/%Y", "%d/%Y", "%Y-%m-%d %I:%M", "%Y-%m-%d %H:%M %p", "%Y-%m-%d %M",
+    "%Y-%m-%d %H:%S",
+    "%Y-%m-%d %H:%M.%f", "%Y%m%d%d", "%Y %y-%m-%d", "%b %B %d %Y", "%Y-%m-%d %H:%M:%S.%f5", "%z%Y-%m-%d",
+    "%Y-%m-%d %Z", "%Y-%j", "%s",
+    "%Y-%m-%d %-H", "%Y-%m-%d %", "%G-%V-%u", "YYYY-MM-DD",
+])  # fmt: skip
+def test_a_format_that_does_not_say_when_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match=r"%|has no"):
+        check_time_format(text)
+
+
+@pytest.mark.parametrize(("form", "text", "hour"), [
+    ("o'clock [%H] %d.%m.%Y (x)", "o'clock [7] 1.2.2013 (x)", 7), ("100%% %Y-%m-%d", "100% 2013-02-01", 0),
+    ("%Y年%m月%d日 %H時", "2013年2月1日 9時", 9),
+    ("  %Y-%m-%d %H", "  2013-02-01 3", 3), ("%d%b%Y:%H:%M:%S %z", "01Feb2013:07:30:00 -0530", 13),
+    ("1%d 2%m %y3", "101 202 133", 0),
+    ("%y%m%d %I%p", "130201 12am", 0), ("%H h %M, %A %d %B %y", "23 h 05, friday 01 FEBRUARY 13", 23),
+])  # fmt: skip
+def test_formats_with_signs_of_their_own(form: str, text: str, hour: int) -> None:
+    table = pa.table({"p": ["ann"] * 2, "ts": [text, text + "."], "kwh": [1.0, 1.0]})
+    hours = Steps.of("1 h", "2013-02-01").buckets(0, 2**60)
+    for engine in (open_arrow(table), open_frame(table), open_source(table.to_pandas())):
+        answer = engine.aggregate(replace(COUNT, buckets=hours, last=24, time_format=check_time_format(form)))
+        assert np.flatnonzero(answer.sums).tolist() == [hour]
+        assert answer.tallies["bad_time"] == 1
+        engine.close()
 
 
 # ---------------------------------------------------------------------------------------------- errors that quote nothing

@@ -18,6 +18,7 @@ START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 TIMES: dict[str, Callable[[datetime.datetime], str]] = {
     "local": lambda moment: f"{moment.astimezone(ZoneInfo('Europe/Paris')):%Y-%m-%dT%H:%M}",
     "ms": lambda moment: f"{moment.timestamp() * 1000:.0f}",
+    "written": lambda moment: f"{moment.astimezone(ZoneInfo('Europe/Paris')):%m/%d/%y %I:%M %p}",
 }
 """Columns with the time of a reading in other forms than UTC, for sources that name them."""
 
@@ -142,6 +143,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
             **MEAN, "name": "each", "source": {**MEAN["source"], "time": "ms", "epoch": "ms"},
             "statistic": {**MEAN["statistic"], "duplicates": "each"}, "output": "each.csv",
         },
+    ),
+    "time-format": policy(
+        WINDOW,
+        {**MEAN, "source": {**MEAN["source"], "time": "written", "zone": "Europe/Paris", "time_format": "%m/%d/%y %I:%M %p"}},
     ),
     "sizes": policy(WINDOW, {
         **MEAN, "source": {**MEAN["source"], "group": "where"},

@@ -125,6 +125,7 @@ HELD = {
     "group column": (MOVING, {f"{S}source__group": "street"}, "column with the group was 'where' and is now 'street'"),
     "source zone": (PLAIN, {f"{S}source__zone": "Europe/Paris"}, "times that carry none was 'UTC'"),
     "epoch": (PLAIN, {f"{S}source__epoch": "ms"}, "since 1970 was not given and is now 'ms'"),
+    "time format": (PLAIN, {f"{S}source__time_format": "%d/%m/%y"}, "times are written was not given and is now '%d/%m/%y'"),
     "kind": (PLAIN, {f"{S}statistic__kind": "sum"}, "the statistic was 'mean' and is now 'sum'"),
     "unit": (
         PLAIN, {f"{S}statistic__unit": "MWh", f"{S}statistic__resolution": "0.001", f"{S}statistic__clip": ["0", "5"]},
@@ -256,7 +257,7 @@ DECIDED = {
     Outside: "outside floor block",
     Declarations: "variations* readings* rounding*",
     keys.Clock: "step start end zone late",
-    keys.Source: "files* format* table* time value group person zone epoch",
+    keys.Source: "files* format* table* time value group person zone epoch time_format",
     keys.Weights: "file* person* weight* resolution largest",
     keys.Statistic: "kind unit resolution clip clip_readings fold duplicates missing edges weights",
     keys.GroupTable: "file* person* group*",

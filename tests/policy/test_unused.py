@@ -37,6 +37,19 @@ def test_every_key_without_effect_is_named_at_once(folder):
     ]  # fmt: skip
 
 
+def test_of_epoch_zone_and_time_format_each_has_an_effect(folder):
+    written = "      time: ts\n      time_format: '%d/%m/%y %H:%M{}'\n"
+    Policy.parse(change("      time: ts\n", written.format("")), folder)
+    assert "source.zone: every time states its offset (%z in" in refusal(
+        change("      time: ts\n", written.format(" %z")), folder
+    )
+    Policy.parse(change("      zone: Europe/Paris\n", written.format(" %z").replace("      time: ts\n", "")), folder)
+    text = change("      zone: Europe/Paris\n", "      epoch: s\n      time_format: '%d/%m/%y'\n")
+    assert "source.time_format: times are numbers since 1970 (`epoch: s`), not text: leave one" in refusal(text, folder)
+    text = change("      time: ts\n", "      time: ts\n      time_format: '%c'\n")
+    assert "policy.yaml:20:7: streams.0.source.time_format: '%c': %c means something else" in refusal(text, folder)
+
+
 def test_a_table_stays_where_files_may_be_databases(folder):
     for files in ("meters.db", "meters.duckdb", "meters-*", "[a.csv, b.db]"):
         Policy.parse(change("files: readings.csv\n", f"files: {files}\n      table: meters\n"), folder)
@@ -58,6 +71,7 @@ def test_engines_refuse_a_table_of_files_without_any(tmp_path, open_files):
 @pytest.mark.parametrize(("process", "said"), [
     (FIT + "table: meters}}", "promise.process.fit.table: a csv file has no tables: leave this out"),
     (FIT + "zone: Europe/Paris, epoch: s}}", "promise.process.fit.zone: times that are numbers since 1970"),
+    (FIT + "time_format: '%Y%m%d', epoch: s}}", "promise.process.fit.time_format: times are numbers since 1970"),
     ("{name: markov-chain, matrix: [[0.9, 0.1], [0.2, 0.8]], whose: public}",
      "promise.process.whose: the process was written out, not fitted on anybody's readings: leave this out"),
 ])  # fmt: skip

@@ -46,6 +46,7 @@ def readings_options(command: F) -> F:
             "--zone", default="UTC", show_default=True, metavar="NAME", help="The zone of times that carry none."
         ),
         click.option("--epoch", type=click.Choice(["s", "ms", "us"]), help="If times are numbers since 1970."),
+        click.option("--time-format", metavar="FORMAT", help="How times are written, such as %d/%m/%y %H:%M."),
         click.option(
             "--format", "form", metavar="NAME", help="parquet, csv, duckdb or sqlite, if the ending does not say."
         ),
@@ -58,14 +59,23 @@ def readings_options(command: F) -> F:
 
 def read_readings(
     readings: tuple[str, ...], step: str, person: str, time: str, value: str, zone: str, epoch: Any, form: str | None,
-    table: str | None,
+    table: str | None, time_format: str | None,
 ) -> Sample:  # fmt: skip
     """Read a sample, with something to look at meanwhile."""
     from halflife.engines.samples import read_sample
 
     with screen(stderr=True).status("reading"):
         return read_sample(
-            readings, person=person, time=time, value=value, step=step, format=form, table=table, zone=zone, epoch=epoch
+            readings,
+            person=person,
+            time=time,
+            value=value,
+            step=step,
+            format=form,
+            table=table,
+            zone=zone,
+            epoch=epoch,
+            time_format=time_format,
         )
 
 

@@ -71,6 +71,7 @@ class Question:
 
     person, time, value, group   column names; `value` is None for counts, `group` None unless groups come from a column
     epoch                        "s", "ms" or "us" if the time column holds such numbers since 1970; None for timestamps
+    time_format                  how times are written, if the time column holds text in another form than the one grammar's
     local                        pieces that turn a timestamp without a zone into UTC
     buckets, first, last         which step a moment lies in; the steps that are asked for, both included
     multiply, divide             how a reading becomes a whole number of units
@@ -95,6 +96,7 @@ class Question:
     value: str | None = None
     group: str | None = None
     epoch: Literal["s", "ms", "us"] | None = None
+    time_format: str | None = None
     local: tuple[Piece, ...] = ((-(2**62), 0),)
     multiply: int = 1
     divide: int = 1

@@ -39,6 +39,7 @@ from halflife.engines.grammar import (
     time_of_number,
     time_of_text,
 )
+from halflife.engines.time_format import NEEDS_TEXT, is_absolute, time_of_format
 from halflife.errors import InvalidInput
 from halflife.numerics.arrays import Integers
 from halflife.steps import DAY, Piece
@@ -123,15 +124,20 @@ def _whole(column: Any) -> Integers:
     return np.asarray(column.cast(pa.int64()).fill_null(BAD).to_numpy(zero_copy_only=False))
 
 
-def _moments(column: Any, epoch: str | None, local: tuple[Piece, ...]) -> Integers | None:
+def _moments(column: Any, question: Question) -> Integers | None:
     """µs since 1970 in UTC, BAD for what is no time."""
     import pyarrow as pa
 
-    kind = column.type
+    kind, epoch, time_format = column.type, question.epoch, question.time_format
     absolute: Any = epoch is not None or getattr(kind, "tz", None) is not None
     if pa.types.is_null(kind):
         return np.full(len(column), BAD)
-    if is_text(kind) and epoch is None:
+    if time_format is not None:
+        if not is_text(kind):
+            return None
+        absolute = is_absolute(time_format)
+        t = np.ma.filled(_parse(column, t=time_of_format("c", time_format))[0].astype(np.int64), BAD)
+    elif is_text(kind) and epoch is None:
         t, absolute = _parse(column, t=time_of_text("c"), absolute=has_offset("c"))
         t, absolute = np.ma.filled(t.astype(np.int64), BAD), np.ma.filled(absolute.astype(bool), True)
     elif epoch is not None and (is_text(kind) or pa.types.is_floating(kind)):
@@ -147,7 +153,15 @@ def _moments(column: Any, epoch: str | None, local: tuple[Piece, ...]) -> Intege
     else:
         return None
     t = np.where(np.abs(np.where(t == BAD, 0, t)) <= LATEST, t, BAD)
-    return np.where((t != BAD) & ~np.asarray(absolute), t + _adds(t, local), t)
+    return np.where((t != BAD) & ~np.asarray(absolute), t + _adds(t, question.local), t)
+
+
+def _rule_of_times(question: Question) -> str:
+    """What a column of times must hold."""
+    if question.time_format is not None:
+        return NEEDS_TEXT
+    need = "for numbers say epoch: s, ms or us" if question.epoch is None else "with an epoch, a number"
+    return f"a time is a timestamp, a date or text; {need}"
 
 
 def _adds(t: Integers, pieces: tuple[Piece, ...]) -> Integers:
@@ -307,10 +321,7 @@ class FrameEngine:
         q = question
         asked = [column for column in (q.person, q.time, q.value, q.group) if column is not None]
         check_columns("the data frame", asked, self._frame.columns)
-        need = "for numbers say epoch: s, ms or us" if q.epoch is None else "with an epoch, a number"
-        us = self._need(
-            _moments(self._column(q.time), q.epoch, q.local), q.time, f"a time is a timestamp, a date or text; {need}"
-        )
+        us = self._need(_moments(self._column(q.time), q), q.time, _rule_of_times(q))
         p, people = self._need(_people(self._column(q.person)), q.person, "a person is text or a whole number")
         near = (us != BAD) & (np.abs(us) < 2 * LATEST)
         since = np.where(near, us, 0) + _adds(us, q.buckets.pieces) - (q.first - 1) * q.buckets.width

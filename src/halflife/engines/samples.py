@@ -17,6 +17,7 @@ from halflife.engines.base import LATEST, Question
 from halflife.engines.duckdb.engine import DuckEngine
 from halflife.engines.duckdb.files import DATABASES, check_table, find_files, find_format
 from halflife.engines.duckdb.source import label_of
+from halflife.engines.time_format import check_time_format
 from halflife.errors import InvalidInput, unknown
 from halflife.numerics.arrays import Floats
 from halflife.steps import DAY, Buckets, find_zone, microseconds, naive_to_utc, parse_width
@@ -78,11 +79,17 @@ def read_sample(
     table: str | None = None,
     zone: str = "UTC",
     epoch: Literal["s", "ms", "us"] | None = None,
+    time_format: str | None = None,
 ) -> Sample:
     """Read files, or a table of a database file, into sequences; several readings of a slot become their mean.
 
     person, time, value  columns;  step  how wide a slot is, such as 30 min;  zone  of times that carry none
+    time_format  how times are written as text, such as %d/%m/%y %H:%M, if not as 2026-01-31 13:30
     """
+    if time_format is not None:
+        check_time_format(time_format)
+        if epoch is not None:
+            raise InvalidInput("a time is a number since 1970 (epoch) or text in a time_format: leave one of them out")
     width = microseconds(parse_width(step))
     find_zone(zone)
     found = find_files(files)
@@ -94,7 +101,7 @@ def read_sample(
     try:
         opened = getattr(reader, f"open_{kind}")
         opened(found, table) if kind in DATABASES else opened(found)
-        return reader.sample(_Asked(person, time, value, width, zone, epoch))
+        return reader.sample(_Asked(person, time, value, width, zone, epoch, time_format))
     finally:
         reader.close()
 
@@ -106,6 +113,7 @@ class _Asked(NamedTuple):
     width: int
     zone: str
     epoch: Literal["s", "ms", "us"] | None
+    time_format: str | None
 
 
 class _Reader(DuckEngine):
@@ -159,7 +167,7 @@ def _question(asked: _Asked, first: int, last: int) -> Question:
     start = (first // DAY - 1) * DAY
     slots = (last + 2 * DAY - start) // asked.width + 1
     return Question(
-        kind="sum", person=asked.person, time=asked.time, value=asked.value, epoch=asked.epoch,
+        kind="sum", person=asked.person, time=asked.time, value=asked.value, epoch=asked.epoch, time_format=asked.time_format,
         local=naive_to_utc(asked.zone, *_within_calendar(first, last)),
         buckets=Buckets(asked.width, ((-(2**62), -start),)), first=1, last=slots,
     )  # fmt: skip

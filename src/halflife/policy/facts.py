@@ -7,9 +7,9 @@ Facts are of three kinds.
 
 - What the promise rests on: all that is written here. Another value is refused, in words. Which column is `person` decides who
   *one* person is, and with it the sensitivity: pointed from households to meters, a household would be protected as if each of
-  its meters were a person. `time`, `zone` and `epoch` decide which step a reading counts in: changed, what was published about
-  once would be published about again, at a time that the account takes for another. `value`, `group`, clips, folds, sizes and
-  tables decide what a person counts as.
+  its meters were a person. `time`, `zone`, `epoch` and `time_format` decide which step a reading counts in: changed, what was
+  published about once would be published about again, at a time that the account takes for another. `value`, `group`, clips,
+  folds, sizes and tables decide what a person counts as.
 - Where things are: `files`, `format` and `table` of a source, paths of outputs, of the ledger and of public tables (whose content
   *is* a fact, by its digest), and the columns of these tables. Which two people a table or file tells apart depends on the person
   column alone, and however many rows it has, engines hold one person to the clip: so no bound depends on where the rows lie. They
@@ -120,8 +120,9 @@ def _write_source(c: Channel) -> Facts | None:
         "group": s.group,
         "zone": s.zone,
         "epoch": s.epoch,
+        "time_format": s.time_format,
     }
-    return leave_out(facts, value=None, group=None, zone="UTC", epoch=None)
+    return leave_out(facts, value=None, group=None, zone="UTC", epoch=None, time_format=None)
 
 
 def _write_statistic(s: Statistic, weights: Mapping[str, int] | None) -> Facts:
@@ -234,6 +235,7 @@ SOURCE = {
     "group": Key("the column with the group", None),
     "zone": Key("the zone of times that carry none", "UTC"),
     "epoch": Key("what times count since 1970", None),
+    "time_format": Key("how times are written", None),
 }
 WEIGHTS = {
     "resolution": Key("the resolution of weights"),

@@ -125,6 +125,9 @@ class Source(Part):
     person: Text | None = Field(None, description="The column that identifies a person, if it differs here.")
     zone: Text = Field("UTC", description="The zone of times that carry none.")
     epoch: Literal["s", "ms", "us"] | None = Field(None, description="If times are numbers since 1970.")
+    time_format: Text | None = Field(
+        None, description="How times are written as text, such as %m/%d/%y %H:%M, if not as 2026-01-31 13:30."
+    )
 
 
 class Weights(Part):

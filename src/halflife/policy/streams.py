@@ -110,6 +110,7 @@ class Channel(Outline):
             value=source.value,
             group=source.group if self.table is None and self.groups else None,
             epoch=source.epoch,
+            time_format=source.time_format,
             local=naive_to_utc(source.zone, begin, end),
             buckets=self.steps.buckets(begin, end),
             first=first,

@@ -1,7 +1,8 @@
 """Keys that would have no effect are refused: whoever writes one expects something of it.
 
     source.table            of CSV and Parquet files, which have no tables
-    source.zone             where times are numbers since 1970, which are in UTC
+    source.zone             where times are numbers since 1970, which are in UTC, or text that states its offset (%z)
+    source.time_format      beside `epoch`: a time is a number or text
     statistic.duplicates    of a count: a person with any reading counts once
     groups.sizes            of what is no mean and comes from a source, and of weighted sums: nothing is divided by them
 
@@ -19,6 +20,8 @@ from collections.abc import Iterator
 from typing import Literal, Protocol
 
 from halflife.engines.duckdb.files import DATABASES, Format, guess_format
+from halflife.engines.time_format import check_time_format, is_absolute
+from halflife.errors import InvalidInput
 from halflife.parsing.documents import Problem
 from halflife.policy.model import PolicyKeys, StreamPart
 
@@ -55,12 +58,27 @@ class Files(Protocol):
     table: str | None
     zone: str
     epoch: Literal["s", "ms", "us"] | None
+    time_format: str | None
 
 
 def find_unused_in_source(source: Files) -> Iterator[Problem]:
-    """The keys of files that would have no effect, and why."""
+    """The keys of files that would have no effect, and why; and a format of times that does not say when."""
     format = guess_format(source.files, source.format)
     if source.table is not None and format is not None and format not in DATABASES:
         yield ("table",), f"a {format} file has no tables: leave this out, or give a DuckDB or SQLite file"
-    if source.epoch is not None and source.zone.upper() not in ("UTC", "ETC/UTC"):
+    elsewhere = source.zone.upper() not in ("UTC", "ETC/UTC")
+    if source.epoch is not None and elsewhere:
         yield ("zone",), f"times that are numbers since 1970 (`epoch: {source.epoch}`) are in UTC: leave this out"
+    if source.epoch is not None and source.time_format is not None:
+        yield (
+            ("time_format",),
+            f"times are numbers since 1970 (`epoch: {source.epoch}`), not text: leave one of them out",
+        )
+    elif source.time_format is not None:
+        try:
+            check_time_format(source.time_format)
+        except InvalidInput as error:
+            yield ("time_format",), str(error)
+        else:
+            if is_absolute(source.time_format) and elsewhere:
+                yield ("zone",), f"every time states its offset (%z in {source.time_format!r}): leave this out"

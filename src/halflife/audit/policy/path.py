@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -135,10 +135,11 @@ def totals_of(channel: Channel, rows: Sequence[Row], first: int, last: int) -> N
 def totals_of_stretches(
     channel: Channel, rows: Sequence[Row], stretches: Sequence[tuple[int, int]]
 ) -> list[NDArray[np.int64]]:
-    """Return the exact totals of each stretch, from its first step to its last."""
+    """Return the exact totals of each stretch, from its first step to its last; times are moments here, however written."""
     engine = open_source(_table(channel, rows))
     try:
-        answers = [engine.aggregate(channel.question(first, last)) for first, last in stretches]
+        questions = [replace(channel.question(first, last), time_format=None) for first, last in stretches]
+        answers = [engine.aggregate(question) for question in questions]
     finally:
         engine.close()
     offsets = np.array(channel.offsets, dtype=np.int64)[None, :, None]

@@ -37,6 +37,7 @@ from halflife.engines.duckdb.sql import (
     units,
     value_sql,
 )
+from halflife.engines.time_format import NEEDS_TEXT
 from halflife.errors import InvalidInput, unknown
 
 REASONS = ("good", "bad_time", "bad_person", "bad_value", "unknown_person", "unknown_group")
@@ -100,7 +101,7 @@ class DuckEngine(DuckSource):
     def _readings(self, question: Question) -> tuple[str, int]:
         """What stands after FROM to get the readings; and how many rows were too broken to get there."""
         q = question
-        key = (q.person, q.time, q.epoch, q.value, q.group)
+        key = (q.person, q.time, q.epoch, q.time_format, q.value, q.group)
         if key in self._parsed:
             return self._parsed[key]
         parts = self._parts(self._asked(q))
@@ -241,11 +242,13 @@ def _read_sql(question: Question, part: Part, *, as_text: bool) -> str:
 
     called = {column: name(identifier) for column, identifier in part.identifiers.items()}
     person = person_sql(called[q.person], kind[q.person])
-    time = time_sql(called[q.time], kind[q.time], q.epoch)
+    time = time_sql(called[q.time], kind[q.time], q.epoch, q.time_format)
     value = "NULL" if q.value is None else value_sql(called[q.value], kind[q.value])
     group = "NULL" if q.group is None else person_sql(called[q.group], kind[q.group])
     if person is None:
         raise wrong(q.person, "a person is text or a whole number")
+    if time is None and q.time_format is not None:
+        raise wrong(q.time, NEEDS_TEXT)
     if time is None and q.epoch is None:
         raise wrong(q.time, "a time is a timestamp, a date or text; for numbers say epoch: s, ms or us")
     if time is None:

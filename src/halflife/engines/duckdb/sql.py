@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from halflife.engines.base import LARGEST_TOTAL, LATEST, Question, bounds_before_fold, most_added
 from halflife.engines.grammar import EXACT, SECONDS, has_offset, number_of_text, time_of_number, time_of_text
+from halflife.engines.time_format import is_absolute, time_of_format
 from halflife.steps import Piece
 
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
@@ -98,11 +99,14 @@ def value_sql(column: str, kind: str) -> str | None:
     }.get(kind)
 
 
-def time_sql(column: str, kind: str, epoch: str | None) -> tuple[str, str] | None:
+def time_sql(column: str, kind: str, epoch: str | None, time_format: str | None = None) -> tuple[str, str] | None:
     """µs since 1970 or NULL, and whether they are absolute (else a local clock's)."""
     if kind == "null":
         return "NULL::BIGINT", "true"
     text = f"{column}::VARCHAR"
+    if time_format is not None:
+        absolute = str(is_absolute(time_format)).lower()
+        return (time_of_format(text, time_format), absolute) if kind == "text" else None
     if epoch is None:
         return {
             "text": (time_of_text(text), has_offset(text)),

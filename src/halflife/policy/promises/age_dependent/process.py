@@ -72,6 +72,9 @@ class Fit(Part):
     value: Text = Field(description="The column with the reading.")
     zone: Text = Field("UTC", description="The zone of times that carry none.")
     epoch: Literal["s", "ms", "us"] | None = Field(None, description="If times are numbers since 1970.")
+    time_format: Text | None = Field(
+        None, description="How times are written as text, such as %m/%d/%y %H:%M, if not as 2026-01-31 13:30."
+    )
     step: Text | None = Field(None, description="How wide a step of the process is: the clock's step.")
     states: Annotated[int, Field(ge=2, le=200), BeforeValidator(read_number)] | None = Field(
         None, description="How many states, with equally many readings each."
@@ -272,6 +275,7 @@ def _fit(policy: PolicyKeys, name: str, data: object) -> Process:
         sample = read_sample(
             [policy.path(f) for f in fit.files], person=fit.person or policy.population.person, time=fit.time, value=fit.value,
             step=fit.step or policy.clock.step, format=fit.format, table=fit.table, zone=fit.zone, epoch=fit.epoch,
+            time_format=fit.time_format,
         )  # fmt: skip
         return fit_process(
             name, sample, fit.states or fit.edges, step=fit.step or policy.clock.step, whose=fit.whose,

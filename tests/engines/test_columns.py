@@ -22,6 +22,8 @@ from halflife import InvalidInput
 from halflife.engines import Engine, open_source
 from halflife.engines.columns import is_header
 from halflife.engines.frames import open_frame
+from halflife.engines.samples import read_sample
+from halflife.steps import Buckets
 
 Table = dict[str, list[str]]
 DAY = "2013-03-30"
@@ -234,6 +236,60 @@ def test_a_file_without_a_header_shows_no_reading(kind: str, asked: tuple[str, s
     for reading in ("000246", "2024-01-01", "1.5"):
         assert reading not in str(caught.value).replace(repr(person), ""), "but for what was asked"
     engine.close()
+
+
+COLUMNS = ["who", "when", "kwh"]
+HEADERLESS = replace(
+    BASE,
+    person="who",
+    time="when",
+    value="kwh",
+    buckets=Buckets(86_400_000_000, ((-(2**62), 0),)),
+    first=19_724,
+    last=19_724,
+)
+
+
+def test_columns_are_given_where_a_file_names_none(tmp_path: Path) -> None:
+    """The first line is a reading as any other: 1.5 and 0.25 kWh, beside lines that do not split."""
+    broken = "mac,broken\n" + "".join(",".join(row) + "\n" for row in ROWS) + '"mac-3,2024-01-01,9\n'
+    for text in (broken, broken.replace(",", ";"), broken.replace(",", "\t"), broken.replace(",", "|")):
+        (tmp_path / "a.csv").write_text(text)
+        engine = open_source(tmp_path / "a.csv", columns=COLUMNS)
+        assert list(engine.columns()) == COLUMNS
+        answer = engine.aggregate(HEADERLESS)
+        assert (answer.sums.sum(), answer.tallies["rows"], answer.tallies["bad_time"]) == (1750, 4, 2)
+        with pytest.raises(InvalidInput, match=r"column of .*'whom': did you mean 'who'"):
+            engine.aggregate(replace(HEADERLESS, person="whom"))
+        engine.close()
+
+
+@pytest.mark.parametrize(("columns", "said"), [
+    (["who", "when"], "none of its first 2 lines has 2 fields, as many as `columns` has names"),
+    ([*COLUMNS, "zone"], "none of its first 2 lines has 4 fields"),
+    (["who", "when", "who"], "a name in `columns` stands twice"),
+    (ROWS[0], "begins with the names of its columns: leave `columns` out"),
+])  # fmt: skip
+def test_columns_that_do_not_fit_are_refused_without_a_reading(columns: list[str], said: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("".join(",".join(row) + "\n" for row in ROWS))
+    with pytest.raises(InvalidInput, match=said) as caught:
+        open_source(tmp_path / "a.csv", columns=columns)
+    for reading in ("000246", "2024-01-01", "1.5"):
+        assert reading not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+def test_columns_are_for_csv_alone(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"who": ["a"]}), tmp_path / "a.parquet")
+    for reads in (
+        lambda: open_source(tmp_path / "a.parquet", columns=COLUMNS),
+        lambda: read_sample([tmp_path / "a.parquet"], person="a", time="b", value="c", step="1 h", columns=COLUMNS),
+    ):
+        with pytest.raises(InvalidInput, match="a parquet file names its columns itself: leave out columns"):
+            reads()
+    (tmp_path / "a.csv").write_text("a,2024-01-01,1\na,2024-01-02,2\n")
+    sample = read_sample([tmp_path / "a.csv"], person="who", time="when", value="kwh", step="1 day", columns=COLUMNS)
+    assert sample.sequences[0].tolist() == [1.0, 2.0]
 
 
 def test_what_is_wrong_with_a_first_line_is_said_without_it(tmp_path: Path) -> None:

@@ -148,6 +148,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
         WINDOW,
         {**MEAN, "source": {**MEAN["source"], "time": "written", "zone": "Europe/Paris", "time_format": "%m/%d/%y %I:%M %p"}},
     ),
+    "columns": policy(
+        WINDOW, {**MEAN, "source": {**MEAN["source"], "columns": ["home", "time", "kwh", "where"]}},
+    ),
     "sizes": policy(WINDOW, {
         **MEAN, "source": {**MEAN["source"], "group": "where"},
         "groups": {"names": ["north", "south"], "most_per_person": 1, "sizes": {"north": 2, "south": 2}},
@@ -166,6 +169,7 @@ def write_inputs(folder: Any, data: dict[str, Any]) -> None:
             row = [home, f"{moment:%Y-%m-%dT%H:%M}Z", f"{draw.randrange(0, 300) / 100:g}", where]
             rows.append(",".join(row + [TIMES[column](moment) for column in used]))
     header = ",".join(["home,time,kwh,where", *used])
-    (folder / "readings.csv").write_text(header + "\n" + "\n".join(rows) + "\n")
+    named = all("columns" not in stream["source"] for stream in data["streams"])
+    (folder / "readings.csv").write_text("\n".join([header] * named + rows) + "\n")
     if any("groups" in stream or stream["statistic"]["kind"] == "weighted sum" for stream in data["streams"]):
         (folder / "homes.csv").write_text("home,where,weight\na,north,2\nb,north,-3\nc,south,0.6\nd,south,1\n")

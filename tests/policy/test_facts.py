@@ -126,6 +126,11 @@ HELD = {
     "source zone": (PLAIN, {f"{S}source__zone": "Europe/Paris"}, "times that carry none was 'UTC'"),
     "epoch": (PLAIN, {f"{S}source__epoch": "ms"}, "since 1970 was not given and is now 'ms'"),
     "time format": (PLAIN, {f"{S}source__time_format": "%d/%m/%y"}, "times are written was not given and is now '%d/%m/%y'"),
+    "places": (
+        changed(PLAIN, **{f"{S}source__columns": ["home", "meter", "time", "kwh"]}),
+        {f"{S}source__columns": ["meter", "home", "time", "kwh"]},
+        'person, time, value and group was {"person": 1, "time": 3, "value": 4} and is now {"person": 2,',
+    ),
     "kind": (PLAIN, {f"{S}statistic__kind": "sum"}, "the statistic was 'mean' and is now 'sum'"),
     "unit": (
         PLAIN, {f"{S}statistic__unit": "MWh", f"{S}statistic__resolution": "0.001", f"{S}statistic__clip": ["0", "5"]},
@@ -153,6 +158,9 @@ FREE = {
     "files": (PLAIN, {f"{S}source__files": ["a/*.csv", "b.csv"]}),
     "format": (PLAIN, {f"{S}source__format": "parquet"}),
     "table": (PLAIN, {f"{S}source__files": "a.duckdb", f"{S}source__table": "meters"}),
+    "a column that is not used": (
+        changed(PLAIN, **{f"{S}source__columns": ["home", "time", "kwh"]}), {f"{S}source__columns": ["home", "time", "kwh", "x"]},
+    ),
     "output": (PLAIN, {f"{S}output": "mean.jsonl"}),
     "ledger": (PLAIN, {"ledger": "elsewhere.ledger"}),
     "file of groups": (GROUPED, {f"{S}groups__table__file": "same.csv", f"{S}groups__table__group": "zone"}),
@@ -257,7 +265,7 @@ DECIDED = {
     Outside: "outside floor block",
     Declarations: "variations* readings* rounding*",
     keys.Clock: "step start end zone late",
-    keys.Source: "files* format* table* time value group person zone epoch time_format",
+    keys.Source: "files* format* table* time value group person zone epoch time_format columns",
     keys.Weights: "file* person* weight* resolution largest",
     keys.Statistic: "kind unit resolution clip clip_readings fold duplicates missing edges weights",
     keys.GroupTable: "file* person* group*",

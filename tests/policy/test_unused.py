@@ -50,6 +50,19 @@ def test_of_epoch_zone_and_time_format_each_has_an_effect(folder):
     assert "policy.yaml:20:7: streams.0.source.time_format: '%c': %c means something else" in refusal(text, folder)
 
 
+def test_columns_are_for_csv_and_name_what_is_used(folder):
+    names = "      columns: [who, ts, kwh]\n"
+    Policy.parse(change("      time: ts\n", "      time: ts\n" + names), folder)
+    parquet = change("files: readings.csv\n", "files: readings.parquet\n" + names)
+    assert "source.columns: a parquet file names its columns itself: leave this out" in refusal(parquet, folder)
+    for columns, said in (
+        ("[who, ts, kw]", "source.columns: unknown name of a column that is used, 'kwh': did you mean 'kw'?"),
+        ("[who, ts, kwh, ts]", "source.columns: a name stands twice"),
+    ):
+        text = change("      time: ts\n", f"      time: ts\n      columns: {columns}\n")
+        assert said in refusal(text, folder)
+
+
 def test_a_table_stays_where_files_may_be_databases(folder):
     for files in ("meters.db", "meters.duckdb", "meters-*", "[a.csv, b.db]"):
         Policy.parse(change("files: readings.csv\n", f"files: {files}\n      table: meters\n"), folder)

@@ -51,6 +51,7 @@ def readings_options(command: F) -> F:
             "--format", "form", metavar="NAME", help="parquet, csv, duckdb or sqlite, if the ending does not say."
         ),
         click.option("--table", metavar="NAME", help="The table of a DuckDB or SQLite file."),
+        click.option("--columns", metavar="NAME,NAME,...", help="The columns of a CSV file without a header."),
     ]
     for option in reversed(options):
         command = option(command)
@@ -59,7 +60,7 @@ def readings_options(command: F) -> F:
 
 def read_readings(
     readings: tuple[str, ...], step: str, person: str, time: str, value: str, zone: str, epoch: Any, form: str | None,
-    table: str | None, time_format: str | None,
+    table: str | None, time_format: str | None, columns: str | None,
 ) -> Sample:  # fmt: skip
     """Read a sample, with something to look at meanwhile."""
     from halflife.engines.samples import read_sample
@@ -76,6 +77,7 @@ def read_readings(
             zone=zone,
             epoch=epoch,
             time_format=time_format,
+            columns=None if columns is None else columns.split(","),
         )
 
 

@@ -65,7 +65,7 @@ def init(data: tuple[str, ...], form: str | None, table: str | None, out: Path, 
     if not named:
         say(
             "Not all columns have names that begin with a letter. If the file has no header, its first line is a reading, "
-            "so no column was taken from it: give every column a name, or fill them in yourself.",
+            "so no column was taken from it: name them in the policy, `columns: [id, time, ...]` under `source`, in order.",
             err=True,
         )
     else:

@@ -11,9 +11,17 @@ from halflife.engines.base import Answer, Engine, Question
 __all__ = ["Answer", "Engine", "Question", "open_source"]
 
 
-def open_source(source: Any, format: Any = None, table: str | None = None, *, scratch: Path | None = None) -> Engine:
+def open_source(
+    source: Any,
+    format: Any = None,
+    table: str | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    scratch: Path | None = None,
+) -> Engine:
     """Open readings: a path, pattern or list of them (with a format and table, if need be), or a data frame.
 
+    `columns` names the columns of CSV files without a header, in order.
     Files and Arrow tables and streams go to DuckDB; pandas and Polars to Narwhals.
     What DuckDB must write goes to a private folder within `scratch` (by default the system's temporary folder), which is removed
     on closing; what a killed process left there is removed on opening. It holds people's readings: choose a disk you trust.
@@ -23,7 +31,7 @@ def open_source(source: Any, format: Any = None, table: str | None = None, *, sc
     if isinstance(source, Sequence) and all(isinstance(path, str | Path) for path in source):
         from halflife.engines.duckdb.engine import open_files
 
-        return open_files(source, format, table, scratch=scratch)
+        return open_files(source, format, table, columns=columns, scratch=scratch)
     if type(source).__module__.split(".")[0] == "pyarrow":
         from halflife.engines.duckdb.engine import open_arrow
 

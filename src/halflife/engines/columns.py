@@ -47,7 +47,8 @@ def check_columns(label: str, asked: Sequence[str], names: Collection[object]) -
             raise unknown(f"column of {label}", column, shown)
         raise InvalidInput(
             f"{label} has no column {column!r} among its {len(counts):,}. Their names are not shown, as a file without a header "
-            "has somebody's reading there: look at its first line, and give every column its name"
+            "has somebody's reading there: look at its first line, and give every column its name (of CSV: `columns: [...]` in a "
+            "policy, --columns on the command line)"
         )
 
 

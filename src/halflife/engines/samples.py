@@ -15,7 +15,7 @@ import numpy as np
 
 from halflife.engines.base import LATEST, Question
 from halflife.engines.duckdb.engine import DuckEngine
-from halflife.engines.duckdb.files import DATABASES, check_table, find_files, find_format
+from halflife.engines.duckdb.files import DATABASES, check_headerless, check_table, find_files, find_format
 from halflife.engines.duckdb.source import label_of
 from halflife.engines.time_format import check_time_format
 from halflife.errors import InvalidInput, unknown
@@ -80,11 +80,13 @@ def read_sample(
     zone: str = "UTC",
     epoch: Literal["s", "ms", "us"] | None = None,
     time_format: str | None = None,
+    columns: Sequence[str] | None = None,
 ) -> Sample:
     """Read files, or a table of a database file, into sequences; several readings of a slot become their mean.
 
     person, time, value  columns;  step  how wide a slot is, such as 30 min;  zone  of times that carry none
     time_format  how times are written as text, such as %d/%m/%y %H:%M, if not as 2026-01-31 13:30
+    columns  the names of the columns of a CSV file without a header, in order
     """
     if time_format is not None:
         check_time_format(time_format)
@@ -97,10 +99,11 @@ def read_sample(
     if kind not in FORMATS:
         raise unknown("format", kind, FORMATS)
     check_table(kind, table)
+    check_headerless(kind, columns)
     reader = _Reader(label_of(found))
     try:
         opened = getattr(reader, f"open_{kind}")
-        opened(found, table) if kind in DATABASES else opened(found)
+        opened(found, *([table] if kind in DATABASES else [columns] if kind == "csv" else []))
         return reader.sample(_Asked(person, time, value, width, zone, epoch, time_format))
     finally:
         reader.close()

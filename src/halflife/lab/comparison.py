@@ -196,7 +196,8 @@ def exact_series(policy: Policy, steps: int) -> Floats:
     (channel,) = channels(policy)
     source, factor = channel.part.source, channel.factors[0]
     assert source is not None
-    engine = open_source([str(policy.path(f)) for f in source.files], source.format, source.table)
+    files = [str(policy.path(f)) for f in source.files]
+    engine = open_source(files, source.format, source.table, columns=source.columns)
     try:
         totals = engine.aggregate(channel.question(1, steps)).sums[:, 0, 0] + channel.offsets[0]
     finally:

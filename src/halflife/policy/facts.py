@@ -7,9 +7,9 @@ Facts are of three kinds.
 
 - What the promise rests on: all that is written here. Another value is refused, in words. Which column is `person` decides who
   *one* person is, and with it the sensitivity: pointed from households to meters, a household would be protected as if each of
-  its meters were a person. `time`, `zone`, `epoch` and `time_format` decide which step a reading counts in: changed, what was
-  published about once would be published about again, at a time that the account takes for another. `value`, `group`, clips,
-  folds, sizes and tables decide what a person counts as.
+  its meters were a person. Of CSV without a header, `columns` decides which field that is. `time`, `zone`, `epoch` and
+  `time_format` decide which step a reading counts in: changed, what was published about once would be published about again, at
+  a time that the account takes for another. `value`, `group`, clips, folds, sizes and tables decide what a person counts as.
 - Where things are: `files`, `format` and `table` of a source, paths of outputs, of the ledger and of public tables (whose content
   *is* a fact, by its digest), and the columns of these tables. Which two people a table or file tells apart depends on the person
   column alone, and however many rows it has, engines hold one person to the clip: so no bound depends on where the rows lie. They
@@ -37,7 +37,7 @@ from halflife.notions.base import Notion
 from halflife.numerics.forms import leave_out, read_form
 from halflife.outputs import Layout
 from halflife.parsing.quantities import parse_quantity
-from halflife.policy.model import Statistic
+from halflife.policy.model import Source, Statistic
 from halflife.policy.policy import Policy, channels
 from halflife.policy.promises.base import Adapter
 from halflife.policy.streams import Channel
@@ -121,8 +121,17 @@ def _write_source(c: Channel) -> Facts | None:
         "zone": s.zone,
         "epoch": s.epoch,
         "time_format": s.time_format,
+        "places": _find_places(s, s.person or c.person),
     }
-    return leave_out(facts, value=None, group=None, zone="UTC", epoch=None, time_format=None)
+    return leave_out(facts, value=None, group=None, zone="UTC", epoch=None, time_format=None, places=None)
+
+
+def _find_places(s: Source, person: str) -> dict[str, int] | None:
+    """Which fields of a line without names are person, time, value and group, from 1, as `columns` says."""
+    if s.columns is None:
+        return None
+    used = {"person": person, "time": s.time, "value": s.value, "group": s.group}
+    return {key: s.columns.index(name) + 1 for key, name in used.items() if name is not None}
 
 
 def _write_statistic(s: Statistic, weights: Mapping[str, int] | None) -> Facts:
@@ -236,6 +245,7 @@ SOURCE = {
     "zone": Key("the zone of times that carry none", "UTC"),
     "epoch": Key("what times count since 1970", None),
     "time_format": Key("how times are written", None),
+    "places": Key("which fields of a line are person, time, value and group", None),
 }
 WEIGHTS = {
     "resolution": Key("the resolution of weights"),

@@ -57,6 +57,7 @@ ONE_OR_MANY = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type":
 Texts = Annotated[
     list[Text], Field(min_length=1, max_length=10_000), BeforeValidator(_one_or_many), WithJsonSchema(ONE_OR_MANY)
 ]
+Columns = Annotated[list[Text], Field(min_length=2, max_length=10_000)]
 Moment = Annotated[Text, BeforeValidator(_moment)]
 Positive = Annotated[int, Field(ge=1, le=10**12), BeforeValidator(read_number)]
 Share = Annotated[float, Field(gt=0, le=1), BeforeValidator(read_number)]
@@ -119,6 +120,9 @@ class Source(Part):
         None, description="If the ending does not say."
     )
     table: Text | None = Field(None, description="The table of a DuckDB or SQLite file.")
+    columns: Columns | None = Field(
+        None, description="The names of the columns of a CSV file without a header, in order."
+    )
     time: Text = Field(description="The column with the time of a reading.")
     value: Text | None = Field(None, description="The column with the reading; not needed to count people.")
     group: Text | None = Field(None, description="The column with the group, where a person's group may change.")

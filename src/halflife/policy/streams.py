@@ -25,7 +25,7 @@ from halflife.parsing.quantities import parse_quantity
 from halflife.plans import Plan
 from halflife.policy.groups import read_groups
 from halflife.policy.measure import read_measure
-from halflife.policy.model import PolicyKeys, StreamPart
+from halflife.policy.model import PolicyKeys, Source, StreamPart
 from halflife.policy.outline import Outline
 from halflife.policy.paths import check_files
 from halflife.policy.promises import Adapter, find_adapter
@@ -246,6 +246,8 @@ def _outline(policy: PolicyKeys, i: int, account: Steps, share: float, steps: St
     if part.source is not None:
         with policy.about(*at, "source", "zone"):
             find_zone(part.source.zone)
+        with policy.about(*at, "source", "columns"):
+            _check_names_of_columns(part.source, policy.population.person)
     groups, measure = read_groups(policy, i), read_measure(policy, i)
     with policy.about(*at, "groups"):
         sensitivity = measure.sensitivity(policy, groups)
@@ -265,6 +267,16 @@ def _outline(policy: PolicyKeys, i: int, account: Steps, share: float, steps: St
         groups=groups.names, bins=measure.bins, fixed=groups.fixed, offsets=offsets, factors=factors,
         most_groups=groups.most, table=groups.table, weights=measure.weights,
     )  # fmt: skip
+
+
+def _check_names_of_columns(source: Source, person: str) -> None:
+    """Refuse columns of a file without a header that are named twice, or among which one that is used is missing."""
+    if source.columns is not None:
+        if len(set(source.columns)) < len(source.columns):
+            raise InvalidInput("a name stands twice: give each column its own name")
+        for name in (source.person or person, source.time, source.value, source.group):
+            if name is not None and name not in source.columns:
+                raise unknown("name of a column that is used,", name, source.columns)
 
 
 def _plans(policy: PolicyKeys, promise: Adapter, outlines: list[Outline]) -> list[Plan]:

@@ -1,6 +1,7 @@
 """Keys that would have no effect are refused: whoever writes one expects something of it.
 
     source.table            of CSV and Parquet files, which have no tables
+    source.columns          of files that name their columns themselves: all but CSV
     source.zone             where times are numbers since 1970, which are in UTC, or text that states its offset (%z)
     source.time_format      beside `epoch`: a time is a number or text
     statistic.duplicates    of a count: a person with any reading counts once
@@ -56,6 +57,7 @@ class Files(Protocol):
     files: list[str]
     format: Format | None
     table: str | None
+    columns: list[str] | None
     zone: str
     epoch: Literal["s", "ms", "us"] | None
     time_format: str | None
@@ -66,6 +68,8 @@ def find_unused_in_source(source: Files) -> Iterator[Problem]:
     format = guess_format(source.files, source.format)
     if source.table is not None and format is not None and format not in DATABASES:
         yield ("table",), f"a {format} file has no tables: leave this out, or give a DuckDB or SQLite file"
+    if source.columns is not None and format not in ("csv", None):
+        yield ("columns",), f"a {format} file names its columns itself: leave this out, it is for CSV without a header"
     elsewhere = source.zone.upper() not in ("UTC", "ETC/UTC")
     if source.epoch is not None and elsewhere:
         yield ("zone",), f"times that are numbers since 1970 (`epoch: {source.epoch}`) are in UTC: leave this out"

@@ -228,7 +228,7 @@ def open_files_of(policy: Policy, channel: Channel, scratch: Path | None = None)
     source = channel.part.source
     assert source is not None  # streams without a source are never due
     files = [str(policy.path(f)) for f in source.files]
-    return open_source(files, source.format, source.table, scratch=scratch)
+    return open_source(files, source.format, source.table, columns=source.columns, scratch=scratch)
 
 
 def check_sources(policy: Policy) -> None:

@@ -22,7 +22,7 @@ from typing import Any
 
 from halflife.engines.base import LATEST, ONCE_MATTERS, TALLIES, Answer, Question, bounds_before_fold, empty_answer
 from halflife.engines.columns import check_columns
-from halflife.engines.duckdb.files import Format, check_table, find_files, find_format
+from halflife.engines.duckdb.files import Format, check_headerless, check_table, find_files, find_format
 from halflife.engines.duckdb.source import DuckSource, Part, label_of
 from halflife.engines.duckdb.sql import (
     adds_sql,
@@ -271,20 +271,25 @@ def open_files(
     format: Format | None = None,
     table: str | None = None,
     *,
+    columns: Sequence[str] | None = None,
     scratch: Path | None = None,
 ) -> DuckEngine:
-    """Open files, or a table of a database file; patterns such as `2013/*.parquet` are expanded."""
+    """Open files, or a table of a database file; patterns such as `2013/*.parquet` are expanded.
+
+    columns  the names of the columns of CSV files without a header
+    """
     files = find_files(paths)
     kind = find_format(files) if format is None else format
     openers = {
         "parquet": lambda engine: engine.open_parquet(files),
-        "csv": lambda engine: engine.open_csv(files),
+        "csv": lambda engine: engine.open_csv(files, columns),
         "duckdb": lambda engine: engine.open_duckdb(files, table),
         "sqlite": lambda engine: engine.open_sqlite(files, table),
     }
     if kind not in openers:
         raise unknown("format", kind, openers)
     check_table(kind, table)
+    check_headerless(kind, columns)
     return _opened(DuckEngine(label_of(files), scratch), openers[kind])
 
 

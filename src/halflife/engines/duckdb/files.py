@@ -134,8 +134,60 @@ def csv_header(path: Path) -> tuple[list[str], str]:
     raise refusal
 
 
-def csv_sql(files: Sequence[Path], header: Sequence[str], delimiter: str, columns: Sequence[str]) -> str:
+def csv_delimiter(files: Sequence[Path], columns: Sequence[str]) -> str:
+    """The delimiter of CSV files without a header: which of , ; tab | splits most of their first lines into these columns.
+
+    Every line is somebody's reading, so none is quoted, and one that does not split is a bad row: only a file in which no line
+    has as many fields as there are names is refused, or one that begins with these names. A file without lines is none.
+    """
+    if len(set(columns)) < len(columns):
+        raise InvalidInput("a name in `columns` stands twice: give each column its own name")
+    firsts = {path: _first_lines(path) for path in files}
+    counts = {
+        d: {path: sum(_fields(line, d) == len(columns) for line in firsts[path]) for path in files} for d in ",;\t|"
+    }
+    delimiter = max(counts, key=lambda d: sum(counts[d].values()))
+    for path, lines in firsts.items():
+        if lines and not counts[delimiter][path]:
+            raise InvalidInput(
+                f"{path}: none of its first {len(lines):,} lines has {len(columns)} fields, as many as `columns` has names: "
+                "name every field of a line, in order"
+            )
+        if lines and lines[0].split(delimiter) == list(columns):
+            raise InvalidInput(
+                f"{path} begins with the names of its columns: leave `columns` out, or take that line away"
+            )
+    return delimiter
+
+
+def _first_lines(path: Path) -> list[str]:
+    """The first lines of a file that are not empty, 100 at the most; what is no UTF-8 in them does not matter here."""
+    try:
+        with (gzip.open if is_gzip(path) else open)(path, "rb") as file:
+            text = file.read(LONGEST_HEADER).decode("utf-8-sig", errors="replace")
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        refusal = InvalidInput(f"{path} is damaged: it is no whole gzip file: write it anew")
+    except OSError as error:
+        refusal = InvalidInput(f"{path} cannot be read: {error.strerror or error}")
+    else:
+        return [line for line in re.split("[\r\n]+", text) if line][:100]
+    raise refusal
+
+
+def _fields(line: str, delimiter: str) -> int:
+    """How many fields a line has, 0 if it is no record."""
+    field = f'(?:"(?:[^"]|"")*"|[^"{delimiter}]*)'
+    if re.fullmatch(f"{field}(?:[{delimiter}]{field})*", line) is None:
+        return 0
+    return len(re.findall(f"[{delimiter}]{field}", delimiter + line))
+
+
+def csv_sql(
+    files: Sequence[Path], header: Sequence[str], delimiter: str, columns: Sequence[str], *, named: bool = True
+) -> str:
     """SQL of some columns of CSV lines, as text c0, c1, …; NULL throughout where a line has other columns than the header.
+
+    named  whether each file begins with the header; if not, its first line is a reading as any other
 
     A line without a quote splits at the delimiter. So does one in which no quoted field holds a delimiter. Any other must match
     the grammar of fields as a whole, and is cut field by field, which is slower. No pattern counts: RE2 counts to 1000 only.
@@ -156,7 +208,7 @@ def csv_sql(files: Sequence[Path], header: Sequence[str], delimiter: str, column
         inner = f"""replace(cell{i}[2:-2], '""', '"')"""
         bare.append(f"""CASE WHEN quoted AND cell{i}[1] = '"' THEN {inner} ELSE cell{i} END AS c{len(bare)}""")
     lines = (
-        f"read_csv([{quote_files(files)}], columns = {{'line': 'VARCHAR'}}, auto_detect = false, header = true, "
+        f"read_csv([{quote_files(files)}], columns = {{'line': 'VARCHAR'}}, auto_detect = false, header = {str(named).lower()}, "
         "delim = '\x1e\x1f', quote = '', escape = '', strict_mode = false, store_rejects = true)"
     )
     return (
@@ -223,3 +275,11 @@ def check_table(kind: str, table: str | None) -> None:
     """Refuse a table of files that hold none."""
     if table is not None and kind not in DATABASES:
         raise InvalidInput(f"a {kind} file has no tables: leave out table {table!r}, or give a DuckDB or SQLite file")
+
+
+def check_headerless(kind: str, columns: Sequence[str] | None) -> None:
+    """Refuse names for the columns of files that have names of their own."""
+    if columns is not None and kind != "csv":
+        raise InvalidInput(
+            f"a {kind} file names its columns itself: leave out columns, which are for CSV without a header"
+        )

@@ -30,6 +30,7 @@ from urllib.parse import quote as percent
 from halflife.engines.arrow import column_names, convert_for_duckdb, folders, parquet_stream
 from halflife.engines.duckdb.files import (
     check_gzip,
+    csv_delimiter,
     csv_header,
     csv_sql,
     decode,
@@ -295,10 +296,11 @@ class DuckSource:
 
         self._parts, self._parse_once = parts, True
 
-    def open_csv(self, files: Sequence[Path]) -> None:
-        """Read CSV files with one header, each line a record."""
-        header, delimiter = csv_header(files[0])
-        for path in files[1:]:
+    def open_csv(self, files: Sequence[Path], columns: Sequence[str] | None = None) -> None:
+        """Read CSV files with one header, or with these columns and none; each line a record."""
+        named = columns is None
+        header, delimiter = csv_header(files[0]) if columns is None else (list(columns), csv_delimiter(files, columns))
+        for path in files[1:] if named else ():
             if csv_header(path) != (header, delimiter):
                 raise InvalidInput(f"{path} has another header than {files[0]}: give files with the same columns")
         self._names, self._types = header, dict.fromkeys(header, "VARCHAR")
@@ -306,7 +308,7 @@ class DuckSource:
 
         def parts(columns: Sequence[str]) -> list[Part]:
             check_gzip(files)
-            source = csv_sql(files, header, delimiter, columns)
+            source = csv_sql(files, header, delimiter, columns, named=named)
             return [Part(self._label, source, self._types, {column: f"c{i}" for i, column in enumerate(columns)})]
 
         self._parts = parts

@@ -25,7 +25,17 @@ from halflife.numerics.forms import JsonObject
 from halflife.numerics.rounding import ratio_up
 from halflife.parsing.documents import Where, read_regular
 from halflife.parsing.quantities import parse_quantity
-from halflife.policy.model import Part, PolicyKeys, Positive, Text, Texts, find_culprit, name_problems, read_number
+from halflife.policy.model import (
+    Columns,
+    Part,
+    PolicyKeys,
+    Positive,
+    Text,
+    Texts,
+    find_culprit,
+    name_problems,
+    read_number,
+)
 from halflife.policy.unused import find_unused_in_source
 from halflife.processes import (
     PROCESSES,
@@ -67,6 +77,9 @@ class Fit(Part):
         None, description="If the ending does not say."
     )
     table: Text | None = Field(None, description="The table of a DuckDB or SQLite file.")
+    columns: Columns | None = Field(
+        None, description="The names of the columns of a CSV file without a header, in order."
+    )
     person: Text | None = Field(None, description="The column that identifies a person, if it differs here.")
     time: Text = Field(description="The column with the time of a reading.")
     value: Text = Field(description="The column with the reading.")
@@ -275,7 +288,7 @@ def _fit(policy: PolicyKeys, name: str, data: object) -> Process:
         sample = read_sample(
             [policy.path(f) for f in fit.files], person=fit.person or policy.population.person, time=fit.time, value=fit.value,
             step=fit.step or policy.clock.step, format=fit.format, table=fit.table, zone=fit.zone, epoch=fit.epoch,
-            time_format=fit.time_format,
+            time_format=fit.time_format, columns=fit.columns,
         )  # fmt: skip
         return fit_process(
             name, sample, fit.states or fit.edges, step=fit.step or policy.clock.step, whose=fit.whose,

@@ -211,6 +211,7 @@ GROUPS = ("attic", "hall", "cellar")
 FOLDS = ("sum", "mean", "first", "last", "min", "max")
 WHOLE_YEAR = replace(BASE, buckets=DAYS, last=230, local=LOCAL)
 COUNT = replace(BASE, kind="count", value=None)
+EVENTS = replace(BASE, value=None, fold="count", once=False, multiply=1, low=0, high=1)
 WIDE = replace(WHOLE_YEAR, low=-(2**40), high=2**40)  # a moment and a reading need more than 64 bits
 
 TYPED: dict[str, Question] = {
@@ -222,6 +223,13 @@ TYPED: dict[str, Question] = {
     **{f"{fold}-readings-again": replace(WHOLE_YEAR, fold=fold, least=100, most=99_000, once=False) for fold in FOLDS},
     **{f"{fold}-apart": replace(BASE, fold=fold, least=9000, most=9500) for fold in FOLDS},  # beyond [low, high]
     **{f"{fold}-narrow": replace(WHOLE_YEAR, fold=fold, low=100, high=101) for fold in FOLDS},
+    "events": replace(EVENTS, low=0, high=3),
+    "events-once": replace(EVENTS, high=3, once=True),
+    "events-days": replace(EVENTS, buckets=DAYS, last=230, local=LOCAL, high=2**40),
+    "events-good": replace(EVENTS, value="kwh", high=2),
+    "events-good-once": replace(EVENTS, value="kwh", high=2, once=True, weights=WEIGHTS),
+    "events-groups": replace(EVENTS, group="room", groups=GROUPS, most_groups=2, high=2, buckets=DAYS, last=230),
+    "events-table": replace(EVENTS, table=PEOPLE, groups=GROUPS, high=2, buckets=DAYS, last=230),
     "count": COUNT,
     "count-days": replace(COUNT, buckets=DAYS, last=230, local=LOCAL),
     "count-good": replace(BASE, kind="count"),
@@ -339,7 +347,7 @@ questions = st.builds(
     replace,
     st.sampled_from([BASE, WHOLE_YEAR]),
     kind=st.sampled_from(["sum", "count", "histogram"]),
-    fold=st.sampled_from(FOLDS),
+    fold=st.sampled_from((*FOLDS, "count")),
     once=st.booleans(),
     low=st.sampled_from([-2000, 0, 3]),
     high=st.sampled_from([8000, 2**40]),

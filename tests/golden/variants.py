@@ -151,6 +151,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "columns": policy(
         WINDOW, {**MEAN, "source": {**MEAN["source"], "columns": ["home", "time", "kwh", "where"]}},
     ),
+    "events": policy(WINDOW, {
+        "name": "events", "source": {"files": "readings.csv", "time": "time"}, "output": "events.csv", "step": "2 h",
+        "statistic": {"kind": "events", "most_events": 2},
+    }),
     "sizes": policy(WINDOW, {
         **MEAN, "source": {**MEAN["source"], "group": "where"},
         "groups": {"names": ["north", "south"], "most_per_person": 1, "sizes": {"north": 2, "south": 2}},

@@ -61,6 +61,7 @@ WEIGHTED = changed(PLAIN, **{f"{S}statistic__kind": "weighted sum", f"{S}statist
 HISTOGRAM = changed(
     PLAIN, **{f"{S}statistic__kind": "histogram", f"{S}statistic__clip": None, f"{S}statistic__edges": ["0", "1", "5"]}
 )
+EVENTS = changed(PLAIN, **{f"{S}statistic": {"kind": "events", "most_events": 5}})
 FADING = changed(PLAIN, promise={"notion": "exponential", "epsilon": 1.0, "half_life": 24})
 AGED = changed(
     PLAIN,
@@ -141,6 +142,8 @@ HELD = {
     "clip of readings": (PLAIN, {f"{S}statistic__clip_readings": ["0", "2 kWh"]}, "single readings was not given and is now"),
     "fold": (PLAIN, {f"{S}statistic__fold": "max"}, "fold was 'sum' and is now 'max'"),
     "duplicates": (PLAIN, {f"{S}statistic__duplicates": "each"}, "duplicates count was 'once' and is now 'each'"),
+    "most events": (EVENTS, {f"{S}statistic__most_events": 6}, "events of a person count in a step was 5 and is now 6"),
+    "duplicates of events": (EVENTS, {f"{S}statistic__duplicates": "once"}, "duplicates count was 'each' and is now 'once'"),
     "missing": (PLAIN, {f"{S}statistic__missing": "0.2"}, "missing reading counts as was '0' and is now '1/5'"),
     "edges": (HISTOGRAM, {f"{S}statistic__edges": ["0", "2", "5"]}, "edges of the histogram was"),
     "no weights": (WEIGHTED, {f"{S}statistic__kind": "sum", f"{S}statistic__weights": None}, "statistic was 'weighted sum'"),
@@ -175,6 +178,7 @@ FREE = {
             f"{S}mechanism": "planned",
         },
     ),
+    "duplicates as they count anyway": (EVENTS, {f"{S}statistic__duplicates": "each"}),
     "noise that is used anyway": (PLAIN, {"promise__noise": "laplace"}),
     "noise that need not be said": (changed(FADING, promise__noise="laplace"), {"promise__noise": None}),
     "noise of a discount": (
@@ -267,7 +271,7 @@ DECIDED = {
     keys.Clock: "step start end zone late",
     keys.Source: "files* format* table* time value group person zone epoch time_format columns",
     keys.Weights: "file* person* weight* resolution largest",
-    keys.Statistic: "kind unit resolution clip clip_readings fold duplicates missing edges weights",
+    keys.Statistic: "kind most_events unit resolution clip clip_readings fold duplicates missing edges weights",
     keys.GroupTable: "file* person* group*",
     keys.Groups: "names table most_per_person sizes",
     keys.StreamPart: "name share source statistic step delay start end groups mechanism post* output*",

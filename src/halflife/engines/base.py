@@ -4,6 +4,7 @@ For each step, group and person the readings become one whole number of units, a
 
     u(x)   = ⌊x · multiply / divide + ½⌋, clipped to [least, most]     a reading x in units, in doubles until the ⌊⌋
     v_p    = fold of u over the person's readings in the step, clipped to [low, high]
+    v_p    = min(n_p, high)                                           fold `count`: of n_p readings, whatever they are; low is 0
     Σ_p w_p · (v_p − baseline)                                        sums: `baseline` is what a missing reading counts as
     Σ_p 1                                                             counts: people with a reading
     Σ_p 1[edge_b ≤ v_p < edge_{b+1}]                                  histograms: the last bin includes its upper edge
@@ -35,10 +36,10 @@ from numpy.typing import NDArray
 
 from halflife.steps import Buckets, Piece
 
-Fold = Literal["sum", "mean", "first", "last", "min", "max"]
+Fold = Literal["sum", "mean", "first", "last", "min", "max", "count"]
 Kind = Literal["sum", "count", "histogram"]
 
-ONCE_MATTERS = ("sum", "mean", "min")
+ONCE_MATTERS = ("sum", "mean", "min", "count")
 """Folds that see more than the largest reading of each moment; to first, last and max the others change nothing."""
 
 LARGEST_UNITS = 2**40
@@ -69,7 +70,7 @@ TALLIES = (
 class Question:
     """One bounded aggregation, stated in whole numbers and public names.
 
-    person, time, value, group   column names; `value` is None for counts, `group` None unless groups come from a column
+    person, time, value, group   column names; `value` None where people or rows count, `group` unless a column says it
     epoch                        "s", "ms" or "us" if the time column holds such numbers since 1970; None for timestamps
     time_format                  how times are written, if the time column holds text in another form than the one grammar's
     local                        pieces that turn a timestamp without a zone into UTC

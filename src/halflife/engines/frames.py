@@ -209,6 +209,8 @@ def _fold(frame: Any, question: Question) -> tuple[Integers, ...]:
     import narwhals as nw
 
     q, u, a = question, nw.col("u"), nw.col("a")
+    if q.kind != "count" and q.fold == "count":
+        return _arrays(frame.group_by(*KEYS).agg(v=nw.len()), *KEYS, "v")
     if q.kind == "count" or q.fold in ("min", "max"):
         return _arrays(frame.group_by(*KEYS).agg(v=u.min() if q.fold == "min" else u.max()), *KEYS, "v")
     if q.fold in ("sum", "mean"):

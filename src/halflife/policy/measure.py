@@ -95,11 +95,9 @@ def read_measure(policy: PolicyKeys, i: int) -> Measure:
     """Work out the statistic of a stream."""
     part, s = policy.streams[i], policy.streams[i].statistic
     at = ("streams", i, "statistic")
-    if s.kind == "count":
-        _refuse(
-            policy, i, "a count of people", "clip", "clip_readings", "resolution", "missing", "edges", "weights", "fold"
-        )
-        return Measure("count")
+    if s.kind in ("count", "events"):
+        return _read_count(policy, i)
+    _refuse(policy, i, f"a {s.kind}", "most_events")
     with policy.about("streams", i, "source", "value"):
         if part.source is not None and part.source.value is None:
             raise InvalidInput(f"missing: a {s.kind} needs the column of the readings")
@@ -125,6 +123,25 @@ def read_measure(policy: PolicyKeys, i: int) -> Measure:
     with policy.about(*at, "weights"):
         weights, unit, heaviest = _weights(policy, s)
     return Measure(s.kind, low, high, readings, missing, resolution, (), weights, unit, heaviest)
+
+
+def _read_count(policy: PolicyKeys, i: int) -> Measure:
+    """A count of people, in which each is 0 or 1; or of events, of which each person has 0 to `most_events` (ours).
+
+    Whatever rows a person has in a step, min(n, most) lies in [0, most]: events are a sum of ones, clipped.
+    """
+    s = policy.streams[i].statistic
+    what = "a count of people" if s.kind == "count" else "a count of events"
+    _refuse(policy, i, what, "clip", "clip_readings", "resolution", "missing", "edges", "weights", "fold")
+    if s.kind == "count":
+        _refuse(policy, i, what, "most_events")
+        return Measure("count")
+    with policy.about("streams", i, "statistic", "most_events"):
+        if s.most_events is None:
+            raise InvalidInput(
+                "missing: the most events of one person that count in a step: a public bound, such as `most_events: 5`"
+            )
+    return Measure("events", 0, s.most_events)
 
 
 def _refuse(policy: PolicyKeys, i: int, what: str, *names: str) -> None:

@@ -147,8 +147,12 @@ class Weights(Part):
 class Statistic(Part):
     """The statistic that is computed at each step."""
 
-    kind: Literal["count", "sum", "mean", "histogram", "weighted sum"] = Field(
-        description="count (of people with a reading), sum, mean, histogram or weighted sum."
+    kind: Literal["count", "events", "sum", "mean", "histogram", "weighted sum"] = Field(
+        description="count (of people with a reading), events (rows, so many of a person), sum, mean, histogram or weighted sum."
+    )
+    most_events: Annotated[int, Field(ge=1, le=10**9), BeforeValidator(read_number)] | None = Field(
+        None,
+        description="Of events: the most of one person that count in a step (and group). Public, not from the data.",
     )
     unit: Text | None = Field(None, description="What the values are in, such as kWh.")
     resolution: Text | None = Field(None, description="Readings become whole multiples of this, such as 1 Wh.")
@@ -163,14 +167,21 @@ class Statistic(Part):
     fold: Literal["sum", "mean", "first", "last", "min", "max"] | None = Field(
         None, description="How several readings of one person in a step become one."
     )
-    duplicates: Literal["once", "each"] = Field(
-        "once", description="Whether readings of one person at one moment count once (the largest does) or each."
+    duplicates: Literal["once", "each"] | None = Field(
+        None,
+        description="Whether readings of one person at one moment count once (the largest does) or each. If not given, events "
+        "count each, all else once.",
     )
     missing: Text | None = Field(None, description="What a person without a good reading counts as; 0 if not given.")
     edges: Annotated[list[Text], Field(min_length=2, max_length=10_001)] | None = Field(
         None, description="The edges of a histogram's bins; the first and last bin take what lies beyond."
     )
     weights: Weights | None = None
+
+    @property
+    def once(self) -> bool:
+        """Whether readings of one person at one moment count once; each of several events is one, if nothing else is said."""
+        return (self.duplicates or ("each" if self.kind == "events" else "once")) == "once"
 
 
 class GroupTable(Part):

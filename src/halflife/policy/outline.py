@@ -15,6 +15,10 @@ from halflife.sensitivity import Sensitivity
 from halflife.steps import Steps
 
 
+COUNTED = {"people": "person", "events": "event"}
+"""What is counted, and one of it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Outline:
     """One stream as far as it does not depend on the notion: steps, groups, statistic and sensitivity.
@@ -56,9 +60,10 @@ class Outline:
 
     @property
     def unit(self) -> str:
-        """What its numbers are in, for people: "people" of counts and histograms, else the statistic's unit, or nothing."""
+        """What its numbers are in, for people: "people" or "events" where such are counted, else the statistic's unit, if any."""
         statistic = self.part.statistic
-        return "people" if statistic.kind in ("count", "histogram") else statistic.unit or ""
+        counted = {"count": "people", "histogram": "people", "events": "events"}
+        return counted.get(statistic.kind) or statistic.unit or ""
 
     @property
     def first(self) -> int:

@@ -125,8 +125,8 @@ class Channel(Outline):
             most=most,
             low=measure.low,
             high=measure.high,
-            fold=statistic.fold or "last",
-            once=measure.kind == "count" or statistic.duplicates == "once",
+            fold="count" if measure.kind == "events" else statistic.fold or "last",
+            once=measure.kind == "count" or statistic.once,
             baseline=measure.missing,
             edges=measure.edges,
         )

@@ -39,7 +39,7 @@ def _in_stream(stream: StreamPart) -> Iterator[Problem]:
     s, source, groups = stream.statistic, stream.source, stream.groups
     if source is not None:
         yield from ((("source", *where), text) for where, text in find_unused_in_source(source))
-    if s.kind == "count" and s.duplicates != "once":
+    if s.kind == "count" and s.duplicates == "each":
         yield ("statistic", "duplicates"), "a person with any reading counts once in a count of people: leave this out"
     if groups is not None and groups.sizes is not None and not uses_sizes(s.kind, source is not None):
         yield ("groups", "sizes"), f"a {s.kind} is not divided by the sizes of groups: leave this out"

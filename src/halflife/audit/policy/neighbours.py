@@ -67,12 +67,16 @@ def reach_of_person(channel: Channel) -> tuple[int, int]:
     Readings on both sides of 0 that are added up come to anything between; else one reading is all that is needed.
     """
     low, high, (least, most) = channel.measure.low, channel.measure.high, _bounds_of_readings(channel)
+    if channel.measure.kind == "events":
+        return low, min(high, MOST_READINGS)
     n = MOST_READINGS if channel.part.statistic.fold == "sum" and least <= 0 <= most else 1
     return min(max(low, n * least), high), max(min(high, n * most), low)
 
 
 def split_units(channel: Channel, units: int) -> list[float]:
     """Return readings of one step that come to so many units, as few as `clip_readings` leaves as they are."""
+    if channel.measure.kind == "events":
+        return [1.0] * units
     bound = _bounds_of_readings(channel)[units > 0]
     n = max(1, -(-units // bound)) if channel.part.statistic.fold == "sum" and bound else 1
     return [(units // n + (i < units % n)) * float(channel.measure.resolution) for i in range(n)]

@@ -153,8 +153,8 @@ def fold_sql(question: Question, readings: int, largest: int) -> tuple[str, str]
                   on the way; else in 128 bits, which is slower
     """
     q = question
-    if q.kind == "count":
-        return "", "NULL"
+    if q.kind == "count" or q.fold == "count":
+        return ("", "NULL") if q.kind == "count" else (", count(*) AS a", "a")
     if q.fold in ("min", "max"):
         return f", {q.fold}(u) AS a", "a::BIGINT"
     low, high = bounds_before_fold(q)

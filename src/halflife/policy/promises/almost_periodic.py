@@ -44,6 +44,12 @@ RULES = {
             statistics=("count",),
         ),
         refuse(
+            "statistics",
+            "a count of events is cut off at `most_events`, and a bound that binds once makes the weak loss infinite. Publish a "
+            "sum, or write `strong: yes`",
+            statistics=("events",),
+        ),
+        refuse(
             "groups",
             "people who change their group join one and leave another, which makes the weak loss infinite: fix everybody's "
             "group by a table",
@@ -84,7 +90,8 @@ RULES = {
             "difference counts as variations: up to ε more for each such period, and up to 2 ε where a step has several readings "
             "of which some are missing, are clipped singly (`clip_readings`), or are rounded to units that are not far "
             "finer than the clip",
-            statistics=("count", *SUMS), neighbours=(REPLACE,), groups=FIXED, folds=("none", "sum", "mean", "first", "last"),
+            statistics=("count", "events", *SUMS), neighbours=(REPLACE,), groups=FIXED,
+            folds=("none", "sum", "mean", "first", "last"),
         ),
     ),
 }  # fmt: skip

@@ -26,7 +26,7 @@ from halflife.parsing.documents import Where
 from halflife.parsing.quantities import parse_quantity
 from halflife.plans import Plan
 from halflife.policy.model import Part, PolicyKeys, PostProcessing, Statistic, find_culprit
-from halflife.policy.outline import Outline
+from halflife.policy.outline import COUNTED, Outline
 from halflife.policy.promises.table import Case, Rule, judge, sensitivity_in_letters
 from halflife.release import Noise
 from halflife.steps import Steps, microseconds, parse_width
@@ -114,7 +114,7 @@ class Adapter:
         """Return which bounds of a statistic may bind, as the rules call it."""
         if statistic.clip_readings is not None:
             return "of readings"
-        return "none" if statistic.clip is None else "may bind"
+        return "none" if statistic.clip is None and statistic.most_events is None else "may bind"
 
     def check(self) -> None:
         """Refuse a promise that cannot be made, or that leaves open what must be said."""
@@ -176,10 +176,11 @@ class Adapter:
         """Say how far one person can move a stream's numbers, and why, from the policy alone."""
         s, statistic = stream.sensitivity, stream.part.statistic
         unit = stream.unit
-        size = "1 unit = 1 person" if unit == "people" else f"1 unit = {statistic.resolution}"
+        size = f"1 unit = 1 {COUNTED[unit]}" if unit in COUNTED else f"1 unit = {statistic.resolution}"
         yield f"hidden: {why}"
         yield f"{s.reason} ({size})"
-        yield f"published as a {statistic.kind}: at most {float(s.l1 * max(stream.factors)):.6g} {unit}".rstrip()
+        kind = "count of events" if statistic.kind == "events" else statistic.kind
+        yield f"published as a {kind}: at most {float(s.l1 * max(stream.factors)):.6g} {unit}".rstrip()
         if stream.groups and stream.fixed:
             yield f"{len(stream.groups)} groups, fixed for ever by a public table: a person moves their own group alone"
         if statistic.kind in ("sum", "mean", "weighted sum"):

@@ -19,15 +19,15 @@ shown that the promise covers it.
 One person moves the numbers of a step by at most the sensitivity (L1), in the letters
 
 - R: the width of all that a person may add, w·(max(high − c, 0) − min(low − c, 0)), where c is what a missing reading counts as
-  and w the largest weight; M: the most that a person adds, w·max(|low − c|, |high − c|). Both are 1 for a count, and a histogram
-  of one bin is a count.
+  and w the largest weight; M: the most that a person adds, w·max(|low − c|, |high − c|). Both are 1 for a count,
+  and `most_events` for events; a histogram of one bin is a count.
 - k: in how many of G groups a person counts within a step, where a column of the data names groups; j = min(k, G − k).
 
 `clip` says which bounds may bind: those of what one person counts as in a step ("may bind"), or those of single readings before
-the fold, `clip_readings`, alone or too ("of readings"); "never binds" is declared by `readings: complete`. Counts have none, and
-histograms none but `clip_readings`. [low, high] is `clip`, or `clip_readings` where that is left out; `fold: sum` needs `clip`.
-`fold` is how several readings of a step become one. Post-processing (truncate, moving_average, kalman) sees published values
-alone: it is free everywhere.
+the fold, `clip_readings`, alone or too ("of readings"); "never binds" is declared by `readings: complete`. Counts have none,
+events `most_events`, which may bind, and histograms none but `clip_readings`. [low, high] is `clip`, or `clip_readings` where
+that is left out; `fold: sum` needs `clip`. `fold` is how several readings of a step become one. Post-processing (truncate,
+moving_average, kalman) sees published values alone: it is free everywhere.
 """
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import product
 
 SUMS = ("sum", "mean", "weighted sum")
-STATISTICS = ("count", *SUMS, "histogram")
+STATISTICS = ("count", "events", *SUMS, "histogram")
 REPLACE, ADD = "replace-one", "add-remove"
 NEIGHBOURS = (REPLACE, ADD)
 FIXED = ("none", "table")
@@ -29,9 +29,9 @@ class Case:
     """One combination that a policy may ask for.
 
     groups  none, a public table that fixes everybody's group, or a column of the data
-    clip    none (counts and histograms have no `clip`), may bind (that of what a person counts as, alone), of readings (there is
-            `clip_readings`, with or without `clip`), or never binds (the policy declares so)
-    fold    how several readings of a step become one; none for counts
+    clip    none (counts and histograms have no `clip`), may bind (that of what a person counts as, alone; `most_events`), of
+            readings (there is `clip_readings`, with or without `clip`), or never binds (the policy declares so)
+    fold    how several readings of a step become one; none for counts and events
     post    one step of post-processing
     """
 
@@ -120,10 +120,10 @@ def judge(rules: tuple[Rule, ...], case: Case) -> Rule:
 
 
 def every_case() -> Iterator[Case]:
-    """Yield every combination that a policy can write: counts have no fold and no readings, and histograms no `clip`."""
-    clips = {"count": ("none",), "histogram": ("none", "of readings")}
+    """Yield every combination that a policy can write: counts and events have neither fold nor readings, histograms no `clip`."""
+    clips = {"count": ("none",), "events": ("may bind",), "histogram": ("none", "of readings")}
     for statistic, neighbours, groups, clip, fold, post in product(STATISTICS, NEIGHBOURS, GROUPS, CLIPS, FOLDS, POSTS):
-        if clip not in clips.get(statistic, CLIPS[1:]) or (fold == "none") != (statistic == "count"):
+        if clip not in clips.get(statistic, CLIPS[1:]) or (fold == "none") != (statistic in ("count", "events")):
             continue
         yield Case(statistic, neighbours, groups, clip, fold, post)
 
@@ -132,7 +132,7 @@ def sensitivity_in_letters(case: Case) -> str:
     """Return how far one person can move the numbers of a step (L1), in the letters of `sensitivity.py` (ours).
 
     R  the width of all that a person may add, w·(max(high − c, 0) − min(low − c, 0)), c what a missing reading counts as
-    M  the most that a person adds, w·max(|low − c|, |high − c|);  R = M = 1 for a count
+    M  the most that a person adds, w·max(|low − c|, |high − c|);  R = M = 1 for a count, and `most_events` for events
     k  in how many of G groups a person counts, where a column names them;  j = min(k, G − k)
 
     >>> sensitivity_in_letters(Case("sum")), sensitivity_in_letters(Case("histogram", "add-remove", clip="none"))

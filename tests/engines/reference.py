@@ -115,13 +115,14 @@ def aggregate(
     """The answer's entries that are not 0, and the tallies."""
     q = question
     tallies = dict.fromkeys(TALLIES, 0)
-    entries: dict[tuple[str, int, int], list[tuple[int, int]]] = defaultdict(list)
+    entries: dict[tuple[str, int, int], list[tuple[int, int, str]]] = defaultdict(list)
     for row in rows:
         us = moment(row[q.time], q)
         if us is not None and not q.first <= q.buckets.step(us) <= q.last:
             continue
         tallies["rows"] += 1
-        person = label(row[q.person])
+        id_ = label(row[q.person])
+        person = id_ if q.units is None or id_ is None else q.units.get(id_, "")
         x = 0.0 if q.value is None else number(row[q.value])
         group: int | None = 0
         if q.table is not None:
@@ -135,7 +136,7 @@ def aggregate(
             tallies["bad_person"] += 1
         elif x is None:
             tallies["bad_value"] += 1
-        elif (q.table is not None and person not in q.table) or (q.weights is not None and person not in q.weights):
+        elif any(person not in known for known in (q.table, q.weights) if known is not None) or person == "":
             tallies["unknown_person"] += 1
         elif group is None:
             tallies["unknown_group"] += 1
@@ -143,28 +144,28 @@ def aggregate(
             scaled = x * q.multiply / q.divide + 0.5
             u = math.floor(scaled) if math.isfinite(scaled) else int(math.copysign(10**30, scaled))
             tallies["clipped_readings"] += q.value is not None and not q.least <= u <= q.most
-            entries[person, q.buckets.step(us) - q.first, group].append((us, min(max(u, q.least), q.most)))
+            entries[person, q.buckets.step(us) - q.first, group].append((us, min(max(u, q.least), q.most), id_ or ""))
     return _add_up(entries, q, tallies), tallies
 
 
 def _add_up(
-    entries: dict[tuple[str, int, int], list[tuple[int, int]]], q: Question, tallies: dict[str, int]
+    entries: dict[tuple[str, int, int], list[tuple[int, int, str]]], q: Question, tallies: dict[str, int]
 ) -> dict[tuple[int, int, int], int]:
     sums: dict[tuple[int, int, int], int] = defaultdict(int)
     seen: dict[tuple[str, int], int] = defaultdict(int)
     for person, step, group in sorted(entries, key=lambda entry: entry[2]):
         readings = entries[person, step, group]
         if q.once:
-            largest: dict[int, int] = {}
-            for us, u in readings:
-                largest[us] = max(u, largest.get(us, u))
+            largest: dict[tuple[int, str], int] = {}
+            for us, u, id_ in readings:
+                largest[us, id_] = max(u, largest.get((us, id_), u))
             tallies["duplicates"] += len(readings) - len(largest)
-            readings = list(largest.items())
+            readings = [(us, u, id_) for (us, id_), u in largest.items()]
         seen[person, step] += 1
         if q.table is None and seen[person, step] > q.most_groups:
             tallies["too_many_groups"] += 1
             continue
-        folded = fold(readings, q)
+        folded = fold([(us, u) for us, u, _ in readings], q)
         v = min(max(folded, q.low), q.high)
         tallies["clipped"] += q.kind != "count" and folded != v
         if q.kind == "sum":

@@ -206,6 +206,7 @@ DATA = {
 
 BASE = Question("sum", "p", "ts", HOURS, 1, 30, value="kwh", multiply=1000, low=-2000, high=8000)
 PEOPLE = {"ann": 2, "bob": 0, "cy, jr": 1, 'd"d': 1, "eve": 0}
+UNITS = {"ann": "oak 1", "bob": "oak 1", "cy, jr": "oak 2", 'd"d': "oak 2", "eve": "ann", "nobody": "elm"}
 WEIGHTS = {"ann": 3, "bob": -2, "cy, jr": 1, "fay": 10, "nobody": 5}
 GROUPS = ("attic", "hall", "cellar")
 FOLDS = ("sum", "mean", "first", "last", "min", "max")
@@ -243,6 +244,13 @@ TYPED: dict[str, Question] = {
     "table": replace(BASE, groups=GROUPS, table=PEOPLE, fold="sum"),
     "table-weights": replace(BASE, groups=GROUPS, table=PEOPLE, weights=WEIGHTS, fold="mean"),
     "table-count": replace(COUNT, groups=GROUPS, table=PEOPLE, buckets=DAYS, last=20),
+    **{f"{fold}-units": replace(WHOLE_YEAR, fold=fold, units=UNITS) for fold in FOLDS},
+    "sum-units-each": replace(WHOLE_YEAR, fold="sum", units=UNITS, once=False),
+    "sum-units-table": replace(BASE, fold="sum", units=UNITS, groups=GROUPS, table={"oak 1": 1, "oak 2": 0, "elm": 2}),
+    "mean-units-weights": replace(BASE, fold="mean", units=UNITS, weights={"oak 1": 3, "nobody": 2}, baseline=5),
+    "count-units": replace(COUNT, units=UNITS),
+    "events-units": replace(EVENTS, units=UNITS, high=2, buckets=DAYS, last=230),
+    "sum-units-groups": replace(WHOLE_YEAR, fold="sum", units=UNITS, group="room", groups=GROUPS, most_groups=2),
     **{
         f"{fold}-groups-{most}": replace(WHOLE_YEAR, group="room", groups=GROUPS, most_groups=most, fold=fold)
         for fold in ("last", "sum")
@@ -361,6 +369,7 @@ questions = st.builds(
     most_groups=st.integers(1, 3),
     table=st.sampled_from([None, None, {"a": 0, "b": 2}]),
     weights=st.sampled_from([None, {"a": 3, "c": -1}]),
+    units=st.sampled_from([None, None, {"a": "a", "b": "a", "c": "c"}, {"a": "b", "b": "b", "c": "nobody"}]),
 )
 
 

@@ -155,6 +155,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "name": "events", "source": {"files": "readings.csv", "time": "time"}, "output": "events.csv", "step": "2 h",
         "statistic": {"kind": "events", "most_events": 2},
     }),
+    "units": {
+        **policy(WINDOW),
+        "population": {
+            "id": "town", "size": 2, "person": "home", "units": {"file": "homes.csv", "id": "home", "unit": "where"},
+        },
+    },
     "sizes": policy(WINDOW, {
         **MEAN, "source": {**MEAN["source"], "group": "where"},
         "groups": {"names": ["north", "south"], "most_per_person": 1, "sizes": {"north": 2, "south": 2}},
@@ -175,5 +181,6 @@ def write_inputs(folder: Any, data: dict[str, Any]) -> None:
     header = ",".join(["home,time,kwh,where", *used])
     named = all("columns" not in stream["source"] for stream in data["streams"])
     (folder / "readings.csv").write_text("\n".join([header] * named + rows) + "\n")
-    if any("groups" in stream or stream["statistic"]["kind"] == "weighted sum" for stream in data["streams"]):
+    tables = ("groups" in stream or stream["statistic"]["kind"] == "weighted sum" for stream in data["streams"])
+    if any(tables) or "units" in data["population"]:
         (folder / "homes.csv").write_text("home,where,weight\na,north,2\nb,north,-3\nc,south,0.6\nd,south,1\n")

@@ -62,6 +62,7 @@ HISTOGRAM = changed(
     PLAIN, **{f"{S}statistic__kind": "histogram", f"{S}statistic__clip": None, f"{S}statistic__edges": ["0", "1", "5"]}
 )
 EVENTS = changed(PLAIN, **{f"{S}statistic": {"kind": "events", "most_events": 5}})
+METERS = changed(PLAIN, population__units={"file": "homes.csv", "id": "home", "unit": "where"})
 FADING = changed(PLAIN, promise={"notion": "exponential", "epsilon": 1.0, "half_life": 24})
 AGED = changed(
     PLAIN,
@@ -83,6 +84,7 @@ HELD = {
     "mechanism": (PLAIN, {f"{S}mechanism": "another"}, "mean: its mechanism was 'planned' and is now 'another'"),
     "person": (PLAIN, {"population__person": "meter"}, "identifies a person was 'home' and is now 'meter'"),
     "person of a source": (PLAIN, {f"{S}source__person": "meter"}, "mean: .*a person was 'home' and is now 'meter'"),
+    "units": (METERS, {"population__units__file": "others.csv"}, "table that says whose each id is was .* and is now"),
     "neighbours": (PLAIN, {"population__neighbours": "add-remove"}, "neighbours differ in was 'replace-one'"),
     "notion": (PLAIN, {"promise": FADING["promise"]}, "promise was 'w-event' and is now 'exponential'"),
     "epsilon": (PLAIN, {"promise__epsilon": 2}, "epsilon of the promise was 1.0 and is now 2.0"),
@@ -167,6 +169,7 @@ FREE = {
     "output": (PLAIN, {f"{S}output": "mean.jsonl"}),
     "ledger": (PLAIN, {"ledger": "elsewhere.ledger"}),
     "file of groups": (GROUPED, {f"{S}groups__table__file": "same.csv", f"{S}groups__table__group": "zone"}),
+    "file of units": (METERS, {"population__units__file": "same.csv", "population__units__unit": "zone"}),
     "file of weights": (WEIGHTED, {f"{S}statistic__weights__file": "same.csv"}),
     "post": (PLAIN, {f"{S}post": [{"moving_average": 3}]}),
     "other words": (PLAIN, {f"{S}statistic__clip": ["0 Wh", "5000 Wh"], "clock__step": "60 min", "promise__w": "6 h"}),
@@ -264,7 +267,8 @@ def differing(old, new, part):
 
 
 DECIDED = {
-    keys.Population: "id size person neighbours",
+    keys.Population: "id size person units neighbours",
+    keys.UnitTable: "file* id* unit*",
     keys.Promise: "notion plan noise cap",
     Outside: "outside floor block",
     Declarations: "variations* readings* rounding*",

@@ -50,6 +50,19 @@ def test_of_epoch_zone_and_time_format_each_has_an_effect(folder):
     assert "policy.yaml:20:7: streams.0.source.time_format: '%c': %c means something else" in refusal(text, folder)
 
 
+def test_units_are_the_ids_of_a_source(folder):
+    units = change("  person: who\npromise", "  person: who\n  units: {file: homes.csv, id: who, unit: where}\npromise")
+    text = change("        group: where", "        group: weight", units)
+    Policy.parse(text, folder)
+    source = text[text.index("    source:") : text.index("    statistic:")]
+    assert "population.units: no stream has a source whose ids these would be" in refusal(
+        change(source, "", text), folder
+    )
+    few = change("size: 4", "size: 1", text).replace("    groups:", "    # groups:")
+    few = few[: few.index("    # groups:")] + few[few.index("    delay") :]
+    assert "population.units: homes.csv names 2 of column 'where', more than the population (1)" in refusal(few, folder)
+
+
 def test_columns_are_for_csv_and_name_what_is_used(folder):
     names = "      columns: [who, ts, kwh]\n"
     Policy.parse(change("      time: ts\n", "      time: ts\n" + names), folder)

@@ -56,9 +56,9 @@ TALLIES = (
     "bad_time",             # null, not a time, infinite, beyond ±2⁶² µs; or a line that cannot be split into columns
     "bad_person",           # null or empty
     "bad_value",            # null, NaN, infinite, not a number
-    "unknown_person",       # not in the public table of groups or weights
+    "unknown_person",       # not in the public table of units, groups or weights
     "unknown_group",        # not on the list of groups
-    "duplicates",           # good readings beyond the first of a person, moment and group; 0 unless `once`
+    "duplicates",           # good readings beyond the first of an id, moment and group; 0 unless `once`
     "clipped_readings",     # good readings (duplicates too) that lie outside [least, most]
     "clipped",              # (person, step, group) entries whose fold lies outside [low, high]
     "too_many_groups",      # (person, step, group) entries beyond what one person may count in
@@ -70,6 +70,8 @@ TALLIES = (
 class Question:
     """One bounded aggregation, stated in whole numbers and public names.
 
+    units                        the person whom each id in the column `person` belongs to (a household has several meters); None
+                                 if the ids are people. An id that is not in it is unknown
     person, time, value, group   column names; `value` None where people or rows count, `group` unless a column says it
     epoch                        "s", "ms" or "us" if the time column holds such numbers since 1970; None for timestamps
     time_format                  how times are written, if the time column holds text in another form than the one grammar's
@@ -78,8 +80,8 @@ class Question:
     multiply, divide             how a reading becomes a whole number of units
     least, most                  the bounds of a single reading, before the fold
     low, high                    the bounds of what a person counts as in a step, after the fold
-    fold, once                   how several readings of one person in a step become one; whether readings of one person at
-                                 one moment (and group) count once (the largest of them does)
+    fold, once                   how several readings of one person in a step become one; whether readings of one id at one
+                                 moment (and group) count once (the largest of them does)
     edges                        of a histogram's bins, in units, increasing
     groups                       the public list; empty for no groups
     table                        each person's group, as an index into `groups`, fixed for ever; None if `group` says
@@ -113,6 +115,12 @@ class Question:
     table: Mapping[str, int] | None = field(default=None, repr=False)
     most_groups: int = 1
     weights: Mapping[str, int] | None = field(default=None, repr=False)
+    units: Mapping[str, str] | None = field(default=None, repr=False)
+
+    @property
+    def lists_people(self) -> bool:
+        """Whether a public table says who counts: others are unknown."""
+        return self.table is not None or self.weights is not None or self.units is not None
 
     @property
     def shape(self) -> tuple[int, int, int]:

@@ -90,6 +90,13 @@ def _people(column: Any) -> tuple[Integers, list[str]] | None:
     return codes, names
 
 
+def _units(codes: Integers, ids: list[str], units: Mapping[str, str]) -> tuple[Integers, list[str]]:
+    """Codes of the people whom ids belong to, −1 for none, and each one's name; the last is nobody, whose the unknown ids are."""
+    names = [*dict.fromkeys(units.values()), ""]
+    number = {name: i for i, name in enumerate(names)}
+    return np.array([*(number[units.get(id_, "")] for id_ in ids), -1], dtype=np.int64)[codes], names
+
+
 def _values(column: Any) -> NDArray[np.float64] | None:
     """Doubles, NaN for what is no number."""
     import pyarrow as pa
@@ -324,7 +331,8 @@ class FrameEngine:
         asked = [column for column in (q.person, q.time, q.value, q.group) if column is not None]
         check_columns("the data frame", asked, self._frame.columns)
         us = self._need(_moments(self._column(q.time), q), q.time, _rule_of_times(q))
-        p, people = self._need(_people(self._column(q.person)), q.person, "a person is text or a whole number")
+        ids, people = self._need(_people(self._column(q.person)), q.person, "a person is text or a whole number")
+        p, people = (ids, people) if q.units is None else _units(ids, people, q.units)
         near = (us != BAD) & (np.abs(us) < 2 * LATEST)
         since = np.where(near, us, 0) + _adds(us, q.buckets.pieces) - (q.first - 1) * q.buckets.width
         asked = near & (since >= 0) & (since < q.shape[0] * q.buckets.width)
@@ -333,7 +341,7 @@ class FrameEngine:
         if q.value is not None:
             x = self._need(_values(self._column(q.value)), q.value, "a value is a number or text")
         weight = np.array([1 if q.weights is None else q.weights.get(name, 0) for name in people], dtype=np.int64)
-        known = np.array([q.weights is None or name in q.weights for name in people] + [False])
+        known = np.array([name != "" and (q.weights is None or name in q.weights) for name in people] + [False])
         if q.table is not None:
             group_of = np.array([q.table.get(name, -1) for name in people], dtype=np.int64)
             known &= np.r_[group_of >= 0, False]
@@ -352,7 +360,7 @@ class FrameEngine:
         if q.value is not None:
             tallies["clipped_readings"] = int(((raw < q.least) | (raw > q.most)).sum())
         u = np.clip(raw, *bounds_before_fold(q)).astype(np.int64)
-        columns = {"p": p[good], "k": k[good], "g": g[good], "us": us[good], "u": u}
+        columns = {"p": p[good], "k": k[good], "g": g[good], "us": us[good], "u": u, "id": ids[good]}
         frame: Any = nw.from_dict(columns, backend=self._frame.implementation)
         moments = self._moments(frame, q) if q.once else frame
         tallies["duplicates"] = len(frame) - len(moments)
@@ -376,10 +384,11 @@ class FrameEngine:
 
     @staticmethod
     def _moments(frame: Any, question: Question) -> Any:
-        """The largest reading of each person, moment and group."""
+        """The largest reading of each id, moment and group."""
         import narwhals as nw
 
-        return frame.group_by("p", "g", "us", "k").agg(nw.col("u").max())
+        which = [] if question.units is None else ["id"]
+        return frame.group_by("p", *which, "g", "us", "k").agg(nw.col("u").max())
 
 
 def open_frame(frame: Any) -> FrameEngine:

@@ -7,9 +7,10 @@ Facts are of three kinds.
 
 - What the promise rests on: all that is written here. Another value is refused, in words. Which column is `person` decides who
   *one* person is, and with it the sensitivity: pointed from households to meters, a household would be protected as if each of
-  its meters were a person. Of CSV without a header, `columns` decides which field that is. `time`, `zone`, `epoch` and
-  `time_format` decide which step a reading counts in: changed, what was published about once would be published about again, at
-  a time that the account takes for another. `value`, `group`, clips, folds, sizes and tables decide what a person counts as.
+  its meters were a person; so the content of the table that says whose each meter is (`units`) is held to, too. Of CSV without a
+  header, `columns` decides which field that is. `time`, `zone`, `epoch` and `time_format` decide which step a reading counts in:
+  changed, what was published about once would be published about again, at a time that the account takes for another. `value`,
+  `group`, clips, folds, sizes and tables decide what a person counts as.
 - Where things are: `files`, `format` and `table` of a source, paths of outputs, of the ledger and of public tables (whose content
   *is* a fact, by its digest), and the columns of these tables. Which two people a table or file tells apart depends on the person
   column alone, and however many rows it has, engines hold one person to the clip: so no bound depends on where the rows lie. They
@@ -56,7 +57,7 @@ def ledger_facts(policy: Policy) -> dict[str, str]:
     made = channels(policy)
     facts: dict[str, Facts] = {
         "format": FORMAT,
-        "population": _write_population(policy),
+        "population": _write_population(policy, made[0].units),
         "promise": _write_promise(policy, made[0].promise),
         "clock": leave_out({"version": 1, **made[0].account.to_facts(), "late": policy.clock.late}, late="now"),
     }
@@ -65,10 +66,17 @@ def ledger_facts(policy: Policy) -> dict[str, str]:
     return {key: json.dumps(value, sort_keys=True) for key, value in facts.items()}
 
 
-def _write_population(policy: Policy) -> Facts:
+def _write_population(policy: Policy, units: Mapping[str, str] | None) -> Facts:
     p = policy.population
-    facts = {"version": 1, "id": p.id, "size": p.size, "person": p.person, "neighbours": p.neighbours}
-    return leave_out(facts, neighbours="replace-one")
+    facts = {
+        "version": 1,
+        "id": p.id,
+        "size": p.size,
+        "person": p.person,
+        "units": None if units is None else _digest(units),
+        "neighbours": p.neighbours,
+    }
+    return leave_out(facts, units=None, neighbours="replace-one")
 
 
 def _write_promise(policy: Policy, adapter: Adapter) -> Facts:
@@ -224,6 +232,7 @@ POPULATION = {
     "id": Key("the population's id"),
     "size": Key("the population's size"),
     "person": Key("the column that identifies a person"),
+    "units": Key("the content of the table that says whose each id is", None),
     "neighbours": Key("what neighbours differ in", "replace-one"),
 }
 PROMISE = {

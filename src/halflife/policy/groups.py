@@ -1,4 +1,4 @@
-"""A stream's groups: a public list, and either a public table that fixes everybody's group or a bound on how many count."""
+"""Who is one person; and a stream's groups: a public list, and a table that fixes everybody's or a bound on how many count."""
 
 from __future__ import annotations
 
@@ -98,6 +98,21 @@ def _by_table(policy: PolicyKeys, groups: Groups) -> GroupList:
         raise InvalidInput(f"{file} has {len(names)} groups, more than {MOST_GROUPS:,}")
     table = {person: index[group] for person, group in rows.items()}
     return GroupList(tuple(names), table, {name: count[name] for name in names})
+
+
+def read_units(policy: PolicyKeys) -> Mapping[str, str] | None:
+    """Return whose each id of the data is, where one person may have several; None if ids are people."""
+    given = policy.population.units
+    if given is None:
+        return None
+    with policy.about("population", "units"):
+        units = read_public_table(policy.path(given.file), given.id, given.unit)
+        count, size = len(set(units.values())), policy.population.size
+        if count > size:
+            raise InvalidInput(
+                f"{given.file} names {count} of column {given.unit!r}, more than the population ({size})"
+            )
+    return units
 
 
 def _check_unique(names: Sequence[str]) -> None:

@@ -72,12 +72,23 @@ class Part(BaseModel):
 P = TypeVar("P", bound=Part)
 
 
+class UnitTable(Part):
+    """A public table that says whose each id of the data is: which household a meter belongs to."""
+
+    file: Text = Field(description="CSV or Parquet.")
+    id: Text = Field(description="The column with the ids as they stand in the data.")
+    unit: Text = Field(description="The column with whom the id belongs to: who is protected as one.")
+
+
 class Population(Part):
     """The people whom the promise is about."""
 
     id: Text = Field(description="A name for the population: its account is kept under it.")
     size: Positive = Field(description="How many people there are. Public knowledge, never counted from the data.")
     person: Text = Field(description="The column that identifies a person.")
+    units: UnitTable | None = Field(
+        None, description="If the column names meters or cards, of which one person has several: whose each of them is."
+    )
     neighbours: Literal["replace-one", "add-remove"] = Field(
         "replace-one", description="What is hidden: which data a person has, or whether they have any."
     )

@@ -32,6 +32,7 @@ class Outline:
     sensitivity      of the numbers of one step, in whole units
     groups, bins     what a step's numbers stand for; `fixed` if a person's group never changes
     most_groups      in how many groups a person may count within a step
+    units            whose each id of the data is, where one person may have several; None if ids are people
     offsets          what all who are missing count as, by group, in units
     factors          what a unit is worth in the output, by group: the resolution, over the number of people for a mean
     """
@@ -57,6 +58,7 @@ class Outline:
     most_groups: int
     table: Mapping[str, int] | None = field(repr=False)
     weights: Mapping[str, int] | None = field(repr=False)
+    units: Mapping[str, str] | None = field(repr=False)
 
     @property
     def unit(self) -> str:

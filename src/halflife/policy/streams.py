@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -23,7 +23,7 @@ from halflife.outputs import Layout
 from halflife.parsing.documents import Where
 from halflife.parsing.quantities import parse_quantity
 from halflife.plans import Plan
-from halflife.policy.groups import read_groups
+from halflife.policy.groups import read_groups, read_units
 from halflife.policy.measure import read_measure
 from halflife.policy.model import PolicyKeys, Source, StreamPart
 from halflife.policy.outline import Outline
@@ -119,6 +119,7 @@ class Channel(Outline):
             table=self.table,
             most_groups=self.most_groups,
             weights=self.weights,
+            units=self.units,
             multiply=measure.resolution.denominator,
             divide=measure.resolution.numerator,
             least=least,
@@ -201,7 +202,8 @@ def work_out(policy: PolicyKeys) -> tuple[Channel, ...]:
         with policy.about("streams", i, "step"):
             _check_width(steps, promise)
     rules = promise.accept_streams()
-    outlines = [_outline(policy, i, account, share, *times[i]) for i, share in enumerate(_shares(policy))]
+    units = read_units(policy)
+    outlines = [_outline(policy, i, account, share, *times[i], units) for i, share in enumerate(_shares(policy))]
     promise.check_streams(outlines)
     _check_ages(policy, outlines, promise)
     plans = _plans(policy, promise, outlines)
@@ -240,7 +242,15 @@ def _shares(policy: PolicyKeys) -> list[float]:
     return [float(s) for s in given if s is not None]
 
 
-def _outline(policy: PolicyKeys, i: int, account: Steps, share: float, steps: Steps, last: int | None) -> Outline:
+def _outline(
+    policy: PolicyKeys,
+    i: int,
+    account: Steps,
+    share: float,
+    steps: Steps,
+    last: int | None,
+    units: Mapping[str, str] | None,
+) -> Outline:
     """Work out one stream as far as no notion is needed for it."""
     part, at, size = policy.streams[i], ("streams", i), policy.population.size
     if part.source is not None:
@@ -265,7 +275,7 @@ def _outline(policy: PolicyKeys, i: int, account: Steps, share: float, steps: St
         index=i, name=part.name, part=part, person=policy.population.person, share=share, steps=steps, last=last,
         account=account, age=_age(policy, i, account), every=every, widest=widest, measure=measure, sensitivity=sensitivity,
         groups=groups.names, bins=measure.bins, fixed=groups.fixed, offsets=offsets, factors=factors,
-        most_groups=groups.most, table=groups.table, weights=measure.weights,
+        most_groups=groups.most, table=groups.table, weights=measure.weights, units=units,
     )  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """Keys that would have no effect are refused: whoever writes one expects something of it.
 
+    population.units        where no stream has a source: a program that pushes totals knows whose each reading is
     source.table            of CSV and Parquet files, which have no tables
     source.columns          of files that name their columns themselves: all but CSV
     source.zone             where times are numbers since 1970, which are in UTC, or text that states its offset (%z)
@@ -29,7 +30,11 @@ from halflife.policy.model import PolicyKeys, StreamPart
 
 def refuse_unused(policy: PolicyKeys) -> None:
     """Refuse all keys of a policy that would have no effect, each by its line."""
-    problems = [(("streams", i, *where), text) for i, s in enumerate(policy.streams) for where, text in _in_stream(s)]
+    problems: list[Problem] = [
+        (("streams", i, *where), text) for i, s in enumerate(policy.streams) for where, text in _in_stream(s)
+    ]
+    if policy.population.units is not None and all(s.source is None for s in policy.streams):
+        problems.append((("population", "units"), "no stream has a source whose ids these would be: leave this out"))
     if problems:
         raise policy.error(*problems)
 

@@ -46,13 +46,14 @@ def readings(channel: Channel, variant: str, steps: int) -> list[Row]:
 
 
 def people_of(channel: Channel) -> list[str]:
-    """Return some people, the audited person first: the one of largest weight, where weights are public."""
-    known = list(channel.weights or channel.table or {})
+    """Return ids of some people, the audited person first: the one of largest weight, where weights are public."""
+    ids = {p: id_ for id_, p in (channel.units or {}).items()}
+    known = [p for p in channel.weights or channel.table or ids if not ids or p in ids]
     if channel.table is not None and channel.weights is not None:
         known = [p for p in known if p in channel.table]
     if channel.weights is not None:
         known.sort(key=lambda p: -abs((channel.weights or {})[p]))
-    return known[:4] if known else ["audited", "one", "two", "three"]
+    return [ids.get(p, p) for p in known[:4]] if known else ["audited", "one", "two", "three"]
 
 
 def value_at(channel: Channel, part: float) -> float:

@@ -16,7 +16,7 @@ source is opened and read is in `engines/source.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,16 +83,19 @@ class DuckEngine(DuckSource):
         return Answer(sums, {tally: tallies[tally] for tally in TALLIES})
 
     def _register_lists(self, question: Question) -> None:
-        """Make the public lists joinable: `people` (name, number i, group g, weight w) and `names` of groups."""
+        """Make the public lists joinable: `people` (id, number i of the person, group g, weight w) and `names` of groups."""
         import pyarrow as pa
 
         q = question
-        if q.table is not None or q.weights is not None:
-            first: Mapping[str, int] = q.table if q.table is not None else q.weights or {}
-            known = [p for p in first if q.weights is None or p in q.weights]
-            columns: dict[str, Any] = {"name": pa.array(known, pa.string()), "i": range(len(known))}
-            columns["g"] = pa.array([0 if q.table is None else q.table[p] for p in known], pa.int64())
-            columns["w"] = pa.array([1 if q.weights is None else q.weights[p] for p in known], pa.int64())
+        if q.lists_people:
+            of_units = dict.fromkeys((q.units or {}).values())
+            first = q.table if q.table is not None else q.weights if q.weights is not None else of_units
+            known = {p: i for i, p in enumerate(p for p in first if q.weights is None or p in q.weights)}
+            whose = {p: p for p in known} if q.units is None else {id_: p for id_, p in q.units.items() if p in known}
+            columns: dict[str, Any] = {"name": pa.array(list(whose), pa.string())}
+            columns["i"] = pa.array([known[p] for p in whose.values()], pa.int64())
+            columns["g"] = pa.array([0 if q.table is None else q.table[p] for p in whose.values()], pa.int64())
+            columns["w"] = pa.array([1 if q.weights is None else q.weights[p] for p in whose.values()], pa.int64())
             self._register("people", pa.table(columns))
         if q.group is not None:
             names = pa.array(q.groups, pa.string())
@@ -166,7 +169,7 @@ class DuckEngine(DuckSource):
         reasons, joins = ["WHEN named IS NOT TRUE THEN 2"], ""
         if q.value is not None:
             reasons.append("WHEN finite IS NOT TRUE THEN 3")
-        if q.table is not None or q.weights is not None:
+        if q.lists_people:
             joins += " LEFT JOIN people ON r.p::VARCHAR = people.name"
             reasons.append("WHEN people.i IS NULL THEN 4")
         if q.table is None and q.group is not None:
@@ -180,19 +183,23 @@ class DuckEngine(DuckSource):
         return {why: (n, people, outside) for why, n, people, outside in counts}
 
     def _good(self, question: Question) -> str:
-        """Good readings: person p (its number if there is a public table), step k, moment us, units u, group g."""
+        """Good readings: person p (its number if there is a public table), step k, moment us, units u, group g; and the id, if a
+        person may have several."""
         q = question
-        p, g, joins = "r.p", "", ""
-        if q.table is not None or q.weights is not None:
-            p, joins = "people.i", " JOIN people ON r.p::VARCHAR = people.name"
+        p, g, joins = "r.p AS p", "", ""
+        if q.lists_people:
+            p, joins = "people.i AS p", " JOIN people ON r.p::VARCHAR = people.name"
+        if q.units is not None:
+            p += ", people.name AS id"
         if q.table is None and q.group is not None:
             g, joins = ", names.g", joins + " JOIN names ON r.g = names.name"
         u = "" if q.value is None else f", {clip(units(q), bounds_before_fold(q), 'DOUBLE')} AS u"
-        return f"SELECT {p} AS p, k, us{u}{g} FROM {self._rows(q)} r{joins} WHERE named AND finite"
+        return f"SELECT {p}, k, us{u}{g} FROM {self._rows(q)} r{joins} WHERE named AND finite"
 
     def _moments(self, question: Question) -> str:
-        """Good readings, the largest of each person, moment and group."""
+        """Good readings, the largest of each id, moment and group."""
         g = ", g" if question.table is None and question.group is not None else ""
+        g += ", id" if question.units is not None else ""
         u = "" if question.value is None else ", max(u) AS u"
         return f"SELECT p, us, any_value(k) AS k{g}{u}, count(*) AS c FROM ({self._good(question)}) GROUP BY p, us{g}"
 
@@ -210,8 +217,9 @@ class DuckEngine(DuckSource):
         if g and q.most_groups < len(q.groups):
             sql = f"SELECT *, row_number() OVER (PARTITION BY p, k ORDER BY g) AS place FROM ({sql})"
             kept = f" FILTER (place <= {q.most_groups})"
-        if q.table is not None or q.weights is not None:
-            sql = f"SELECT e.*, w{'' if g else ', people.g'} FROM ({sql}) e JOIN people ON e.p = people.i"
+        if q.lists_people:
+            people = "people" if q.units is None else "(SELECT DISTINCT i, g, w FROM people)"
+            sql = f"SELECT e.*, w{'' if g else ', people.g'} FROM ({sql}) e JOIN {people} people ON e.p = people.i"
         columns = {
             "k": "k",
             "total": adds_sql(q, kept),

@@ -166,6 +166,7 @@ FREE = {
     "a column that is not used": (
         changed(PLAIN, **{f"{S}source__columns": ["home", "time", "kwh"]}), {f"{S}source__columns": ["home", "time", "kwh", "x"]},
     ),
+    "a delay within a step": (PLAIN, {f"{S}delay": "20 min"}),
     "output": (PLAIN, {f"{S}output": "mean.jsonl"}),
     "ledger": (PLAIN, {"ledger": "elsewhere.ledger"}),
     "file of groups": (GROUPED, {f"{S}groups__table__file": "same.csv", f"{S}groups__table__group": "zone"}),

@@ -48,6 +48,18 @@ def test_a_step_is_published_when_it_and_its_delay_are_over():
     assert (late.newest(us("2026-01-01T02:29")), late.newest(us("2026-01-01T02:30"))) == (0, 1)
 
 
+def test_a_delay_counts_in_whole_steps_and_a_step_closes_when_all_of_it_is_over():
+    soon, later = channels(policy(streams=[{"delay": "7 min"}, {"delay": "65 min"}]))
+    assert (soon.age, later.age) == (0, 2)
+    assert soon.release_steps(1, 2).tolist() == [1, 2]
+    assert later.release_steps(1, 2).tolist() == [3, 4]
+    assert from_us(soon.published_at(1)).isoformat() == "2026-01-01T00:37:00+00:00"
+    assert from_us(later.published_at(1)).isoformat() == "2026-01-01T01:35:00+00:00"
+    assert (soon.newest(us("2026-01-01T00:36")), soon.newest(us("2026-01-01T00:37"))) == (0, 1)
+    (days,) = channels(policy(clock={"step": "1 day"}, streams=[{"delay": "6 h"}]))
+    assert (days.age, from_us(days.published_at(1)).isoformat()) == (0, "2026-01-02T06:00:00+00:00")
+
+
 def test_a_stream_may_start_later_than_the_clock():
     (c,) = channels(policy(streams=[{"start": "2026-01-02", "step": "1 h"}]))
     assert c.release_steps(1, 2).tolist() == [50, 52]
@@ -83,7 +95,7 @@ def test_a_stream_that_lies_across_the_steps_of_the_account_is_refused():
 @settings(max_examples=60, deadline=None)
 @given(
     st.sampled_from(["30 min", "1 h", "1 day", "1 week"]),
-    st.sampled_from([None, "1 h", "3 h", "400 days"]),
+    st.sampled_from([None, "1 h", "3 h", "400 days", "5 min", "95 min"]),
     st.integers(-5, 800 * 24),
 )
 def test_the_newest_step_is_the_last_that_may_be_published(step, delay, hours):

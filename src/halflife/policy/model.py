@@ -246,7 +246,9 @@ class StreamPart(Part):
     source: Source | None = Field(None, description="Leave it out if a program pushes the aggregate.")
     statistic: Statistic
     step: Text | None = Field(None, description="A whole multiple of the clock's step, if it differs.")
-    delay: Text | None = Field(None, description="How long after a step it is published: the age of the data.")
+    delay: Text | None = Field(
+        None, description="How long after a step it is published: the age of the data, in whole steps."
+    )
     start: Moment | None = Field(None, description="When its step 1 begins, if not with the clock's.")
     end: Moment | None = Field(None, description="When its last step is over, if not with the clock's.")
     groups: Groups | None = None

@@ -27,6 +27,7 @@ class Outline:
     share            its share of the promise
     steps, last      its own steps, and the last of them (None: for ever)
     account, age     the account's steps, and how many of them lie between a step and its publication
+    wait             how long a release waits beyond its age, in µs, below the account's step
     every, widest    releases are so many account steps apart, at the least; and each covers so many, at the most
     measure          what one person counts as, in whole units
     sensitivity      of the numbers of one step, in whole units
@@ -46,6 +47,7 @@ class Outline:
     last: int | None
     account: Steps
     age: int
+    wait: int
     every: int
     widest: int
     measure: Measure = field(repr=False)

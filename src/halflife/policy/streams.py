@@ -84,7 +84,7 @@ class Channel(Outline):
 
     def published_at(self, step: int) -> int:
         """Return when a step may be published, in µs: once it is over, and its delay too."""
-        return self.account.end(int(self.release_steps(step, step)[0]))
+        return self.account.end(int(self.release_steps(step, step)[0])) + self.wait
 
     def newest(self, now_us: int) -> int:
         """Return the newest step that may be published now, 0 if none may."""
@@ -271,9 +271,10 @@ def _outline(
     if cells > MOST_CELLS:
         raise policy.error((at, f"a step has {cells:,} numbers (groups × bins): the most is {MOST_CELLS:,}"))
     every, widest = _pace(steps, account, last)
+    age, wait = _age(policy, i, account)
     return Outline(
         index=i, name=part.name, part=part, person=policy.population.person, share=share, steps=steps, last=last,
-        account=account, age=_age(policy, i, account), every=every, widest=widest, measure=measure, sensitivity=sensitivity,
+        account=account, age=age, wait=wait, every=every, widest=widest, measure=measure, sensitivity=sensitivity,
         groups=groups.names, bins=measure.bins, fixed=groups.fixed, offsets=offsets, factors=factors,
         most_groups=groups.most, table=groups.table, weights=measure.weights, units=units,
     )  # fmt: skip
@@ -404,16 +405,18 @@ def _check_ages(policy: PolicyKeys, outlines: list[Outline], promise: Adapter) -
             ))  # fmt: skip
 
 
-def _age(policy: PolicyKeys, i: int, account: Steps) -> int:
-    """Return the age of a stream's releases: how many of the account's steps pass before a step that is over is published."""
+def _age(policy: PolicyKeys, i: int, account: Steps) -> tuple[int, int]:
+    """Return the age of a stream's releases, and the µs beyond that a step waits before it is published (ours).
+
+    The age is how many of the account's steps pass, whole, before a step that is over is published: a delay D is ⌊D/W⌋ steps and
+    a rest below W. Whatever is published before the account's next step is over counts in the step before, however soon it is, so
+    a delay below W is age 0. Age that is rounded down never makes data older than it is.
+    """
     delay = policy.streams[i].delay
     if delay is None or re.fullmatch(r"\s*(none|0+(\.0*)?\s*[a-z]*)\s*", delay):
-        return 0
+        return 0, 0
     with policy.about("streams", i, "delay"):
-        age, rest = divmod(microseconds(parse_width(delay)), account.width)
-        if rest:
-            raise InvalidInput(f"a delay must be whole steps of the clock ({policy.clock.step}), not {delay!r}")
-    return age
+        return divmod(microseconds(parse_width(delay)), account.width)
 
 
 def _smoother(part: StreamPart, j: int, independent: bool) -> Smoother:

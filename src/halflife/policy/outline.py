@@ -14,7 +14,6 @@ from halflife.policy.model import StreamPart
 from halflife.sensitivity import Sensitivity
 from halflife.steps import Steps
 
-
 COUNTED = {"people": "person", "events": "event"}
 """What is counted, and one of it."""
 

@@ -4,6 +4,9 @@ BIN := .venv/bin
 JOBS ?= 2
 SOAK_MINUTES ?= 45
 
+# What was compiled is kept, whatever the shell says: tests start many programs, and each would compile the package anew.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo test soak lint bench peers clean
 
 demo: .venv/ready

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # several processes share the cores: threads that wait for one spin
+
 import pytest
 from hypothesis import Phase, settings
 
@@ -38,8 +40,8 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture
 def time_left(request: pytest.FixtureRequest) -> Callable[[], bool]:
-    """Whether this soak test may begin another round: the budget is shared equally between the soak tests."""
-    soaks = sum(1 for item in request.session.items if item.get_closest_marker("soak"))
+    """Whether this soak test may begin another round: the budget is shared equally between those that go on until it is spent."""
+    soaks = sum(1 for item in request.session.items if "time_left" in getattr(item, "fixturenames", ()))
     seconds = 60 * float(os.environ.get("SOAK_MINUTES", "1")) / max(1, soaks)
     end = time.monotonic() + seconds * 0.9
     return lambda: time.monotonic() < end

@@ -270,7 +270,7 @@ def test_a_ledger_that_spent_too_much_is_accused(tmp_path):
 def test_the_command(tmp_path):
     make(tmp_path)
     page = tmp_path / "audit.html"
-    arguments = ["audit", str(tmp_path / "policy.yaml"), "--seconds", "1", "--runs", "100", "--processes", "1"]
+    arguments = ["audit", str(tmp_path / "policy.yaml"), "--seconds", "600", "--runs", "8", "--processes", "1"]
     said = CliRunner().invoke(main, [*arguments, "--html", str(page)])
     assert said.exit_code == 0, said.output
     assert "Nothing is accused." in said.output

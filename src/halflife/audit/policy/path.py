@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import logging
 import shutil
@@ -9,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from halflife.audit.verdict import Finding
-from halflife.engines import open_source
+from halflife.engines.duckdb.engine import DuckEngine, open_arrow
 from halflife.ledger import open_ledger
 from halflife.numerics.arrays import Floats
 from halflife.numerics.forms import JsonObject
@@ -136,14 +138,22 @@ def totals_of_stretches(
     channel: Channel, rows: Sequence[Row], stretches: Sequence[tuple[int, int]]
 ) -> list[NDArray[np.int64]]:
     """Return the exact totals of each stretch, from its first step to its last; times are moments here, however written."""
-    engine = open_source(_table(channel, rows))
-    try:
-        questions = [replace(channel.question(first, last), time_format=None) for first, last in stretches]
-        answers = [engine.aggregate(question) for question in questions]
-    finally:
-        engine.close()
+    engine = _engine()
+    engine.open_arrow(_table(channel, rows))
+    questions = [replace(channel.question(first, last), time_format=None) for first, last in stretches]
+    answers = [engine.aggregate(question) for question in questions]
     offsets = np.array(channel.offsets, dtype=np.int64)[None, :, None]
     return [np.asarray((a.sums + offsets).reshape(len(a.sums), -1), dtype=np.int64) for a in answers]
+
+
+@cache
+def _engine() -> DuckEngine:
+    """The engine of files and Arrow tables, opened once in a process: to open it takes longer than what it is asked here."""
+    import pyarrow as pa
+
+    engine = open_arrow(pa.table({"nobody": pa.array([], pa.string())}))
+    atexit.register(engine.close)
+    return engine
 
 
 def _table(channel: Channel, rows: Sequence[Row]) -> Any:

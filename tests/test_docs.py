@@ -67,6 +67,21 @@ def test_the_readme_example_is_about_ten_lines():
     assert len([line for line in block.splitlines() if line.strip()]) <= 12
 
 
+def test_nothing_that_we_write_publishes_by_the_private_look():
+    for page in [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/**/*.md"),
+        *ROOT.glob("**/*.service"),
+        *ROOT.glob("examples/**/*.*"),
+    ]:
+        text = page.read_text(errors="replace")
+        assert not re.search(
+            r"halflife check [^\n]*(&&|;|\|\|)[^\n]*halflife publish|Exec(StartPre|Condition)=.*check", text
+        ), page.name
+    told = (ROOT / "docs" / "publishing.md").read_text()
+    assert "Never let a timer, a unit file or a pipeline publish or not by it" in told
+
+
 def test_links_lead_somewhere():
     for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):

@@ -13,7 +13,17 @@ from publisher.town import make, policy_dict, write_readings
 def test_dir_shows_every_public_name_and_nothing_else():
     shown = {name for name in dir(hl) if not name.startswith("_")}
     assert shown == set(hl.__all__)
-    assert {"Policy", "PolicyError", "Stream", "Summary", "Verdict", "NoSchedule", "publish", "verify"} <= shown
+    assert {
+        "Policy",
+        "PolicyError",
+        "Stream",
+        "Summary",
+        "Verdict",
+        "NoSchedule",
+        "check",
+        "publish",
+        "verify",
+    } <= shown
     assert not {"Any", "import_module", "TYPE_CHECKING", "Population"} & shown
     assert all(getattr(hl, name) is not None for name in shown)
     with pytest.raises(AttributeError, match="no attribute 'Publish'"):
@@ -29,12 +39,13 @@ def test_a_policy_is_taken_as_itself_as_a_path_and_as_plain_data(tmp_path, monke
     again = policy_dict()
     for given in (policy, path, str(path), again):
         assert hl.publish(given).published == {"mean": 0}
+        assert hl.check(given).streams[0].found.rows == 120
         verdict = hl.verify(given)
         assert verdict.good
         assert verdict.steps["mean"] == 24
         with hl.Stream(given) as stream:
             assert stream.publish(0.5, at=1).step == 1
-    for call in (hl.publish, hl.verify, hl.Stream):
+    for call in (hl.check, hl.publish, hl.verify, hl.Stream):
         with pytest.raises(hl.InvalidInput, match="the path of its file or a dict, not as 3"):
             call(3)
 

@@ -53,10 +53,10 @@ __version__ = "0.2.0"
 if TYPE_CHECKING:
     from halflife.parsing.documents import PolicyError
     from halflife.policy import Policy
-    from halflife.publisher import Pushed, Stream, Summary, Verdict, publish, verify
+    from halflife.publisher import CheckReport, Pushed, Stream, Summary, Verdict, check, publish, verify
 
 _LATE = {"PolicyError": "parsing.documents", "Policy": "policy"} | dict.fromkeys(
-    ("Pushed", "Stream", "Summary", "Verdict", "publish", "verify"), "publisher"
+    ("CheckReport", "Pushed", "Stream", "Summary", "Verdict", "check", "publish", "verify"), "publisher"
 )
 """Public names that need heavier parts (pydantic, SQLite), and the modules that they are imported from when first used."""
 
@@ -81,6 +81,7 @@ __all__ = [
     "AlmostPeriodic",
     "AutoRegressive",
     "BudgetExceeded",
+    "CheckReport",
     "Classical",
     "EmpiricalProcess",
     "ExponentialDiscount",
@@ -121,6 +122,7 @@ __all__ = [
     "Verdict",
     "WEvent",
     "best_schedule",
+    "check",
     "mean_sensitivity",
     "plans",
     "publish",

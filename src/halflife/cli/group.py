@@ -47,7 +47,8 @@ class _Commands(click.Group):
 def main() -> None:
     """Private statistics about people's time series, step after step, for ever.
 
-    Every command ends with status 0 if all is well, 1 if something is refused or wrong, 2 if it was called in a wrong way.
+    Every command ends with status 0 if all is well, 1 if something is refused or wrong, 2 if it was called in a wrong way;
+    `check` with 2 if something is refused, and with 1 only where asked.
 
     \b
     Example:

@@ -27,7 +27,7 @@ def period(step: str, periods: tuple[str, ...], seed: int, report: Path | None, 
     """Test whether readings are almost periodic, for an almost-periodic promise, and propose a period.
 
     It looks at the readings themselves: run it on a design sample of other people, and publish nothing of what it says about
-    yours. The test supports the meaning of the promise, not its proof.
+    yours. Looking is not free if it changes the policy. The test supports the meaning of the promise, not its proof.
 
     \b
     Example:

@@ -22,6 +22,10 @@ KINDS = {
     "periodic": "periodic-markov-chain",
     "empirical": "empirical",
 }
+NOT_FREE = (
+    "Looking is not free if it changes the policy: on the readings that you will publish of, what this says must not decide what "
+    "the policy says. Look at readings of other people, or at public ones."
+)
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -62,9 +66,10 @@ def read_readings(
     readings: tuple[str, ...], step: str, person: str, time: str, value: str, zone: str, epoch: Any, form: str | None,
     table: str | None, time_format: str | None, columns: str | None,
 ) -> Sample:  # fmt: skip
-    """Read a sample, with something to look at meanwhile."""
+    """Read a sample, with something to look at meanwhile, and say that looking is not free."""
     from halflife.engines.samples import read_sample
 
+    say(NOT_FREE, err=True)
     with screen(stderr=True).status("reading"):
         return read_sample(
             readings,
@@ -121,6 +126,7 @@ def fit(kind: str, states: int | None, edges: str | None, step: str, smoothing: 
     """Fit a process on readings, and write it for a policy to name: `process: {file: home.json}`.
 
     A kernel fitted on private data is itself a release of that data: fit it on readings of other people, or on public ones.
+    Looking is not free if it changes the policy.
 
     \b
     Example:
@@ -165,6 +171,7 @@ def check(file: Path, step: str | None, report: Path | None, save: bool, **where
     """Does a process under-report on these readings? Ends with status 1 if it does.
 
     Compares its Δ(t) with what is counted directly, lag by lag up to two weeks, at any time and with the time of day held fixed.
+    Looking is not free if it changes the policy: check on readings of other people, or on public ones.
 
     \b
     Example:

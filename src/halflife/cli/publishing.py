@@ -74,7 +74,8 @@ def init(data: tuple[str, ...], form: str | None, table: str | None, out: Path, 
     if not os.path.lexists(out.parent / SCHEMA_FILE):
         write_whole(out.parent / SCHEMA_FILE, json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n", anew=True)
         wrote += f", and {out.parent / SCHEMA_FILE} for your editor"
-    say(f"Wrote {wrote}. Fill in the blanks, then: halflife publish {out} --dry-run")
+    say(f"Wrote {wrote}. Fill in the blanks, then look: halflife check {out}")
+    say(f"If it is as you meant it: halflife publish {out} --dry-run, and then without --dry-run")
 
 
 def _list_columns(columns: Mapping[str, str]) -> str:

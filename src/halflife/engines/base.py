@@ -34,6 +34,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from halflife.engines.inspection import Inspection
 from halflife.steps import Buckets, Piece
 
 Fold = Literal["sum", "mean", "first", "last", "min", "max", "count"]
@@ -153,6 +154,18 @@ class Engine(Protocol):
 
     def interrupt(self) -> None:
         """Break off what another thread has asked for, if it can be: that raises `Interrupted`."""
+        ...
+
+    def inspect(self, question: Question) -> Inspection:
+        """Return what the whole source holds beside what a question says of it: for the operator alone."""
+        ...
+
+    def bad_cells(self, question: Question, which: Literal["time", "value"]) -> list[str | None]:
+        """Return some cells of text that are no time or no value, as they stand; whoever asks shows their shapes at most."""
+        ...
+
+    def typical_number(self, column: str) -> float | None:
+        """Return about the middle of a column of numbers; None if it is of another type, or empty."""
         ...
 
     def close(self) -> None:

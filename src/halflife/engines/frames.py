@@ -11,8 +11,8 @@ are added in two halves. Either way the sum is the same. What a library says of 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,10 +39,16 @@ from halflife.engines.grammar import (
     time_of_number,
     time_of_text,
 )
+from halflife.engines.inspection import Inspection
 from halflife.engines.time_format import NEEDS_TEXT, is_absolute, time_of_format
 from halflife.errors import InvalidInput
 from halflife.numerics.arrays import Integers
 from halflife.steps import DAY, Piece
+
+if TYPE_CHECKING:
+    from halflife.engines.duckdb.engine import DuckEngine
+
+T = TypeVar("T")
 
 BAD = -(2**63)
 """Stands for a time that is none."""
@@ -322,6 +328,34 @@ class FrameEngine:
 
         with contextlib.suppress(pa.ArrowException, duckdb.Error):
             return self._answer(question)
+        raise InvalidInput("the data frame cannot be read: a column holds what its type cannot, check those asked for")
+
+    def inspect(self, question: Question) -> Inspection:
+        """Return what the frame holds beside what a question says of it, as DuckDB counts it."""
+        q = question
+        return self._look((q.person, q.time, q.value, q.group), lambda engine: engine.inspect(q))
+
+    def bad_cells(self, question: Question, which: Literal["time", "value"]) -> list[str | None]:
+        """Return some cells of text that are no time or no value, as they stand."""
+        return self._look((question.time, question.value), lambda engine: engine.bad_cells(question, which))
+
+    def typical_number(self, column: str) -> float | None:
+        """Return about the middle of a column of numbers; None if it is of another type, or empty."""
+        return self._look((column,), lambda engine: engine.typical_number(column))
+
+    def _look(self, columns: Sequence[str | None], work: Callable[[DuckEngine], T]) -> T:
+        """Return what some work on these columns gives, with each as one Arrow column behind DuckDB."""
+        import pyarrow as pa
+
+        from halflife.engines.duckdb.engine import open_arrow
+
+        asked = list(dict.fromkeys(column for column in columns if column is not None))
+        check_columns("the data frame", asked, self._frame.columns)
+        with (
+            contextlib.suppress(pa.ArrowException),
+            contextlib.closing(open_arrow(pa.table({column: self._column(column) for column in asked}))) as engine,
+        ):
+            return work(engine)
         raise InvalidInput("the data frame cannot be read: a column holds what its type cannot, check those asked for")
 
     def _answer(self, question: Question) -> Answer:

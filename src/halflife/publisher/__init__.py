@@ -1,8 +1,9 @@
-"""The loop that publishes exactly once, the push interface, and the check of what was published."""
+"""The private look beforehand, the loop that publishes exactly once, the push interface, and the check of what was published."""
 
 from halflife.publisher.backfill import Summary, publish
+from halflife.publisher.inspection import CheckReport, check
 from halflife.publisher.preview import Preview, preview
 from halflife.publisher.stream import Pushed, Stream
 from halflife.publisher.verification import Verdict, verify
 
-__all__ = ["Preview", "Pushed", "Stream", "Summary", "Verdict", "preview", "publish", "verify"]
+__all__ = ["CheckReport", "Preview", "Pushed", "Stream", "Summary", "Verdict", "check", "preview", "publish", "verify"]

@@ -16,13 +16,27 @@ source is opened and read is in `engines/source.py`.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import numpy as np
 
 from halflife.engines.base import LATEST, ONCE_MATTERS, TALLIES, Answer, Question, bounds_before_fold, empty_answer
 from halflife.engines.columns import check_columns
 from halflife.engines.duckdb.files import Format, check_headerless, check_table, find_files, find_format
+from halflife.engines.duckdb.inspection import (
+    AFTER,
+    BEFORE,
+    between_steps_sql,
+    people_sql,
+    placed_sql,
+    scan_sql,
+    steps_sql,
+    wide_bounds,
+)
 from halflife.engines.duckdb.source import DuckSource, Part, label_of
 from halflife.engines.duckdb.sql import (
     adds_sql,
@@ -37,12 +51,14 @@ from halflife.engines.duckdb.sql import (
     units,
     value_sql,
 )
+from halflife.engines.inspection import CELLS, TOO_LARGE, Inspection
 from halflife.engines.time_format import NEEDS_TEXT
 from halflife.errors import InvalidInput, unknown
 
 REASONS = ("good", "bad_time", "bad_person", "bad_value", "unknown_person", "unknown_group")
 NEAR = 2**24
 """Sums of readings within ±NEAR units are added up quickly: whole doubles hold 2²⁸ of them exactly."""
+_NUMBERS = itertools.count()
 TIMELESS = f"t IS NULL OR t NOT BETWEEN -{LATEST} AND {LATEST}"
 
 
@@ -163,8 +179,8 @@ class DuckEngine(DuckSource):
         _, people, tallies["clipped_readings"] = counts.get(0, (0, 0, 0))
         return tallies, people, max(map(abs, near))
 
-    def _count_rows(self, question: Question, bounds: tuple[int, int]) -> dict[int, tuple[int, int, int]]:
-        """By why they are bad, as in REASONS: how many rows and people there are, and how many rows lie outside these bounds."""
+    def _reasons(self, question: Question) -> tuple[str, str]:
+        """SQL of why a row of the asked steps is bad, by number as in REASONS; and of the joins that it needs."""
         q = question
         reasons, joins = ["WHEN named IS NOT TRUE THEN 2"], ""
         if q.value is not None:
@@ -175,10 +191,16 @@ class DuckEngine(DuckSource):
         if q.table is None and q.group is not None:
             joins += " LEFT JOIN names ON r.g = names.name"
             reasons.append("WHEN names.g IS NULL THEN 5")
+        return " ".join(reasons), joins
+
+    def _count_rows(self, question: Question, bounds: tuple[int, int]) -> dict[int, tuple[int, int, int]]:
+        """By why they are bad, as in REASONS: how many rows and people there are, and how many rows lie outside these bounds."""
+        q = question
+        reasons, joins = self._reasons(q)
         beyond = "false" if q.value is None else f"{units(q)} NOT BETWEEN {bounds[0]}::DOUBLE AND {bounds[1]}::DOUBLE"
         counts = self._run(
             f"SELECT why, count(*), approx_count_distinct(p), count_if(beyond) FROM (SELECT p, {beyond} AS beyond, "
-            f"CASE {' '.join(reasons)} ELSE 0 END::TINYINT AS why FROM {self._rows(q)} r{joins}) GROUP BY why"
+            f"CASE {reasons} ELSE 0 END::TINYINT AS why FROM {self._rows(q)} r{joins}) GROUP BY why"
         )
         return {why: (n, people, outside) for why, n, people, outside in counts}
 
@@ -203,9 +225,8 @@ class DuckEngine(DuckSource):
         u = "" if question.value is None else ", max(u) AS u"
         return f"SELECT p, us, any_value(k) AS k{g}{u}, count(*) AS c FROM ({self._good(question)}) GROUP BY p, us{g}"
 
-    def _bounded(self, question: Question, readings: int, largest: int, *, once: bool) -> tuple[Any, dict[str, int]]:
-        """The answer; and how many (person, step, group) entries there were, how many of them kept and clipped, of how many
-        moments."""
+    def _entries(self, question: Question, readings: int, largest: int, *, once: bool) -> tuple[str, str]:
+        """SQL of (person, step, group) entries, folded to f and clipped to v; and of the filter on those that count."""
         q = question
         g = ", g" if q.table is None and q.group is not None else ""
         fold, folded = fold_sql(q, readings, largest)
@@ -220,11 +241,19 @@ class DuckEngine(DuckSource):
         if q.lists_people:
             people = "people" if q.units is None else "(SELECT DISTINCT i, g, w FROM people)"
             sql = f"SELECT e.*, w{'' if g else ', people.g'} FROM ({sql}) e JOIN {people} people ON e.p = people.i"
+        return sql, kept
+
+    def _bounded(self, question: Question, readings: int, largest: int, *, once: bool) -> tuple[Any, dict[str, int]]:
+        """The answer; and how many (person, step, group) entries there were, how many of them kept and clipped, of how many
+        moments."""
+        q = question
+        grouped = q.group is not None or q.table is not None
+        sql, kept = self._entries(q, readings, largest, once=once)
         columns = {
             "k": "k",
             "total": adds_sql(q, kept),
             "entries": "count(*)",
-            **({"g": "g"} if g or q.table is not None else {}),
+            **({"g": "g"} if grouped else {}),
             **({"b": f"coalesce({bin_sql(q)}, -1)"} if q.kind == "histogram" else {}),
             **({"kept": f"count(*){kept}"} if kept else {}),
             **({"clipped": f"count_if(f <> v){kept}"} if q.kind != "count" else {}),
@@ -239,6 +268,106 @@ class DuckEngine(DuckSource):
         sums[place] = found["total"][inside]
         counted = [column for column in ("entries", "kept", "clipped", "moments") if column in columns]
         return sums, {column: int(found[column].sum()) for column in counted}
+
+    # What the operator looks at, and nobody publishes ------------------------------------------------------------------
+
+    def inspect(self, question: Question) -> Inspection:
+        """Return what the whole source holds beside what the question says of it."""
+        return self._read(lambda: self._inspect(question))
+
+    def _inspect(self, question: Question) -> Inspection:
+        q = question
+        self._register_lists(q)
+        readings, broken = self._readings(q)
+        found = {row[0]: row[1:] for row in self._run(scan_sql(q, placed_sql(q, readings), *self._reasons(q), NEAR))}
+        counts = {why: row[0] for why, row in found.items()}
+        before, after = counts.pop(BEFORE, 0), counts.pop(AFTER, 0)
+        tallies = dict.fromkeys(TALLIES, 0) | {REASONS[why]: n for why, n in counts.items() if why}
+        tallies |= {"rows": sum(counts.values()) + broken, "bad_time": tallies["bad_time"] + broken}
+        timed = [row for why, row in found.items() if why != 1]
+        seen: dict[str, Any] = {
+            "rows": tallies["rows"] + before + after,
+            "before": before,
+            "after": after,
+            "earliest": min((row[5] for row in timed), default=None),
+            "latest": max((row[6] for row in timed), default=None),
+            "totals": np.zeros(q.shape[1:]),
+        }
+        if counts.get(0):
+            good, low, high, far, vanished, _, _, typical = found[0]
+            people, spacing = self._run(people_sql(self._good(q)))[0]
+            tallies["clipped_readings"] = low + high
+            seen |= {"low_readings": low, "high_readings": high, "vanished": vanished}
+            seen |= {"people": people, "spacing": spacing, "typical": None if q.value is None else tuple(typical)}
+            seen |= self._inspect_entries(q, tallies, good, max(abs(q.least), abs(q.most)) if far else NEAR)
+        return Inspection(**seen, tallies=tallies)
+
+    def _inspect_entries(self, question: Question, tallies: dict[str, int], good: int, largest: int) -> dict[str, Any]:
+        """What (person, step, group) entries come to; their tallies are filled in. Steps are counted on disk, not in memory."""
+        q, wide = question, replace(question, low=wide_bounds(question)[0], high=wide_bounds(question)[1])
+        g = "g" if q.group is not None or q.table is not None else "0"
+
+        def build(once: bool) -> tuple[str, dict[str, Any]]:
+            sql, kept = self._entries(wide, good, largest, once=once)
+            table = self._scratch(f"steps_{next(_NUMBERS)}", steps_sql(q, sql, g, kept, once=once))
+            columns = self._run(f"SELECT * EXCLUDE (k, g, b, total) FROM {table} LIMIT 0", arrays=True)
+            sums = ", ".join(f"sum({column})::BIGINT" for column in columns)
+            return table, dict(zip(columns, self._run(f"SELECT {sums} FROM {table}")[0], strict=True))
+
+        tables = [build(False)]
+        moments = good
+        if q.once and tables[0][1]["entries"] < good:  # some person has two readings in a step, perhaps at one moment
+            tables.append(build(True))
+            moments = tables[-1][1]["moments"]
+        table, total = tables[-1]
+        tallies["duplicates"] = good - moments
+        tallies["clipped"] = total.get("low", 0) + total.get("high", 0)
+        tallies["too_many_groups"] = total["entries"] - total["kept"]
+        steps, first, last, gap = self._run(between_steps_sql(table))[0]
+        cells = self._run(f"SELECT g, b, sum(total) AS total FROM {table} WHERE b >= 0 GROUP BY g, b", arrays=True)
+        totals = np.zeros(q.shape[1:])
+        totals[cells["g"].astype(int), cells["b"].astype(int)] = cells["total"]
+        for built, _ in tables:
+            self._run(f"DROP TABLE {built}")
+        named = {column: total.get(column, 0) for column in ("low", "high", "zeros", "grown")}
+        return {
+            **named, "entries": total["kept"], "shrunk": {n: total.get(f"by{n}", 0) for n in TOO_LARGE},
+            "steps": steps, "first": first + q.first, "last": last + q.first, "gap": gap, "totals": totals,
+        }  # fmt: skip
+
+    def bad_cells(self, question: Question, which: Literal["time", "value"]) -> list[str | None]:
+        """Return some cells of text that are no time or no value, as they stand; whoever asks shows their shapes at most."""
+        column = question.time if which == "time" else question.value
+        return [] if column is None else self._read(lambda: self._bad_cells(question, column, which))
+
+    def _bad_cells(self, question: Question, column: str, which: str) -> list[str | None]:
+        value = None if which == "time" else question.value
+        asked = replace(
+            question, person=column, value=value, group=None
+        )  # the column's text, beside what it is read as
+        columns = list(dict.fromkeys(c for c in (column, asked.time, value) if c is not None))
+        check_columns(self._label, columns, self._names)
+        bad = TIMELESS if which == "time" else "finite IS NOT TRUE"
+        parts = [part for part in self._parts(columns) if class_of(part.types[column]) == "text"]
+        cells: list[str | None] = []
+        for part in parts:  # a sample from all over the source: the first rows may all be of one day
+            read = f"SELECT p FROM ({_read_sql(asked, part, as_text=True)}) WHERE {bad}"
+            sample = f"SELECT p FROM ({read}) USING SAMPLE reservoir({-(-CELLS // len(parts))} ROWS) REPEATABLE (1)"
+            cells += [row[0] for row in self._run(sample)]
+        self._rejected()
+        return cells
+
+    def typical_number(self, column: str) -> float | None:
+        """Return about the middle of a column of numbers; None if it is of another type, or empty."""
+        return self._read(lambda: self._typical_number(column))
+
+    def _typical_number(self, column: str) -> float | None:
+        check_columns(self._label, [column], self._names)
+        if class_of(self._types[column]) not in ("integer", "float"):
+            return None
+        parts = [f"SELECT {name(p.identifiers[column])}::DOUBLE AS x FROM {p.source}" for p in self._parts([column])]
+        found = self._run(f"SELECT approx_quantile(x, 0.5) FROM ({' UNION ALL '.join(parts)}) WHERE isfinite(x)")
+        return None if found[0][0] is None else float(found[0][0])
 
 
 def _read_sql(question: Question, part: Part, *, as_text: bool) -> str:

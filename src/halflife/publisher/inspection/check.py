@@ -1,0 +1,171 @@
+"""`check`: a private look at the readings beside the policy, before anything is spent.
+
+It reads what `publish` would read and counts; it draws nothing, charges nothing, and writes to no ledger and no output. It needs
+no ledger. What it says depends on the data, so it is for the operator alone, and nothing that is published may depend on it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from halflife.engines import Engine, open_source
+from halflife.engines.columns import MOST_SHOWN, is_header
+from halflife.engines.duckdb.files import find_files
+from halflife.engines.inspection import Inspection
+from halflife.errors import InvalidInput, unknown
+from halflife.ledger import ledger_files
+from halflife.numerics.progress import Progress
+from halflife.policy import Channel, GivenPolicy, Policy, channels
+from halflife.policy.ranges import total_range
+from halflife.publisher.backfill import open_files_of
+from halflife.publisher.inspection.causes import Case, find_problems, noise_beside_range, promise_problems
+from halflife.publisher.inspection.report import CheckReport, Noise, StreamReport, round_digits, say_duration
+from halflife.publisher.inspection.times import common_shapes, guess_epoch
+
+EXAMPLES = 3
+LATE = 2 * 86_400 * 1_000_000
+"""A file that was changed longer than this after its newest reading, in µs, was copied: that says nothing of lateness."""
+
+
+def check(
+    policy: GivenPolicy,
+    sources: Mapping[str, object] | None = None,
+    *,
+    show: bool = False,
+    progress: Progress = lambda what, done, total: None,
+    clock: Callable[[], float] = time.time,
+) -> CheckReport:
+    """Look at the readings of every stream beside what the policy says of them, for the operator alone.
+
+    policy    a Policy, the path of its file, or a dict
+    sources   pandas, Polars or Arrow frames by stream, instead of the policy's files
+    show      keep some cells that could not be read as they stand, which are somebody's; else only their shapes
+    progress  is told what is being done, how many streams are done, and how many there are
+    clock     the time in seconds since 1970: it decides which steps are due
+
+    Policies, files and columns that cannot be read are refused, as `publish` refuses them. What the data look like never is: it
+    is in the report's `problems`. No program may publish or not by them: whether something is published would tell of the data.
+
+    >>> check({"population": {"id": "town", "size": 300, "person": "home"}})
+    Traceback (most recent call last):
+    ...
+    halflife.parsing.documents.PolicyError: policy: promise: missing: What is promised: a notion with its parameters, ...
+    """
+    loaded, frames = Policy.of(policy), dict(sources or {})
+    streams = channels(loaded)
+    for name in frames:
+        if name not in [c.name for c in streams]:
+            raise unknown("stream", name, [c.name for c in streams])
+    now, reports = int(clock() * 1_000_000), []
+    for done, channel in enumerate(streams):
+        progress(f"looking at {channel.name}", done, len(streams))
+        with loaded.about("streams", channel.index, "source"):
+            reports.append(_check_stream(loaded, channel, frames.get(channel.name), now, show))
+    progress("looked", len(streams), len(streams))
+    return CheckReport(loaded._document.name, tuple(reports), tuple(promise_problems(loaded)))
+
+
+def _check_stream(policy: Policy, channel: Channel, frame: object, now: int, show: bool) -> StreamReport:
+    """Look at one stream; a stream that a program pushes has its noise alone."""
+    looked = channel.newest(now)
+    report = StreamReport(channel, policy.population.size, looked, _noise(policy, channel, looked, None))
+    if channel.part.source is None:
+        if frame is not None:
+            raise InvalidInput("the policy does not say which columns hold person, time and value: add a `source`")
+        return replace(report, problems=tuple(noise_beside_range(report)))
+    files = () if frame is not None else tuple(find_files([policy.path(f) for f in channel.part.source.files]))
+    engine = _open(policy, channel, frame)
+    try:
+        report = replace(report, files=tuple(map(str, files)), **_shown_columns(channel, engine))
+        return _inspect(policy, report, engine, files, show)
+    finally:
+        engine.close()
+
+
+def _open(policy: Policy, channel: Channel, frame: object) -> Engine:
+    """Open a stream's source. What is parsed goes beside the ledger, as when publishing, if there is such a folder."""
+    beside = Path(ledger_files(policy.ledger_url)[0]).parent
+    scratch = beside if os.access(beside, os.W_OK | os.X_OK) else None
+    if frame is not None:
+        return open_source(frame, scratch=scratch)
+    return open_files_of(policy, channel, scratch)
+
+
+def _shown_columns(channel: Channel, engine: Engine) -> dict[str, Any]:
+    """The columns with their types. Names that may be somebody's reading, in a file without a header, are not shown."""
+    source, columns = channel.part.source, engine.columns()
+    assert source is not None
+    asked = [source.person or channel.person, source.time, source.value, source.group]
+    shown = dict(columns)
+    if not is_header(columns) or len(columns) > MOST_SHOWN:
+        shown = {name: kind for name, kind in columns.items() if name in asked}
+    words = {name: "text" if kind == "VARCHAR" else kind for name, kind in shown.items()}
+    return {"columns": words, "hidden": len(columns) - len(shown)}
+
+
+def _inspect(policy: Policy, report: StreamReport, engine: Engine, files: tuple[Path, ...], show: bool) -> StreamReport:
+    """Fill in what the readings look like, and what looks wrong with them."""
+    channel, source = report.channel, report.channel.part.source
+    assert source is not None
+    question = channel.question(1, max(1, report.looked))
+    number = engine.typical_number(question.time) if source.epoch is None else None
+    if number is not None:
+        guess = guess_epoch(number)
+        write = "" if guess.write is None else f": write `{guess.write}`"
+        raise InvalidInput(
+            f"the column {question.time!r} holds numbers, and no `epoch` says what they count; {guess.cause}{write}"
+        )
+    found = engine.inspect(question)
+    cells = {
+        "time": engine.bad_cells(question, "time") if found.tallies["bad_time"] else [],
+        "value": engine.bad_cells(question, "value") if found.tallies["bad_value"] else [],
+    }
+    report = replace(
+        report,
+        found=found,
+        noise=_noise(policy, channel, report.looked, found),
+        shapes={which: common_shapes(some) for which, some in cells.items() if some},
+        examples={w: tuple(c for c in some if c)[:EXAMPLES] for w, some in cells.items() if some} if show else {},
+        arrival=_arrival(found, files),
+    )
+    case = Case(policy, report, found, cells["time"], cells["value"])
+    return replace(report, problems=find_problems(case))
+
+
+def _noise(policy: Policy, channel: Channel, looked: int, found: Inspection | None) -> Noise:
+    """A stream's noise beside the public range of its numbers, and beside what the data come to in a step that has any."""
+    plan, newest = channel.plan, 1 + (max(1, looked) - 1) * channel.plan.request.every
+    factors = np.array([float(f) for f in channel.factor_of_cells])
+    bounds = np.array(total_range(channel, policy.population.size), dtype=float) * factors[:, None]
+    widest = int(np.argmax(bounds[:, 1] - bounds[:, 0]))
+    worst = float(factors.max())
+    last = newest if plan.horizon is None else min(newest, plan.horizon)
+    noise = Noise(worst * plan.std(1), worst * plan.std(last), *bounds[widest].tolist())
+    if found is None or not found.steps:
+        return noise
+    offsets = np.array(channel.offsets, dtype=float)[:, None]
+    own = ((found.totals / found.steps + offsets).ravel()) * factors
+    below = float(np.mean(np.abs(own) < factors * plan.std(last)))
+    return replace(noise, mean=round_digits(float(np.mean(np.abs(own)))), drowned=below)
+
+
+def _arrival(found: Inspection, files: tuple[Path, ...]) -> str:
+    """How late readings arrive, as far as files tell: when one was changed last, beside its newest reading."""
+    unknown_ = "not known: a row has the time of its reading, not of its arrival; `delay` must cover what arrives late"
+    if not files or found.latest is None:
+        return unknown_
+    changed = max(path.stat().st_mtime_ns for path in files) // 1_000
+    behind = changed - found.latest
+    if not 0 <= behind <= LATE:
+        return unknown_
+    return (
+        f"not known for each reading; the newest is {say_duration(behind)} older than the newest change of its files, which is "
+        "how late it came if files are written as readings come; `delay` must cover what arrives late"
+    )

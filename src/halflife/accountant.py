@@ -15,6 +15,9 @@ from halflife.numerics.parameters import real, whole
 from halflife.numerics.rounding import TOLERANCE, divide_up
 from halflife.release import FORMAT_VERSION, History, Release, read_format
 
+FURTHEST = 2**53
+"""Steps before −FURTHEST cannot be asked about: differences of steps are kept as 64-bit numbers."""
+
 
 class Accountant:
     """The privacy account of one population under one notion.
@@ -322,6 +325,8 @@ def _read_moments(about: object, at: int) -> tuple[int, ...]:
             raise InvalidInput(
                 f"about {moment} lies after step {at}: ask about a step that is over, or for the risk", about="about"
             )
+        if moment < -FURTHEST:
+            raise InvalidInput(f"about {moment} lies further back than any clock goes: ask from −2⁵³ on", about="about")
         moments.add(moment)
     if not moments:
         raise InvalidInput("about no step nothing can be told: give one earlier step, or several", about="about")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import shutil
+import sqlite3
 
 import pytest
 
@@ -157,3 +159,57 @@ def test_backups_other_people_and_other_files_are_no_second_ledger(tmp_path):
     village = {**policy_dict(output="v.csv"), "ledger": "village.ledger"}
     village["population"] = {**village["population"], "id": "village"}
     assert hl.publish(hl.Policy.from_dict(village, tmp_path)).published == {"mean": STEPS}
+
+
+@pytest.mark.parametrize("there", ["the ledger", "the other one"])
+def test_a_link_hides_no_second_ledger(tmp_path, there):
+    """The folder of a link is searched as well as that of the file it leads to, and a link is not another ledger."""
+    write_readings(tmp_path)
+    away = tmp_path / "away"
+    away.mkdir()
+    (tmp_path / "town.ledger").symlink_to(away / "real.ledger")
+    hl.publish(make(tmp_path))
+    assert find_second_ledgers(make(tmp_path)) == []
+    (tmp_path / "loop.ledger").symlink_to("loop.ledger")
+    (tmp_path / "gone.ledger").symlink_to("nowhere")
+    ledger = "other.ledger" if there == "the other one" else "away/other.ledger"
+    other = hl.Policy.from_dict({**policy_dict(output="other.csv"), "ledger": ledger}, tmp_path)
+    assert find_second_ledgers(other) == [str(away / "real.ledger")]
+
+
+def test_facts_that_nobody_can_read_are_about_no_population(tmp_path):
+    write_readings(tmp_path)
+    hl.publish(make(tmp_path))
+    with contextlib.closing(sqlite3.connect(tmp_path / "town.ledger")) as db, db:
+        db.execute("UPDATE fact SET value = ? WHERE key = 'population'", ("[" * 100_000,))
+    other = hl.Policy.from_dict({**policy_dict(output="other.csv"), "ledger": "other.ledger"}, tmp_path)
+    assert find_second_ledgers(other) == []
+
+
+def test_what_was_refused_for_a_second_ledger_leaves_nothing_that_stands_in_the_way(tmp_path):
+    """The dry run says that it will be refused; a run that was can be mended as the error says, by another id."""
+    write_readings(tmp_path)
+    hl.publish(make(tmp_path))
+    data = {**policy_dict(output="other.csv"), "ledger": "other.ledger"}
+    other = hl.Policy.from_dict(data, tmp_path)
+    assert any("is refused without --second-ledger" in line for line in preview(other).warnings)
+    assert not any("is refused" in line for line in preview(make(tmp_path)).warnings)
+    with pytest.raises(LedgerError, match="same population"):
+        hl.publish(other)
+    assert not (tmp_path / "other.csv").exists()
+    data["population"] = {**data["population"], "id": "village"}
+    mended = hl.Policy.from_dict(data, tmp_path)
+    assert preview(mended).streams[0].due == STEPS
+    assert hl.publish(mended).published == {"mean": STEPS}
+
+
+def test_an_older_copy_of_the_ledger_is_refused_as_publish_refuses_it(tmp_path):
+    write_readings(tmp_path)
+    policy = make(tmp_path)
+    hl.publish(policy, clock=at(NOON - 3600))
+    shutil.copy(tmp_path / "town.ledger", tmp_path / "copy")
+    hl.publish(policy, clock=at(NOON))
+    shutil.copy(tmp_path / "copy", tmp_path / "town.ledger")
+    for run in (preview, hl.publish):
+        with pytest.raises(LedgerError, match="12 were published from it"):
+            run(policy, clock=at(NOON))

@@ -6,8 +6,10 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -15,8 +17,11 @@ import pytest
 import halflife as hl
 from forked import finish, start
 from halflife import BudgetExceeded, InvalidInput, LedgerError
+from halflife.engines import open_source
+from halflife.errors import Interrupted
 from halflife.ledger import open_ledger
 from halflife.ledger.sqlite import SqliteLedger
+from halflife.publisher import backfill
 from publisher.children import publish_by_command, push_a_day
 from publisher.town import HOMES, LOUD, STEPS, exact_means, make, policy_dict, read_csv, readings, write_readings
 
@@ -775,3 +780,50 @@ def _fill(policy, steps):
             session.publish([(due, np.zeros((steps - 100, 1), dtype=np.int64))])
     finally:
         session.close()
+
+
+class SlowEngine:
+    """Reads for ever; deaf to the first calls to break off, as an engine is between two queries."""
+
+    def __init__(self, deaf):
+        self.left, self.reading, self.heard = deaf, threading.Event(), threading.Event()
+
+    def aggregate(self, question):
+        self.reading.set()
+        assert self.heard.wait(5), "nobody broke it off"
+        raise Interrupted("broken off")
+
+    def interrupt(self):
+        self.left -= 1
+        if self.left < 0:
+            self.heard.set()
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize("deaf", [0, 3])
+def test_a_read_is_broken_off_until_the_engine_hears_it(tmp_path, monkeypatch, deaf):
+    policy, engine = make(tmp_path), SlowEngine(deaf)
+    monkeypatch.setattr(backfill, "open_files_of", lambda *_: engine)
+    monkeypatch.setattr(backfill, "PATIENCE", 0.01)
+    summary = hl.publish(policy, stop=engine.reading.is_set)
+    assert (summary.stopped, summary.published) == (True, {"mean": 0})
+
+
+@pytest.mark.parametrize("ask", ["_open", "_run"])
+def test_whatever_an_engine_does_when_it_is_broken_off_is_no_fault_of_the_file(tmp_path, ask):
+    engine = open_source([str(write_readings(tmp_path))])
+
+    class Broken:
+        def execute(self, sql):
+            raise duckdb.InterruptException("INTERRUPT Error: Interrupted!")
+
+        def close(self):
+            pass
+
+    engine._duck.close()
+    engine._duck = Broken()
+    with pytest.raises(Interrupted):
+        getattr(engine, ask)("SELECT 1")
+    engine.close()

@@ -49,14 +49,18 @@ def ledger_exists(url: str | Path) -> bool:
 
 
 def ledgers_beside(url: str | Path) -> list[Path]:
-    """Return the files in a ledger's folder that look like other ledgers: SQLite files of its kind, by their first bytes."""
-    own = os.path.realpath(ledger_file(url))
-    found = []
-    with contextlib.suppress(OSError), os.scandir(os.path.dirname(own)) as folder:
-        for item in folder:
-            if item.path != own and item.is_file(follow_symlinks=False) and has_ledger_head(item.path):
-                found.append(Path(item.path))
-    return sorted(found)
+    """Return the files in a ledger's folder that look like other ledgers: SQLite files of its kind, by their first bytes.
+
+    Links are followed: those in the folder, and the ledger itself: then the folder of the link is searched, and that of its file.
+    """
+    named, own = os.path.abspath(ledger_file(url)), os.path.realpath(ledger_file(url))
+    found = set()
+    for place in {os.path.realpath(os.path.dirname(named)), os.path.dirname(own)}:
+        with contextlib.suppress(OSError), os.scandir(place) as folder:
+            for item in folder:
+                if os.path.isfile(item.path) and has_ledger_head(item.path):
+                    found.add(os.path.realpath(item.path))
+    return [Path(path) for path in sorted(found - {own})]
 
 
 def ledger_files(url: str | Path) -> list[str]:

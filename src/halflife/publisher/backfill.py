@@ -167,14 +167,16 @@ class _Run:
 
     def _finish(self, reading: Future[Any], engines: Mapping[str, Engine]) -> bool:
         """Wait until everything is read; False if it was asked to stop before: then what the engines do is broken off."""
+        stopped = False
         while not wait([reading], timeout=PATIENCE).done:
-            if self.stop():
+            stopped = stopped or self.stop()
+            if stopped:  # said until it is heard: between two queries an engine hears nothing
                 for engine in engines.values():
                     engine.interrupt()
-                with contextlib.suppress(Interrupted):
-                    reading.result()
-                return False
-        return True
+        if stopped:
+            with contextlib.suppress(Interrupted):
+                reading.result()
+        return not stopped
 
     def _read_all(
         self, batches: Sequence[Sequence[Due]], engines: Mapping[str, Engine]

@@ -122,21 +122,21 @@ def preview(policy: GivenPolicy, clock: Callable[[], float] = time.time) -> Prev
     with _session(given, clock) as session:
         wanted = {d.channel.name: d for d in session.all_due()}
         kept = dict(zip(wanted, session.select_fitting(list(wanted.values())), strict=True))
-        forgets = session.late_counts_now
+        forgets, fresh = session.late_counts_now, session.ledger.newest() is None
         streams = tuple(_look_ahead(given, c, session, wanted.get(c.name), kept.get(c.name)) for c in session.channels)
     plans = [c.plan for c in channels(given)]
     open_ends = dict.fromkeys(line for plan in plans for line in plan.not_protected())
-    return Preview(tuple(open_ends), tuple(_warn(given, streams, forgets)), streams)
+    return Preview(tuple(open_ends), tuple(_warn(given, streams, forgets, fresh)), streams)
 
 
 @contextmanager
 def _session(policy: Policy, clock: Callable[[], float]) -> Iterator[Session]:
-    """A session on the policy's ledger as it is, only to look; on an empty one elsewhere if there is none."""
+    """A session on the policy's ledger as it is, only to look; on an empty one elsewhere if nothing was published from it."""
     with ExitStack() as stack:
         book = None
         if ledger_exists(policy.ledger_url):
             book = stack.enter_context(open_ledger(policy.ledger_url, read_only=True))
-        if book is None or not book.begun():
+        if book is None or not book.begun() or (book.newest() is None and book.find_rollback() is None):
             folder = stack.enter_context(TemporaryDirectory(prefix="halflife-"))
             book = stack.enter_context(open_ledger(Path(folder) / "none.ledger"))
             with book.hold(0.0):
@@ -199,8 +199,8 @@ def _when_over(c: Channel, step: int) -> str:
 # Warnings -------------------------------------------------------------------------------------------------------------------
 
 
-def _warn(policy: Policy, streams: Sequence[StreamPreview], forgets: bool) -> Iterator[str]:
-    """Yield what whoever publishes should think about first."""
+def _warn(policy: Policy, streams: Sequence[StreamPreview], forgets: bool, fresh: bool) -> Iterator[str]:
+    """Yield what whoever publishes should think about first; `fresh`: nothing was published from the ledger yet."""
     yield from _warn_about_the_promise(policy.notion)
     for s in streams:
         if s.crowded > 1:
@@ -213,7 +213,7 @@ def _warn(policy: Policy, streams: Sequence[StreamPreview], forgets: bool) -> It
     for other in find_second_ledgers(policy):
         yield (
             f"{other} is about the same population, {policy.population.id!r}: neither ledger knows what the other has spent, and "
-            "the risks of both add up"
+            "the risks of both add up" + ("; to begin this one is refused without --second-ledger" if fresh else "")
         )
 
 

@@ -41,7 +41,7 @@ def _population(book: Ledger) -> object:
     """Return the id of the population that a ledger is about, None if it does not say."""
     try:
         return json.loads(book.facts().get("population", "{}")).get("id")
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return None
 
 

@@ -72,13 +72,13 @@ class Session:
             checkpoints.reach("ledger locked")
             self._check_policy(self.ledger.begin(self._facts))
             self._load()
+            if not self._second_ledger and self.ledger.newest() is None:
+                refuse_second_ledger(self.policy)
             with ExitStack() as stack:
                 self.outputs: list[Output] = []
                 for channel in self.channels:
                     self.outputs.append(self._open_output(channel))
                     stack.callback(self.outputs[-1].close)
-                if not self._second_ledger and self.ledger.newest() is None:
-                    refuse_second_ledger(self.policy)
                 self.ledger.mark_shown()
                 self._emit_rest()
                 checkpoints.reach("outputs complete")
@@ -87,6 +87,9 @@ class Session:
 
     def look(self) -> None:
         """Load what the ledger holds, to work out what would be done; it need not be held, and nothing can be published."""
+        wrong = self.ledger.find_rollback()
+        if wrong:
+            raise LedgerError(wrong)
         self._check_policy(self.ledger.facts())
         self._load()
 

@@ -432,6 +432,8 @@ def test_the_order_and_kind_of_a_set_do_not_matter():
         (None, "whole number"),
         (np.array(3.0), "whole number"),
         ([[1, 2]], "whole number"),
+        (-(10**30), "further back"),
+        ([-(10**400), 4], "further back"),
     ],
 )
 def test_what_is_no_set_of_earlier_steps_is_refused(about, words):

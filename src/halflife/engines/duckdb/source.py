@@ -145,6 +145,8 @@ class DuckSource:
 
         try:
             return self._duck.execute(sql).fetchall()
+        except duckdb.InterruptException:
+            raise Interrupted(f"{self._label}: reading was broken off") from None
         except duckdb.Error as error:
             raise InvalidInput(f"{self._label} cannot be read: {str(error).splitlines()[0]}") from None
 

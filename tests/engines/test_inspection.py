@@ -33,7 +33,7 @@ COUNTED = (
 def brute_force(rows: list[dict[str, Any]], q: Question) -> dict[str, Any]:
     """Count in loops what `Inspection` has; no engine's code is used."""
     found: dict[str, Any] = dict.fromkeys(COUNTED, 0) | {"rows": len(rows), "shrunk": dict.fromkeys(TOO_LARGE, 0)}
-    entries: dict[tuple[str, int, int], list[tuple[int, int]]] = defaultdict(list)
+    entries: dict[tuple[str, int, int], list[tuple[int, int, str]]] = defaultdict(list)
     moments = []
     for row in rows:
         us = reference.moment(row[q.time], q)
@@ -45,6 +45,7 @@ def brute_force(rows: list[dict[str, Any]], q: Question) -> dict[str, Any]:
             found["before" if step < q.first else "after"] += 1
             continue
         person, x = reference.label(row[q.person]), 0.0 if q.value is None else reference.number(row[q.value])
+        id_, person = person, person if q.units is None or person is None else q.units.get(person)
         group = _group(row, person, q)
         if person is None or x is None or group is None or (q.weights is not None and person not in q.weights):
             continue
@@ -54,7 +55,7 @@ def brute_force(rows: list[dict[str, Any]], q: Question) -> dict[str, Any]:
             found["low_readings"] += u < q.least
             found["high_readings"] += u > q.most
             found["vanished"] += x != 0 and u == 0
-        entries[person, step, group].append((us, min(max(u, q.least), q.most)))
+        entries[person, step, group].append((us, min(max(u, q.least), q.most), id_))
     _count_entries(found, entries, q)
     return found | {"earliest": min(moments, default=None), "latest": max(moments, default=None)}
 
@@ -75,9 +76,12 @@ def _count_entries(found: dict[str, Any], entries: Any, q: Question) -> None:
         seen[person, step] += 1
         if q.table is None and q.group is not None and seen[person, step] > q.most_groups:
             continue
-        readings = entries[person, step, group]
+        readings = [(us, u) for us, u, _ in entries[person, step, group]]
         if q.once:
-            readings = [(us, max(u for at, u in readings if at == us)) for us in {us for us, _ in readings}]
+            each: dict[tuple[int, str], int] = {}
+            for us, u, id_ in entries[person, step, group]:
+                each[us, id_] = max(u, each.get((us, id_), u))
+            readings = [(us, u) for (us, _), u in each.items()]
         f = reference.fold(readings, q)
         found["entries"] += 1
         if q.kind != "count":

@@ -53,10 +53,35 @@ __version__ = "0.2.0"
 if TYPE_CHECKING:
     from halflife.parsing.documents import PolicyError
     from halflife.policy import Policy
-    from halflife.publisher import CheckReport, Pushed, Stream, Summary, Verdict, check, publish, verify
+    from halflife.publisher import (
+        CheckReport,
+        Pushed,
+        Status,
+        Stream,
+        StreamStatus,
+        Summary,
+        Verdict,
+        check,
+        publish,
+        status,
+        verify,
+    )
 
 _LATE = {"PolicyError": "parsing.documents", "Policy": "policy"} | dict.fromkeys(
-    ("CheckReport", "Pushed", "Stream", "Summary", "Verdict", "check", "publish", "verify"), "publisher"
+    (
+        "CheckReport",
+        "Pushed",
+        "Status",
+        "Stream",
+        "StreamStatus",
+        "Summary",
+        "Verdict",
+        "check",
+        "publish",
+        "status",
+        "verify",
+    ),
+    "publisher",
 )
 """Public names that need heavier parts (pydantic, SQLite), and the modules that they are imported from when first used."""
 
@@ -115,7 +140,9 @@ __all__ = [
     "SimulatedDraw",
     "Specification",
     "Specifications",
+    "Status",
     "Stream",
+    "StreamStatus",
     "Summary",
     "Swellfish",
     "UnboundedLoss",
@@ -128,6 +155,7 @@ __all__ = [
     "publish",
     "publish_series",
     "read_specifications",
+    "status",
     "verify",
     "write_specifications",
 ]

@@ -56,3 +56,12 @@ def push_a_day(path, name):
     with Stream(Policy.load(path), name, wait=60) as stream:
         for step in range(1, 25):
             stream.publish(1.0, at=step)
+
+
+def ask_for_status(path):
+    """Ask where a policy stands while another process holds its ledger."""
+    from halflife import status
+
+    found = status(path)
+    assert found.writer is not None
+    assert found.streams[0].newest == 5

@@ -59,8 +59,14 @@ class Ledger(Protocol):
     def hold(self, wait: float = 10.0, stop: Callable[[], bool] = ...) -> AbstractContextManager[None]:
         """Be the only writer, after waiting up to so many seconds for another; a process that dies lets go."""
 
-    def snapshot(self, wait: float = 10.0) -> AbstractContextManager[None]:
-        """Keep writers away while this block runs, and read from now on what the ledger holds now, whoever writes later."""
+    def snapshot(self, wait: float | None = 10.0) -> AbstractContextManager[None]:
+        """Keep writers away while this block runs, and read from now on what the ledger holds now, whoever writes later.
+
+        `wait` None: no writer is waited for or kept away; what is read is what was committed last.
+        """
+
+    def writer(self) -> str | None:
+        """Return who holds the ledger to write, as far as that is known without trying to hold it; None if nobody seems to."""
 
     # Writing
 
@@ -92,11 +98,8 @@ class Ledger(Protocol):
 
     # Reading
 
-    def begun(self) -> bool:
-        """Return whether anybody has begun it: False of a new one, also of one that a publisher was just about to begin."""
-
     def facts(self) -> dict[str, str]:
-        """Return what the ledger was begun with."""
+        """Return what the ledger was begun with, nothing if it was not begun yet."""
 
     def states(self) -> dict[str, str]:
         """Return the newest states by name."""

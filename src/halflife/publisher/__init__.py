@@ -1,9 +1,25 @@
-"""The private look beforehand, the loop that publishes exactly once, the push interface, and the check of what was published."""
+"""The private look beforehand, the loop that publishes exactly once, the push interface, where a policy stands, and the check of
+what was published."""
 
 from halflife.publisher.backfill import Summary, publish
 from halflife.publisher.inspection import CheckReport, check
 from halflife.publisher.preview import Preview, preview
+from halflife.publisher.standing import Status, StreamStatus, status
 from halflife.publisher.stream import Pushed, Stream
 from halflife.publisher.verification import Verdict, verify
 
-__all__ = ["CheckReport", "Preview", "Pushed", "Stream", "Summary", "Verdict", "check", "preview", "publish", "verify"]
+__all__ = [
+    "CheckReport",
+    "Preview",
+    "Pushed",
+    "Status",
+    "Stream",
+    "StreamStatus",
+    "Summary",
+    "Verdict",
+    "check",
+    "preview",
+    "publish",
+    "status",
+    "verify",
+]

@@ -25,7 +25,7 @@ from halflife.policy import Channel, GivenPolicy, Policy, channels
 from halflife.publisher import checkpoints
 from halflife.publisher.drawing import ChargedBatch, Totals
 from halflife.publisher.due import Due, cut_into_batches
-from halflife.publisher.operator_log import write_operator
+from halflife.publisher.operator_log import RunRecord, write_operator
 from halflife.publisher.session import Session
 from halflife.steps import from_us
 
@@ -86,9 +86,15 @@ def publish(
     clock     the time in seconds since 1970
     """
     session = Session(policy, clock, second_ledger=second_ledger)
+    record = RunRecord(session.ledger.operator_file, clock)
+    done: list[Summary] = []
     try:
-        with session.hold(wait, stop):
-            return _Run(session, dict(sources or {}), progress, stop).run()
+        with record.watch(lambda: done[0].stopped), session.hold(wait, stop):
+            record.begin()
+            run = _Run(session, dict(sources or {}), progress, stop)
+            record.steps = run.published
+            done.append(run.run())
+        return done[0]
     finally:
         session.close()
 

@@ -1,14 +1,25 @@
-"""The operator's file: counts of late, clipped and bad readings, which are private and stand nowhere else."""
+"""The operator's file: counts of late, clipped and bad readings, and how runs ended. Private; such counts stand nowhere else."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-from halflife.errors import InvalidInput
-from halflife.steps import from_us
+from halflife.errors import HalflifeError, InvalidInput
+from halflife.steps import from_us, parse_time
+
+RUN = "run"
+"""The event of a line about a run."""
+BEGUN, FINISHED, STOPPED, FAILED = "begun", "finished", "stopped", "failed"
+TAIL = 2**20
+"""So many bytes at the end of the file are searched for the last run."""
+LONGEST = 1_000
+"""Characters of an error that are kept."""
 
 
 def write_operator(path: Path, now_us: int, line: Mapping[str, object]) -> None:
@@ -19,3 +30,93 @@ def write_operator(path: Path, now_us: int, line: Mapping[str, object]) -> None:
             out.write(json.dumps({"time": from_us(now_us).isoformat(timespec="seconds"), **line}) + "\n")
     except OSError as error:
         raise InvalidInput(f"{path}: cannot be written: {error.strerror or error}: make its folder writable") from error
+
+
+# Runs ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of `publish`, as the operator's file has it.
+
+    outcome   finished, stopped (as asked), failed, or begun: no end was written, as it goes on or was killed
+    steps     how many steps it published, by stream;  error  why it failed
+    """
+
+    outcome: str
+    began: str | None
+    ended: str | None
+    steps: Mapping[str, int]
+    error: str | None
+
+
+class RunRecord:
+    """Writes when a run begins and how it ends. What cannot be written here stops no run, and hides no error."""
+
+    def __init__(self, path: Path, clock: Callable[[], float]) -> None:
+        self._path, self._clock = path, clock
+        self._began: str | None = None
+        self.steps: Mapping[str, int] = {}
+
+    def begin(self) -> None:
+        """Write that the run has begun: whoever finds no end after it knows that it was killed."""
+        with suppress(Exception):
+            self._began = self._now()
+            self._write({"outcome": BEGUN})
+
+    @contextmanager
+    def watch(self, stopped: Callable[[], bool]) -> Iterator[None]:
+        """Write how the block ends: by an error, as asked, or finished."""
+        try:
+            yield
+        except BaseException as error:
+            # other errors may quote what a driver or a parser has read
+            why = str(error) if isinstance(error, HalflifeError) else type(error).__name__
+            with suppress(Exception):
+                self._write({"outcome": FAILED, "ended": self._now(), "error": why[:LONGEST]})
+            raise
+        with suppress(Exception):
+            self._write({"outcome": STOPPED if stopped() else FINISHED, "ended": self._now()})
+
+    def _now(self) -> str:
+        return from_us(int(self._clock() * 1_000_000)).isoformat(timespec="seconds")
+
+    def _write(self, line: Mapping[str, object]) -> None:
+        known = {"event": RUN, "began": self._began, **line, "steps": dict(self.steps)}
+        write_operator(self._path, int(self._clock() * 1_000_000), known)
+
+
+def read_last_run(path: Path) -> Run | None:
+    """Return the last run that the operator's file tells of; None if there is none, or the file cannot be read."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        found = os.fstat(file)
+        if not stat.S_ISREG(found.st_mode):
+            return None
+        lines = os.pread(file, TAIL, max(0, found.st_size - TAIL)).splitlines()
+    except OSError:
+        return None
+    finally:
+        os.close(file)
+    return next((run for run in map(_read_run, reversed(lines)) if run is not None), None)
+
+
+def _read_run(line: bytes) -> Run | None:
+    """A run from its line; None for any other line, whatever stands in it."""
+    if b'"run"' not in line:
+        return None
+    try:
+        data = json.loads(line)
+        if data["event"] != RUN or data["outcome"] not in (BEGUN, FINISHED, STOPPED, FAILED):
+            return None
+        began, ended, error = (data.get(key) for key in ("began", "ended", "error"))
+        for moment in (began, ended):
+            if moment is not None:
+                parse_time(moment)
+        steps = {str(name): int(count) for name, count in data["steps"].items()}
+    except (HalflifeError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError):
+        return None
+    return Run(data["outcome"], began, ended, steps, None if error is None else str(error))

@@ -136,7 +136,7 @@ def _session(policy: Policy, clock: Callable[[], float]) -> Iterator[Session]:
         book = None
         if ledger_exists(policy.ledger_url):
             book = stack.enter_context(open_ledger(policy.ledger_url, read_only=True))
-        if book is None or not book.begun() or (book.newest() is None and book.find_rollback() is None):
+        if book is None or not book.facts() or (book.newest() is None and book.find_rollback() is None):
             folder = stack.enter_context(TemporaryDirectory(prefix="halflife-"))
             book = stack.enter_context(open_ledger(Path(folder) / "none.ledger"))
             with book.hold(0.0):

@@ -34,6 +34,19 @@ LATEST = 60_000_000_000
 """Seconds since 1970 that no clock reaches, either way: calendars end in the years 1 and 9999."""
 
 
+def refuse_other_policy(name: str, known: Mapping[str, str], policy: Policy) -> None:
+    """Refuse a policy that changes what the ledger of this name was begun with."""
+    try:
+        change = find_change(known, policy)
+    except InvalidInput as error:
+        raise LedgerError(f"{name}: {error}") from error
+    if change is not None:
+        raise LedgerError(
+            f"{name}: was begun under another policy: {change}. A promise is kept as it was made: undo the change, or begin a "
+            "new ledger, with new outputs, for a new population"
+        )
+
+
 class Session:
     """An open ledger with account, mechanisms and outputs, for `publish` and `Stream`; used inside `with session.hold(…):`."""
 
@@ -100,17 +113,8 @@ class Session:
 
     def _check_policy(self, known: Mapping[str, str]) -> None:
         """Refuse a policy that changes what the ledger was begun with."""
-        if known == self._facts:
-            return
-        try:
-            change = find_change(known, self.policy)
-        except InvalidInput as error:
-            raise LedgerError(f"{self.ledger.name}: {error}") from error
-        if change is not None:
-            raise LedgerError(
-                f"{self.ledger.name}: was begun under another policy: {change}. A promise is kept as it was made: undo the "
-                "change, or begin a new ledger, with new outputs, for a new population"
-            )
+        if known != self._facts:
+            refuse_other_policy(self.ledger.name, known, self.policy)
 
     @property
     def account(self) -> Accountant:

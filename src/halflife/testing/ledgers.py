@@ -144,7 +144,6 @@ def _check(check: Callable[[LedgerSubject], None]) -> Callable[[LedgerSubject], 
 def facts_stay_once_something_is_published(s: LedgerSubject) -> None:
     """Facts may change until something is published; from then on no changed, added or missing one is taken over."""
     with s.open("facts") as book:
-        expect(not book.begun(), "a new ledger says that somebody has begun it")
         slip = {**FACTS, "promise": "a slip"}
         with book.hold():
             for facts in (slip, FACTS):
@@ -157,7 +156,6 @@ def facts_stay_once_something_is_published(s: LedgerSubject) -> None:
             expect(book.facts() == FACTS, f"begun with {other}, the ledger forgot its own facts")
     with s.open("facts", read_only=True) as book:
         expect(book.facts() == FACTS, "the facts are not those that the ledger was begun with")
-        expect(book.begun(), "a ledger with facts says that nobody has begun it")
 
 
 @_check
@@ -296,14 +294,21 @@ def readers_see_one_moment(s: LedgerSubject) -> None:
             expect(_contents(reader) == before, "a snapshot changed under its reader")
         with book.hold(), s.open("readers", read_only=True) as reader:
             expect(reader.last_step("s") == 8, "a reader does not see what was committed while the ledger is held")
+            expect(reader.writer() is not None, "a reader is not told that the ledger is held")
+            with reader.snapshot(None):
+                expect(reader.last_step("s") == 8, "a snapshot that waits for nobody does not see what was committed")
+            book.begin(FACTS)
+            book.commit([make_entry(9)], {}, 9_000)
+            expect(reader.last_step("s") == 8, "a snapshot that waits for nobody changed under its reader")
+        expect(book.writer() is None, "a ledger that nobody holds has a writer")
         with s.open("readers", read_only=True) as reader:
 
             def write() -> None:
                 reader.begin(FACTS)
-                reader.commit([make_entry(9)], {}, 9_000)
+                reader.commit([make_entry(10)], {}, 10_000)
 
             _refuse(_hold_and(reader, write), reader, "writing to a ledger that was opened to be read")
-        expect(book.last_step("s") == 8, "a ledger that was opened to be read was written to")
+        expect(book.last_step("s") == 9, "a ledger that was opened to be read was written to")
 
 
 @_check

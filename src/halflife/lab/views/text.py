@@ -21,7 +21,21 @@ def describe_parameters(notion: Notion) -> str:
     >>> describe_parameters(WEvent(1.0, 48))
     'ε = 1, w = 48, δ = 0'
     """
-    items = ((k, v) for k, v in notion.reference().items() if k != "name" and v is not None)
+    return _describe(notion.reference())
+
+
+def describe_promise(reference: Mapping[str, object]) -> str:
+    """Return a notion and its parameters, from its `reference`.
+
+    >>> from halflife import WEvent
+    >>> describe_promise(WEvent(1.0, 48).reference())
+    'w-event (ε = 1, w = 48, δ = 0)'
+    """
+    return f"{reference['name']} ({_describe(reference)})"
+
+
+def _describe(reference: Mapping[str, object]) -> str:
+    items = ((k, v) for k, v in reference.items() if k != "name" and v is not None)
     return ", ".join(f"{_SYMBOLS.get(k, k.replace('_', ' '))} = {_short(v)}" for k, v in items)
 
 

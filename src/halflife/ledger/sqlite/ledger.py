@@ -10,7 +10,7 @@ that even without the lock nothing could be written twice.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Self
 
@@ -101,11 +101,18 @@ class SqliteLedger(Reader):
             raise LedgerError(f"{self.path}: another file was put in its place since it was opened: open it again")
 
     @contextmanager
-    def snapshot(self, wait: float = 10.0) -> Iterator[None]:
-        """Keep writers away while this block runs, and read from now on what the ledger holds now, whoever writes later."""
-        with self._lock.shared(wait):
+    def snapshot(self, wait: float | None = 10.0) -> Iterator[None]:
+        """Keep writers away while this block runs, and read from now on what the ledger holds now, whoever writes later.
+
+        `wait` None: no lock is taken; what is read is what was committed last.
+        """
+        with nullcontext() if wait is None else self._lock.shared(wait):
             self._begin_reading()
             yield
+
+    def writer(self) -> str | None:
+        """Return who has signed the lock, if that process lives. The lock is not touched."""
+        return self._lock.holder()
 
     @translate("cannot be read")
     def _begin_reading(self) -> None:

@@ -60,6 +60,17 @@ class Lock:
         finally:
             self._close(lock)
 
+    def holder(self) -> str | None:
+        """Return who has signed the lock and still lives, None if nobody; it is read, not tried."""
+        try:
+            lock = os.open(self._file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            return None
+        try:
+            return _signed(lock)
+        finally:
+            os.close(lock)
+
     @translate("its lock cannot be opened")
     def _open(self, access: int) -> int:
         return os.open(self._file, access | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -95,11 +106,16 @@ class Lock:
 
 def _holder(lock: int) -> str:
     """Who has signed the lock, if that process lives; a reader does not sign, and holds it for a moment only."""
+    return _signed(lock) or "another process"
+
+
+def _signed(lock: int) -> str | None:
+    """What the lock's text says, if that process lives."""
     with suppress(OSError):
         found = re.match(rb"process (\d{1,9}) since [-:\d ]{19}", os.pread(lock, 200, 0))
         if found and _lives(int(found[1])):
             return found[0].decode()
-    return "another process"
+    return None
 
 
 def _lives(process: int) -> bool:

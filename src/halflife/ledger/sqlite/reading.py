@@ -33,13 +33,9 @@ class Reader:
     path: Path
     _db: sqlite3.Connection
 
-    def begun(self) -> bool:
-        """Return whether the file has the ledger's tables, and facts in them."""
-        return bool(self._check_tables()) and bool(self.facts())
-
     def facts(self) -> dict[str, str]:
-        """Return what the ledger was begun with."""
-        return dict(self._all("SELECT key, value FROM fact"))
+        """Return what the ledger was begun with, nothing if it was not begun yet."""
+        return dict(self._all("SELECT key, value FROM fact")) if self._check_tables() else {}
 
     @translate("cannot be read")
     def states(self) -> dict[str, str]:

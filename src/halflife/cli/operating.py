@@ -1,0 +1,101 @@
+"""`status` and `report`."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from halflife.cli.group import main
+from halflife.cli.terminal import progress_bar, say, screen
+
+if TYPE_CHECKING:
+    from halflife.publisher import Status
+
+
+@main.command()
+@click.argument("policy", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--error", type=float, metavar="NUMBER",
+              help="Ask when a stream's expected error passes this, in the stream's unit.")  # fmt: skip
+@click.option("--watch", type=click.FloatRange(min=0.1), is_flag=False, flag_value=5.0, metavar="[SECONDS]",
+              help="Look again every so many seconds, 5 if none are given, until Ctrl-C.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table; with --watch, a line each time.")
+def status(policy: Path, error: float | None, watch: float | None, as_json: bool) -> None:
+    """Show where a policy's streams stand: promise used, newest step, lag, next step, headroom, noise, and the last run.
+
+    It reads the policy and its ledger, holds nothing, and works while somebody publishes. The expected error is the mean absolute
+    noise that the plan gives a step, before post-processing.
+
+    \b
+    Example:
+      halflife status policy.yaml
+      halflife status policy.yaml --error 0.5 --json
+      halflife status policy.yaml --watch 10
+    """
+    from halflife.policy import Policy
+    from halflife.publisher import status as look
+
+    loaded = Policy.load(policy)
+    if watch is not None:
+        _watch(lambda: look(loaded, error=error), watch, as_json)
+    elif as_json:
+        say(json.dumps(look(loaded, error=error).to_dict(), indent=2, ensure_ascii=False))
+    else:
+        from halflife.cli.status_table import status_table
+
+        console = screen()
+        console.print(status_table(look(loaded, error=error), console.width))
+
+
+def _watch(look: Callable[[], Status], seconds: float, as_json: bool) -> None:
+    """Show what `look` returns, again and again, until Ctrl-C."""
+    from rich.live import Live
+
+    from halflife.cli.status_table import status_table
+
+    console = screen()
+    try:
+        if as_json or not console.is_terminal:
+            while True:
+                found = look()
+                if as_json:
+                    say(json.dumps(found.to_dict(), ensure_ascii=False))
+                else:
+                    console.print(status_table(found, console.width))
+                time.sleep(seconds)
+        with Live(console=console, auto_refresh=False, screen=False) as live:
+            while True:
+                live.update(status_table(look(), console.width), refresh=True)
+                time.sleep(seconds)
+    except KeyboardInterrupt:
+        return
+
+
+@main.command()
+@click.argument("policy", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), default=Path("report.html"), show_default=True,
+              metavar="FILE", help="The page to write.")  # fmt: skip
+def report(policy: Path, out: Path) -> None:
+    """Write one page about what a policy has published: what is not protected, the series, noise and risk, what it means, and
+    whether it verifies.
+
+    For a privacy officer and for a curious reader. It needs no network, and is made from what was published and from the ledger's
+    public facts alone. Ends with status 1 if the verification finds anything wrong, with the page written.
+
+    \b
+    Example:
+      halflife report policy.yaml --out report.html
+    """
+    from halflife.cli.policy_report import write_policy_report
+
+    with progress_bar(rate="steps") as show:
+        verdict = write_policy_report(policy, out, show)
+    for problem in verdict.problems:
+        say(f"WRONG  {problem}")
+    say(f"Report: {out}")
+    if not verdict.good:
+        raise SystemExit(1)

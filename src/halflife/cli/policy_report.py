@@ -1,0 +1,354 @@
+"""What the page about a policy shows, gathered in one pass over its ledger: published values, noise, risks and plain losses.
+
+Memory does not grow with the number of values: series are thinned as they are read, and a release leaves 16 bytes. No reading, no
+tally and no saved state is looked at.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import math
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from importlib.metadata import version
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from halflife.accountant import Accountant
+from halflife.errors import BudgetExceeded, InvalidInput, LedgerError
+from halflife.lab.views.plan import classical_words
+from halflife.lab.views.policy import SHOWN, HeatMap, Panel, PolicyView, Reading, StreamView, write_policy_page
+from halflife.lab.views.text import describe_parameters, three_figures
+from halflife.lab.views.thinning import Extremes, Means
+from halflife.ledger import Entry, Ledger, open_ledger
+from halflife.ledger.entry import first_link
+from halflife.notions.discounted import human_time
+from halflife.notions.gaussian_dp import gaussian_epsilon
+from halflife.notions.meaning import meaning_of
+from halflife.numerics.arrays import Floats, Integers
+from halflife.numerics.progress import Progress
+from halflife.policy import Channel, Policy, channels, explain
+from halflife.publisher import Verdict, verify
+from halflife.publisher.readable import make_readable_block
+from halflife.publisher.session import refuse_other_policy
+from halflife.release import Release
+from halflife.steps import DAY, from_us
+
+BLOCK = 1_000
+POINTS = 20_000
+"""A series with more values is thinned to about so many; those of a stream's groups share them."""
+COLUMNS = 500
+MOST_BINS = 100
+SPANS = (("a day", 1), ("a week", 7), ("a year", 365))
+LONGEST_LIST = 20
+
+
+def write_policy_report(file: Path, out: Path, progress: Progress = lambda what, done, total: None) -> Verdict:
+    """Write the page about a policy's ledger, and return what its verification found."""
+    from halflife.lab.views.page import load_plotly
+
+    load_plotly()  # a missing extra is reported before any work is done
+    policy = Policy.load(file)
+    with open_ledger(policy.ledger_url, read_only=True) as book:
+        with book.snapshot(None):
+            gathered = _Gathered(policy, book, progress)
+        book.check_unwritten()
+    verdict = verify(policy, progress=progress)
+    progress("writing the page", 0, 0)
+    write_policy_page(_view(policy, file, gathered, verdict), out)
+    return verdict
+
+
+# One pass over the ledger ---------------------------------------------------------------------------------------------
+
+
+class _Gathered:
+    """What one pass over a ledger's entries leaves: every stream's series, the risks, and the losses by data time."""
+
+    def __init__(self, policy: Policy, book: Ledger, progress: Progress) -> None:
+        facts = book.facts()
+        if not facts or book.newest() is None:
+            raise LedgerError(f"{book.name}: nothing is published yet: halflife publish")
+        refuse_other_policy(book.name, facts, policy)
+        newest = book.newest()
+        assert newest is not None
+        self.entries, self.head, self.committed = newest.last, newest.link.hex(), newest.at_us
+        self.begin, self.first_committed = first_link(facts).hex(), next(book.batches()).at_us
+        self.series = {c.name: s for c in channels(policy) if (s := _Series.of(c, book)) is not None}
+        self.risk, self.losses = _Risk(policy, self.entries), _Losses()
+        chained, done = book.entries(), 0
+        while block := list(islice(chained, BLOCK)):
+            for name in {entry.stream for entry in block}:
+                self.series[name].feed([entry for entry in block if entry.stream == name])
+            self.losses.feed(r for entry in block for r in entry.releases)
+            self.risk.feed(block)
+            done += len(block)
+            progress("reading what was published", done, self.entries)
+        self.risk.settle()
+
+
+class _Series:
+    """The thinned series of one stream: its first groups, or their histograms, and its noise."""
+
+    def __init__(self, channel: Channel, first: int, last: int) -> None:
+        self.channel, self.steps = channel, 0
+        self.first_us, self.last_us = channel.steps.start(first), channel.steps.end(last)
+        self.shown = min(SHOWN, max(1, len(channel.groups)))
+        self.bins = channel.bins[:MOST_BINS]
+        self.noise = Extremes(first, last, 1, POINTS)
+        if channel.bins:
+            columns = max(1, COLUMNS // self.shown)
+            self.maps = [Means(first, last, len(self.bins), columns) for _ in range(self.shown)]
+        else:
+            self.lines = Extremes(first, last, self.shown, max(2, POINTS // self.shown))
+
+    @classmethod
+    def of(cls, channel: Channel, book: Ledger) -> _Series | None:
+        """The series of a stream, None if nothing was published in it."""
+        first = book.next_step(channel.name, 0)
+        return None if first is None else cls(channel, first, book.last_step(channel.name))
+
+    def feed(self, entries: Sequence[Entry]) -> None:
+        block = make_readable_block(entries, self.channel.factor_of_cells)
+        steps, times = np.array(block.steps), np.array(block.starts)
+        widest = block.bands.max(axis=1)[:, None]
+        self.steps += len(entries)
+        self.noise.feed(steps, times, widest, np.zeros_like(widest))
+        if not self.channel.bins:
+            self.lines.feed(steps, times, block.values[:, : self.shown], block.bands[:, : self.shown])
+            return
+        each = len(self.channel.bins)
+        for j, heat in enumerate(self.maps):
+            heat.feed(steps, times, block.values[:, j * each : j * each + len(self.bins)])
+
+    def view(self, policy: Policy) -> StreamView:
+        c = self.channel
+        names = c.groups or (c.name,)
+        panels = () if c.bins else tuple(Panel(names[j], self.lines.line(j)) for j in range(self.shown))
+        maps = tuple(HeatMap(names[j], heat.result()[0], self.bins, heat.result()[1]) for j, heat in enumerate(self.maps)) \
+            if c.bins else ()  # fmt: skip
+        return StreamView(
+            name=c.name, kind=f"{c.part.statistic.kind} every {c.part.step or policy.clock.step}",
+            unit="people" if c.part.statistic.kind in ("count", "histogram") else c.part.statistic.unit or "",
+            bin_unit=c.part.statistic.unit or "", steps=self.steps,
+            first_us=self.first_us, last_us=self.last_us, panels=panels, maps=maps, groups=len(c.groups), bins=len(c.bins),
+            every=1 if c.bins else self.lines.size, map_every=self.maps[0].size if c.bins else 1,
+            noise=self.noise.line(0), noise_every=self.noise.size, said=tuple(explain(c)),
+            post=tuple(_post(p) for p in c.part.post), certificate=_shorten(c.plan.certificate()),
+        )  # fmt: skip
+
+
+class _Risk:
+    """The risk after the account's steps, worked out again from the releases; of a long ledger, after every n-th step."""
+
+    def __init__(self, policy: Policy, entries: int) -> None:
+        self._account, self._steps = Accountant(policy.notion), channels(policy)[0].account
+        self.every = -(-entries // POINTS)
+        self._waiting: list[Release] = []
+        self._seen, self._found, self.stopped = 0, array("d"), False
+        self._at: list[int] = []
+
+    def feed(self, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            if self._waiting and entry.release_step != self._waiting[-1].step:
+                self._seen += 1
+                if self._seen % self.every == 0:
+                    self.settle()
+            self._waiting.extend(entry.releases)
+
+    def settle(self) -> None:
+        """Charge what was read, and note the risk."""
+        if not self._waiting or self.stopped:
+            return
+        try:
+            self._account.admit(*self._waiting)
+        except (BudgetExceeded, InvalidInput):  # no ledger that verifies has one: the verification names it
+            self.stopped = True
+            return
+        self._waiting.clear()
+        risk, _, limit = self._account.exposure()
+        self._at.append(self._account.step)
+        self._found.extend((risk, limit))
+
+    def series(self) -> tuple[Integers, Floats, Floats]:
+        """Return when each noted step was over, its risk, and its limit."""
+        found = np.array(self._found).reshape(-1, 2)
+        return np.array([self._steps.end(k) for k in self._at], dtype=np.int64), found[:, 0], found[:, 1]
+
+
+class _Losses:
+    """What each release cost, by the time that its data is about: for sums in plain terms."""
+
+    def __init__(self) -> None:
+        self._by_span: dict[int, tuple[array[int], array[float]]] = {}
+        self.shared = self.exact = False
+        self.noises: set[str] = set()
+
+    def feed(self, releases: Iterator[Release]) -> None:
+        for r in releases:
+            times, losses = self._by_span.setdefault(r.span, (array("q"), array("d")))
+            times.append(r.data_time)
+            losses.append(r.loss)
+            self.noises.add(r.noise)
+            self.shared = self.shared or r.draw is not None or r.atop is not None
+            self.exact = self.exact or math.isinf(r.loss)
+
+    def worst(self, width: int, power: int = 1) -> float:
+        """Return the largest Σ ρ^power of the releases that touch any `width` steps of data, rounded up.
+
+        A release about s steps up to τ touches steps a … a + w − 1 if a ≤ τ ≤ a + w + s − 2. Moving a up to the least τ that is
+        touched loses none, so only windows that begin at some τ are looked at.
+        """
+        spans = {s: (np.array(times), np.array(losses) ** power) for s, (times, losses) in self._by_span.items()}
+        begins = np.unique(np.concatenate([times for times, _ in spans.values()]))
+        total = np.zeros(len(begins))
+        for span, (times, losses) in spans.items():
+            order = np.argsort(times, kind="stable")
+            sums = np.concatenate([[0.0], np.cumsum(losses[order])])
+            low = np.searchsorted(times[order], begins, side="left")
+            high = np.searchsorted(times[order], begins + width + span - 2, side="right")
+            total += sums[high] - sums[low]
+        return float(total.max()) * (1 + 1e-9)
+
+
+# What is said ---------------------------------------------------------------------------------------------------------
+
+
+def _view(policy: Policy, file: Path, found: _Gathered, verdict: Verdict) -> PolicyView:
+    notion = policy.notion
+    times, risks, limits = found.risk.series()
+    readings, instead = _plain_terms(policy, found.losses)
+    folder = f"{file.resolve().parent}/"
+    return PolicyView(
+        population=policy.population.id,
+        size=policy.population.size,
+        notion=notion.name,
+        parameters=describe_parameters(notion),
+        summary=notion.summary,
+        zone=policy.clock.zone,
+        not_protected=tuple(_not_protected(policy)),
+        promise=tuple(_promise_words(policy)),
+        readings=readings,
+        instead=instead,
+        streams=tuple(series.view(policy) for series in found.series.values()),
+        risk_times=times,
+        risks=risks,
+        limits=limits,
+        risk_every=found.risk.every,
+        used=verdict.used,
+        problems=tuple(problem.replace(folder, "") for problem in verdict.problems),
+        checked=tuple(_checked(policy, found, verdict)),
+        facts=tuple(_facts(policy, file, found)),
+    )
+
+
+def _plain_terms(policy: Policy, losses: _Losses) -> tuple[tuple[Reading, ...], tuple[str, ...]]:
+    """What the releases come to within a day, a week, a year and classically; or, where losses do not add up, what plans say.
+
+    They do not where noise is used again, where exact values were published, and where a loss is about a part of what a person
+    does (declared secrets).
+    """
+    partial = any("why" in c.plan.certificate()["classical_risk"] for c in channels(policy))
+    if partial or losses.exact or losses.shared or len(losses.noises) > 1:
+        return (), tuple(f"{c.name}: {classical_words(c.plan)}" for c in channels(policy))
+    per_day = DAY / channels(policy)[0].account.width
+    widths = [
+        (f"any {span.removeprefix('a ')}", math.ceil(days * per_day - 1e-9))
+        for span, days in SPANS
+        if days * per_day >= 1
+    ]
+    widths.append(("all of it (classically)", 2**62))
+    if "gaussian" not in losses.noises:
+        return tuple(Reading(span, losses.worst(width), "") for span, width in widths), ()
+    delta = float(getattr(policy.notion, "delta", 0.0))
+    at = f" at δ = {delta:g}"
+    return tuple(Reading(s, gaussian_epsilon(math.sqrt(losses.worst(w, 2)), delta), at) for s, w in widths), ()
+
+
+def _not_protected(policy: Policy) -> Iterator[str]:
+    """What the promise leaves open, its own words first, then what this policy makes public."""
+    said: dict[str, None] = {}
+    for c in channels(policy):
+        said |= dict.fromkeys(c.plan.not_protected())
+    yield from said
+    population = policy.population
+    if population.neighbours == "replace-one":
+        yield (
+            f"That somebody is one of the {population.size:,} people is not hidden, and their number is public: hidden is what "
+            "was recorded of them."
+        )
+    for c in channels(policy):
+        if c.groups:
+            told = "; who belongs to which is in a public table" if c.table is not None else ""
+            yield f"The {len(c.groups):,} groups of {c.name} are public{told}. All of them are published, empty ones too."
+    if policy.clock.late == "as-planned" and policy.notion.forgets:
+        yield (
+            "Late steps are charged as if each had been published on time: what the account says is about that past, and nothing "
+            "that a reader sees today has begun to be forgotten."
+        )
+    yield "Whatever else is published about the same people, under another policy or none, is not counted here; losses add up."
+
+
+def _promise_words(policy: Policy) -> Iterator[str]:
+    """The promise in human time: how long those of its parameters are that count steps, and what the notion says itself."""
+    notion, minutes = policy.notion, channels(policy)[0].account.width / 60e6
+    for f in fields(notion):  # type: ignore[arg-type]
+        value = getattr(notion, f.name)
+        if meaning_of(f) == "whole steps" and isinstance(value, int):
+            yield f"{f.name} = {value:,} steps of {policy.clock.step}: {human_time(value * minutes)}."
+    yield from notion.in_other_words(minutes)
+
+
+def _checked(policy: Policy, found: _Gathered, verdict: Verdict) -> Iterator[str]:
+    yield (
+        "Every link of the ledger's chain of hashes, every loss against its noise, and every risk were worked out again from the "
+        "ledger alone, and the outputs were compared with it."
+    )
+    for name, step in verdict.steps.items():
+        compared = " and compared with its output" if name in policy.outputs else ""
+        yield f"{name}: read up to step {step:,}{compared}."
+    if not math.isnan(verdict.limit):
+        risk, peak = three_figures(verdict.risk), three_figures(verdict.peak)
+        yield f"Risk {risk} of {verdict.limit:g} nats at step {verdict.step:,} of the account; worst from then on {peak}."
+    if verdict.head and verdict.head != found.head:
+        yield "More was published while this page was made: what was checked goes further than what is shown. Make it again."
+
+
+def _facts(policy: Policy, file: Path, found: _Gathered) -> Iterator[tuple[str, str]]:
+    zone = policy.clock.zone
+    yield "Policy", file.name
+    yield "SHA-256 of the policy file", hashlib.sha256(file.read_bytes()).hexdigest()
+    yield "First hash of the ledger: of the facts that it is held to", found.begin
+    yield "Newest hash of the ledger", found.head
+    yield "Entries", f"{found.entries:,}"
+    yield "First committed", from_us(found.first_committed, zone).isoformat(sep=" ", timespec="seconds")
+    yield "Newest committed", from_us(found.committed, zone).isoformat(sep=" ", timespec="seconds")
+    yield (
+        "This page",
+        datetime.datetime.now(datetime.UTC).astimezone(from_us(0, zone).tzinfo).isoformat(sep=" ", timespec="seconds"),
+    )
+    yield "halflife", version("halflife")
+
+
+def _post(post: Any) -> str:
+    """One step of post-processing in words."""
+    if post.truncate is not None:
+        return f"values are held within {post.truncate[0]} and {post.truncate[1]}"
+    if post.moving_average is not None:
+        where = "" if post.above is None else f" where the noise exceeds {post.above}"
+        return f"the mean of the last {post.moving_average} values is taken{where}"
+    return f"a Kalman filter follows values that drift by about {post.kalman} a step"
+
+
+def _shorten(value: Any) -> Any:
+    """A certificate without its long lists."""
+    if isinstance(value, Mapping):
+        return {key: _shorten(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_shorten(part) for part in value] if len(value) <= LONGEST_LIST else f"{len(value):,} items"
+    return value

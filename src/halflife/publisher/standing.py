@@ -1,0 +1,318 @@
+"""`status`: where a policy's streams stand, from the policy, the clock and the ledger. Nothing is held, written or published.
+
+due    steps that are over, with their delay, by the clock;     lag   those of them that the ledger does not hold yet
+error  E|noise| of a release by the plan, in the stream's unit, before any post-processing: b for Laplace noise, σ√(2/π) for
+       Gaussian. Of two Laplace noises in one value, b is that of the one noise with the same 95 % band
+band   95 % of that noise lies within ± this, as in the output's column `error_band`
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from halflife.accountant import Accountant
+from halflife.errors import InvalidInput
+from halflife.ledger import Ledger, ledger_exists, open_ledger
+from halflife.noise import SMALLEST_LOSS
+from halflife.numerics.arrays import Floats
+from halflife.numerics.forms import JsonObject
+from halflife.numerics.parameters import real
+from halflife.plans.base import MEAN_ABSOLUTE_OF_UNIT_SCALE
+from halflife.policy import Channel, GivenPolicy, Policy, channels
+from halflife.publisher.drawing import find_spread
+from halflife.publisher.operator_log import Run, read_last_run
+from halflife.publisher.readable import BAND_OF_UNIT_SCALE
+from halflife.publisher.saved import SavedStates
+from halflife.publisher.session import refuse_other_policy
+from halflife.steps import DAY, LATEST, MOST_STEPS, from_us
+
+SCANNED = 1_000_000
+"""At most so many steps ahead are looked at one by one: a year of them, if that is less."""
+BLOCK = 65_536
+
+When = Literal["at", "never", "not before the end", "not within a year", "over"]
+
+
+class Passing(NamedTuple):
+    """When something happens to a stream: at `step`, due at `time`; or the verdict says why there is no such step.
+
+    never              not at any step that the calendar has
+    not before the end the policy ends first;   over  the policy's last step is published
+    not within a year  nor within a million steps, and noise that rises and falls is not searched further
+    """
+
+    verdict: When
+    step: int | None = None
+    time: datetime.datetime | None = None
+
+
+@dataclass(frozen=True)
+class StreamStatus:
+    """Where one stream stands. Times are in the policy's zone.
+
+    newest, end, age      the newest published step (0: none), when it ended, and how long ago that is
+    lag, due_since        steps that are due and not published, and since when the oldest of them is
+    next_step, next_due   the first step that is not due yet, and when it will be; None if the policy ends before it
+    planned, loss         the next step to be published, and the loss that the plan gives it, in nats; None after the last
+    headroom              the largest loss that the promise has room for at that step; None where that is not known
+    error, band           expected |noise| of that step, and the half-width that holds 95 % of it
+    error_passes          when `error` first lies above what was asked; None if nothing was asked
+    ends                  the policy's last step, or the step from which on the plan leaves too little budget to draw noise for
+    """
+
+    name: str
+    unit: str | None
+    newest: int
+    end: datetime.datetime | None
+    age: datetime.timedelta | None
+    lag: int
+    due_since: datetime.datetime | None
+    next_step: int | None
+    next_due: datetime.datetime | None
+    planned: int | None
+    loss: float | None
+    headroom: float | None
+    error: float | None
+    band: float | None
+    error_passes: Passing | None
+    ends: Passing
+
+
+@dataclass(frozen=True)
+class Status:
+    """Where a policy stands: the promise, what is used of it, and each stream.
+
+    risk, peak, limit, used  at the account's step `step`, in nats; `used` is risk / limit
+    begun                    whether there is a ledger that holds anything
+    entries, committed       how many steps the ledger holds, and when the newest were committed
+    writer                   who is publishing now, as far as that is known
+    last_run                 how the last run of `publish` ended, if the operator's file can be read and says so
+    asked                    the error that was asked about
+    """
+
+    ledger: str
+    begun: bool
+    now: datetime.datetime
+    zone: str
+    promise: JsonObject
+    step: int
+    risk: float
+    peak: float
+    limit: float
+    used: float
+    entries: int
+    committed: datetime.datetime | None
+    writer: str | None
+    last_run: Run | None
+    asked: float | None
+    streams: tuple[StreamStatus, ...]
+
+    def to_dict(self) -> JsonObject:
+        """Return all of it as JSON can hold it: times in ISO 8601, spans of time in seconds, NaN and infinity as null."""
+        made: JsonObject = _plain(self)
+        return made
+
+
+def status(policy: GivenPolicy, *, error: float | None = None, clock: Callable[[], float] = time.time) -> Status:
+    """Return where a policy's streams stand.
+
+    policy  a Policy, the path of its file, or a dict
+    error   asks when the expected error of a stream passes this, in the stream's unit
+    clock   the time in seconds since 1970
+
+    The ledger is read as it was last committed, whoever holds it; where there is none, none is made. Refused, as by
+    `publish`: a ledger of another policy, and one that cannot be read.
+
+    >>> town = {
+    ...     "population": {"id": "town", "size": 100, "person": "home"},
+    ...     "promise": {"notion": "w-event", "epsilon": 1, "w": "1 day"},
+    ...     "clock": {"step": "1 h", "start": "2026-01-01"},
+    ...     "streams": [{"name": "homes", "statistic": {"kind": "count"}, "output": "-"}],
+    ...     "ledger": "nowhere.ledger",
+    ... }
+    >>> found = status(town, error=20, clock=lambda: 1767229200.0)  # 2026-01-01 at 01:00
+    >>> found.begun, found.streams[0].lag, found.streams[0].error, found.streams[0].error_passes.verdict
+    (False, 1, 24.0, 'at')
+    """
+    made, asked = Policy.of(policy), None if error is None else real("error", error, positive=True)
+    now_us = int(clock() * 1_000_000)
+    if not ledger_exists(made.ledger_url):
+        return _status(made, None, now_us, asked)
+    with open_ledger(made.ledger_url, read_only=True) as book:
+        with book.snapshot(None):
+            found = _status(made, book, now_us, asked)
+        book.check_unwritten()
+    return found
+
+
+def _status(policy: Policy, book: Ledger | None, now_us: int, asked: float | None) -> Status:
+    known = {} if book is None else book.facts()
+    account, done, newest = Accountant(policy.notion), dict.fromkeys((s.name for s in policy.streams), 0), None
+    if book is not None and known:
+        refuse_other_policy(book.name, known, policy)
+        saved = SavedStates(policy, book)
+        account, done, newest = saved.draw.account, saved.done, book.newest()
+    zone, late_now = policy.clock.zone, policy.notion.forgets and policy.clock.late == "now"
+    clock_step = channels(policy)[0].account.last_over(now_us) if late_now else 0
+    step = max(account.step, clock_step)
+    risk, peak, limit = account.exposure(step)
+    return Status(
+        ledger=policy.ledger_url,
+        begun=bool(known),
+        now=from_us(now_us, zone),
+        zone=zone,
+        promise=policy.notion.reference(),
+        step=step,
+        risk=risk,
+        peak=peak,
+        limit=limit,
+        used=account.used(step),
+        entries=newest.last if newest else 0,
+        committed=from_us(newest.at_us, zone) if newest else None,
+        writer=None if book is None else book.writer(),
+        last_run=None if book is None else read_last_run(book.operator_file),
+        asked=asked,
+        streams=tuple(_stream(c, done[c.name], now_us, account, step, asked) for c in channels(policy)),
+    )
+
+
+def _stream(c: Channel, done: int, now_us: int, account: Accountant, step: int, asked: float | None) -> StreamStatus:
+    zone, due = c.steps.zone, c.newest(now_us)
+    lag = max(0, due - done)
+    following = None if due == c.last else due + 1
+    planned = None if done == c.last else done + 1
+    end_us = c.steps.end(done) if done else None
+    error = None if planned is None else float(_errors(c, planned, planned)[0])
+    unit = BAND_OF_UNIT_SCALE[c.plan.noise] / MEAN_ABSOLUTE_OF_UNIT_SCALE[c.plan.noise]
+    return StreamStatus(
+        name=c.name,
+        unit=_unit(c),
+        newest=done,
+        end=None if end_us is None else from_us(end_us, zone),
+        age=None if end_us is None else datetime.timedelta(microseconds=now_us - end_us),
+        lag=lag,
+        due_since=from_us(c.published_at(done + 1), zone) if lag else None,
+        next_step=following,
+        next_due=None if following is None else from_us(c.published_at(following), zone),
+        planned=planned,
+        loss=None if planned is None else c.losses(planned, planned)[0],
+        headroom=None if planned is None else _headroom(c, planned, account, step),
+        error=error,
+        band=None if error is None else error * unit,
+        error_passes=None if asked is None else _find_error(c, planned, asked),
+        ends=_find_end(c, planned),
+    )
+
+
+def _unit(c: Channel) -> str | None:
+    return "people" if c.part.statistic.kind in ("count", "histogram") else c.part.statistic.unit
+
+
+def _headroom(c: Channel, planned: int, account: Accountant, now: int) -> float | None:
+    """The largest loss that fits when this step is published, late or not; None if the account does not know."""
+    intended = int(c.release_steps(planned, planned)[0])
+    at = max(intended, account.step, now)
+    try:
+        return account.headroom(at, c.age + at - intended, span=int(c.spans(planned, planned)[0]))
+    except InvalidInput:  # data so old that the account has forgotten what was said about it
+        return None
+
+
+# Ahead --------------------------------------------------------------------------------------------------------------
+
+
+def _errors(c: Channel, first: int, last: int) -> Floats:
+    """The expected |noise| of steps first … last by the plan, in the output's unit; of groups, the largest."""
+    losses, layers = c.plan.losses_of_releases(first, last), c.plan.layers(1)
+    with np.errstate(divide="ignore"):
+        scales = c.plan.sensitivities_of_releases(first, last) / losses
+    more = 1.0 if len(layers) == 1 else find_spread(layers, c.plan.noise) / layers[0]
+    result: Floats = scales * (more * MEAN_ABSOLUTE_OF_UNIT_SCALE[c.plan.noise] * float(max(c.factors)))
+    return result
+
+
+def _find_error(c: Channel, planned: int | None, asked: float) -> Passing:
+    """When the expected error first lies above what was asked, from the next step on."""
+    return _find(c, planned, lambda first, last: _errors(c, first, last), asked * (1 + 1e-9))
+
+
+def _find_end(c: Channel, planned: int | None) -> Passing:
+    """When nothing can be published any more: after the policy's last step, or where the plan's loss is too small for noise."""
+    least = SMALLEST_LOSS * c.sensitivity.touched
+    found = _find(c, planned, lambda first, last: -c.plan.losses_of_releases(first, last), -least)
+    if found.verdict != "not before the end":
+        return found
+    assert c.last is not None
+    return Passing("at", c.last, from_us(c.published_at(c.last), c.steps.zone))
+
+
+def _find(c: Channel, planned: int | None, measure: Callable[[int, int], Floats], limit: float) -> Passing:
+    """Return the first step, from `planned` on, at which a measure of the plan lies above a limit.
+
+    A year is looked at step by step, or a million steps. Where the measure has not fallen in all that time it is taken to go on
+    so, and the step is found by bisection, up to the end of the calendar.
+    """
+    if planned is None:
+        return Passing("over")
+    a_year = min(SCANNED, max(1, 365 * DAY // c.steps.width))
+    last = planned + a_year - 1 if c.last is None else min(c.last, planned + a_year - 1)
+    before, rising = -np.inf, True
+    for first in range(planned, last + 1, BLOCK):
+        values = measure(first, min(last, first + BLOCK - 1))
+        above = np.flatnonzero(values > limit)
+        if len(above):
+            return _at(c, first + int(above[0]))
+        rising = rising and bool(np.all(np.diff(values, prepend=before) >= -1e-12 * np.abs(values)))
+        before = float(values[-1])
+    most = min(MOST_STEPS, (LATEST - 2 * DAY - c.steps.start_us) // c.steps.width - c.age)
+    if c.last is not None:
+        most = c.last
+    if last >= most:
+        return Passing("never" if c.last is None else "not before the end")
+    if not rising:
+        return Passing("not within a year")
+    return _find_far(c, lambda k: float(measure(k, k)[0]) > limit, last, most)
+
+
+def _find_far(c: Channel, passes: Callable[[int], bool], low: int, most: int) -> Passing:
+    """The first step after `low` that passes, by doubling and halving: what has passed is taken to stay so."""
+    high = min(most, 2 * low)
+    while not passes(high):
+        if high == most:
+            return Passing("never" if c.last is None else "not before the end")
+        low, high = high, min(most, 2 * high)
+    return _at(c, low + 1 + bisect_left(range(low + 1, high), True, key=passes))
+
+
+def _at(c: Channel, step: int) -> Passing:
+    return Passing("at", step, from_us(c.published_at(step), c.steps.zone))
+
+
+# As JSON ------------------------------------------------------------------------------------------------------------
+
+
+def _plain(value: object) -> Any:
+    """A value as JSON can hold it."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    if isinstance(value, Passing):
+        value = value._asdict()
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    if isinstance(value, datetime.datetime):
+        return value.isoformat()
+    if isinstance(value, datetime.timedelta):
+        value = value.total_seconds()
+    if isinstance(value, float):
+        return value if np.isfinite(value) else None
+    return value if isinstance(value, bool | int | str | None) else str(value)

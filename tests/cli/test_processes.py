@@ -147,7 +147,7 @@ def test_what_cannot_be_read_is_said(readings, tmp_path):
     wrong = readings.parent / "three.csv"
     wrong.write_text("id,ts,kwh\n" + "".join(f"a,2025-01-01 {h:02d}:00,{h % 3}\n" for h in range(24)))
     said = run("check", tmp_path / "one.json", wrong, *COLUMNS, "--step", "1 h", status=1).output
-    assert "sequence 0 ('a') holds state 2" in said
+    assert "Error: somebody holds state 2" in said
 
 
 @pytest.mark.parametrize("command", [(), ("fit",), ("check",), ("show",)])

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from halflife.cli.group import main
-from halflife.cli.processes import read_readings, readings_options
-from halflife.cli.terminal import say, screen
+from halflife.cli.processes import read_readings, readings_options, say_left_out
+from halflife.cli.terminal import progress_bar, say, screen
 
 
 @main.command()
@@ -39,14 +39,16 @@ def period(step: str, periods: tuple[str, ...], seed: int, report: Path | None, 
     from halflife.steps import microseconds, parse_width
 
     sample = read_readings(step=step, **where)
+    say_left_out(sample.left_out)
     candidates = []
     for text in periods:
         steps, rest = divmod(microseconds(parse_width(text)), sample.step)
         if rest or not steps:
             raise InvalidInput(f"a period of {text} is no whole number of steps of {step}")
         candidates.append(steps)
-    with screen(stderr=True).status("comparing periods with shuffled copies"):
-        found = best_period(sample.side_by_side(), candidates, step_minutes=sample.step_minutes, seed=seed)
+    with progress_bar() as show:
+        table = sample.side_by_side()
+        found = best_period(table, candidates, step_minutes=sample.step_minutes, seed=seed, progress=show)
         if report is not None:
             write_periodicity_page(found, report)
     if as_json:

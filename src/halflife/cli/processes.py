@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from halflife.cli.group import main
-from halflife.cli.terminal import say, screen, write_whole
+from halflife.cli.terminal import progress_bar, say, screen, write_whole
 
 if TYPE_CHECKING:
     from halflife.engines.samples import Sample
@@ -64,7 +64,7 @@ def readings_options(command: F) -> F:
 
 def read_readings(
     readings: tuple[str, ...], step: str, person: str, time: str, value: str, zone: str, epoch: Any, form: str | None,
-    table: str | None, time_format: str | None, columns: str | None,
+    table: str | None, time_format: str | None, columns: str | None, categories: list[str] | bool = False,
 ) -> Sample:  # fmt: skip
     """Read a sample, with something to look at meanwhile, and say that looking is not free."""
     from halflife.engines.samples import read_sample
@@ -83,7 +83,14 @@ def read_readings(
             epoch=epoch,
             time_format=time_format,
             columns=None if columns is None else columns.split(","),
+            categories=categories,
         )
+
+
+def say_left_out(count: int) -> None:
+    """Say how many people were left out, never who."""
+    if count:
+        say(f"Left out: {count:,} people with too few readings.", err=True)
 
 
 def _save(made: Process, path: Path) -> None:
@@ -100,7 +107,11 @@ def _step(made: Process, given: str | None) -> str:
 @readings_options
 @click.option("--kind", type=click.Choice(list(KINDS)), default="markov-chain", show_default=True,
               help="One chain for all; one a person; one kernel for each time of day; or each lag on its own.")  # fmt: skip
-@click.option("--states", type=int, metavar="N", help="How many states, with equally many readings each.")
+@click.option("--states", metavar="N|A,B,...",
+              help="How many states, with equally many readings each; or what readings are, if they are text.")  # fmt: skip
+@click.option(
+    "--categories", is_flag=True, help="Readings are text: all categories that there are, sorted, are states."
+)
 @click.option("--edges", metavar="X,Y,...", help="The edges between states, instead of a number of them.")
 @click.option(
     "--step",
@@ -121,7 +132,7 @@ def _step(made: Process, given: str | None) -> str:
     metavar="FILE",
     help="The process, as JSON.",
 )
-def fit(kind: str, states: int | None, edges: str | None, step: str, smoothing: float | None, slots: int | None,
+def fit(kind: str, states: str | None, categories: bool, edges: str | None, step: str, smoothing: float | None, slots: int | None,
         lags: int | None, whose: str | None, output: Path, **where: Any) -> None:  # fmt: skip
     """Fit a process on readings, and write it for a policy to name: `process: {file: home.json}`.
 
@@ -135,21 +146,39 @@ def fit(kind: str, states: int | None, edges: str | None, step: str, smoothing: 
     """
     from halflife.policy.promises.age_dependent.process import fit_process
 
-    if (states is None) == (edges is None):
-        raise click.UsageError("give either --states, such as --states 6, or --edges, such as --edges 0.1,0.5")
+    if (states is not None) + (edges is not None) + categories != 1:
+        raise click.UsageError(
+            "give either --states, such as --states 6 or --states home,work, or --edges, such as --edges 0.1,0.5, or --categories"
+        )
+    count, names = _states(states)
     for name, value, of in (("slots", slots, "periodic"), ("lags", lags, "empirical")):
         if value is not None and kind != of:
             raise click.UsageError(f"--{name} is about --kind {of}, not about {kind}")
-    sample = read_readings(where.pop("readings"), step, **where)
+    sample = read_readings(where.pop("readings"), step, categories=names or categories, **where)
     with screen(stderr=True).status("fitting"):
         made = fit_process(
-            KINDS[kind], sample, states if edges is None else _edges(edges), step=step, whose=whose, smoothing=smoothing,
+            KINDS[kind], sample, count if edges is None else _edges(edges), step=step, whose=whose, smoothing=smoothing,
             slots=slots, lags=lags,
         )  # fmt: skip
     _save(made, output)
-    say(f"Wrote {output}: {kind} from {len(sample.people):,} people. Next: halflife process check {output} READINGS...")
+    fitted = getattr(made, "fitted", None) or {}
+    left_out = int(fitted.get("left_out", 0))
+    people = len(sample.people) + sample.left_out - left_out
+    say(f"Wrote {output}: {kind} from {people:,} people. Next: halflife process check {output} READINGS...")
+    if sample.categories:
+        say(f"States: {', '.join(f'{i} {name}' for i, name in enumerate(sample.categories))}.")
+    say_left_out(left_out)
     if whose is None:
         say("A policy will ask whose readings these were: `whose: other people`, or `whose: public`.", err=True)
+
+
+def _states(text: str | None) -> tuple[int | None, list[str] | None]:
+    """A number of states, or the categories that are states."""
+    if text is None or text.strip().lstrip("+-").isdigit():
+        return None if text is None else int(text), None
+    if "," not in text:
+        raise click.UsageError(f"--states must be a number, or categories with commas between, not {text!r}")
+    return None, text.split(",")
 
 
 def _edges(text: str) -> list[float]:
@@ -181,12 +210,16 @@ def check(file: Path, step: str | None, report: Path | None, save: bool, **where
     from halflife.processes.sequences import InvalidSequence
 
     made = read_process_file(file)
-    sample = read_readings(where.pop("readings"), _step(made, step), **where)
-    with screen(stderr=True).status("checking"):
+    names = (getattr(made, "fitted", None) or {}).get("categories")
+    sample = read_readings(where.pop("readings"), _step(made, step), categories=names or False, **where)
+    say_left_out(sample.left_out)
+    with progress_bar() as show:
         try:
-            found = made.check(list(sample.sequences), slots=sample.slots, step_minutes=sample.step_minutes)
+            found = made.check(
+                list(sample.sequences), slots=sample.slots, step_minutes=sample.step_minutes, progress=show
+            )
         except InvalidSequence as error:
-            raise error.with_name(sample.people) from None
+            raise error.without_number() from None
     if report is not None:
         from halflife.lab.age_dependent.check_view import write_check
 

@@ -21,7 +21,8 @@ binomial count with z²/2 events added (Agresti and Coull 1998; known). The test
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,6 +55,7 @@ def check(
     lags: Sequence[int] | None = None,
     slots: int | None = 48,
     step_minutes: float = 30.0,
+    progress: Callable[[str, int, int], None] = lambda what, done, total: None,
 ) -> Check:
     """Compare Δ(t) of a process with direct estimates on people's sequences.
 
@@ -64,6 +66,7 @@ def check(
     lags          in steps; by default up to 14 times `slots`, as far as the data goes
     slots         steps in a day, for the comparison with the time of day held fixed; None leaves it out
     step_minutes  how long a step is, for the text
+    progress      is called with what is done, and how many of how many lags are
 
     Both kinds look at functions of the state of the model, so what a state hides is not put to the test. What is found is an
     average over people: a few whose model is wrong among many whose is right may go unseen. A process with a clock of its own
@@ -91,12 +94,12 @@ def check(
     parts = -(-ENOUGH_UNITS // len(people))
     model = _Model(people, asked)
     sides = 2 * len(asked) * len(kinds)
-    rows = tuple(
-        _row(kind, k, lag, _compare_people(kind, people, k, lag, parts, day, model), model, FAMILY_WISE / sides)
-        for kind in kinds
-        for k, lag in enumerate(asked)
-    )
-    return Check(process.name, _outcome(rows), rows, len(people), parts * len(people), minutes)
+    rows: list[Row] = []
+    for kind, (k, lag) in product(kinds, enumerate(asked)):
+        progress(f"comparing {kind}", len(rows), len(kinds) * len(asked))
+        seen = _compare_people(kind, people, k, lag, parts, day, model)
+        rows.append(_row(kind, k, lag, seen, model, FAMILY_WISE / sides))
+    return Check(process.name, _outcome(rows), tuple(rows), len(people), parts * len(people), minutes)
 
 
 def _cycles(process: Process) -> list[int]:

@@ -34,17 +34,17 @@ class InvalidSequence(InvalidInput):
     """A sequence of readings that cannot be used: number `number`, from 0, of those that were given, one a person.
 
     >>> error = InvalidSequence(1, " has no reading at all")
-    >>> print(error, error.with_name(("ann", "bob")), sep="; ")
-    sequence 1 has no reading at all; sequence 1 ('bob') has no reading at all
+    >>> print(error, error.without_number(), sep="; ")
+    sequence 1 has no reading at all; somebody has no reading at all
     """
 
     def __init__(self, number: int, says: str, kind: str = "sequence") -> None:
         super().__init__(f"{kind} {number}{says}")
         self.number, self.says, self.kind = number, says, kind
 
-    def with_name(self, people: Sequence[str]) -> InvalidSequence:
-        """Return the error with the name of the person, given those of all people in the order of their sequences."""
-        return InvalidSequence(self.number, f" ({people[self.number]!r}){self.says}", self.kind)
+    def without_number(self) -> InvalidInput:
+        """Return the error without saying whose sequence it is, for readings of people who have names."""
+        return InvalidInput(f"somebody{self.says}")
 
 
 def read_sequences(sequences: object) -> list[Floats]:

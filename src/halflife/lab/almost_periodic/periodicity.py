@@ -25,7 +25,7 @@ alarm, else none in a hundred. This looks at private data: see `LOOKED_AT`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,7 +50,13 @@ NEARLY = 1.05
 
 
 def check_period(
-    readings: object, period: int, *, step_minutes: float = 30.0, copies: int = COPIES, seed: int = 0
+    readings: object,
+    period: int,
+    *,
+    step_minutes: float = 30.0,
+    copies: int = COPIES,
+    seed: int = 0,
+    progress: Callable[[int], None] = lambda copy: None,
 ) -> PeriodCheck:
     """Test whether homes' readings are almost periodic with this period (Section 3; the shuffled copies and the names are ours).
 
@@ -59,6 +65,7 @@ def check_period(
     period        T in steps: 48 is a day of half hours, 336 a week
     step_minutes  how long a step is, so that a week and a season can be named
     copies, seed  how many shuffled copies, and where their random order starts
+    progress      is called with the number of each copy
 
     >>> rng = np.random.default_rng(1)
     >>> homes = np.tile([1.0, 2.0, 5.0, 3.0], 60) * rng.uniform(1, 3, (20, 1)) + rng.normal(size=(20, 240))
@@ -73,7 +80,7 @@ def check_period(
     copies = whole("copies", copies, least=1)
     folded = _fold(values, _period(period, values.shape[1]))
     rho = _pairs(folded.w, folded.present)
-    nulls = np.stack(list(_shuffle(folded, copies, np.random.default_rng(seed))))
+    nulls = np.stack(list(_shuffle(folded, copies, np.random.default_rng(seed), progress)))
     upper = np.triu_indices(folded.periods, 1)
     sizes = [np.abs(null[upper]) for null in nulls]
     return PeriodCheck(
@@ -114,6 +121,7 @@ def best_period(
     step_minutes: float = 30.0,
     copies: int = COPIES,
     seed: int = 0,
+    progress: Callable[[str, int, int], None] = lambda what, done, total: None,
 ) -> PeriodChoice:
     """Propose a period: the shortest that leaves at most 5 % more unexplained than the best candidate (ours).
 
@@ -126,12 +134,19 @@ def best_period(
     periods = sorted({_period(candidate, values.shape[1]) for candidate in candidates})
     if not periods:
         raise InvalidInput("no candidate period was given: give at least one, such as 48 for a day of half hours")
-    checks = tuple(check_period(values, t, step_minutes=step_minutes, copies=copies, seed=seed) for t in periods)
+    checks = []
+    for n, t in enumerate(periods):
+        done = n * copies
+
+        def show(copy: int, period: int = t, before: int = done) -> None:
+            progress(f"a period of {period} steps beside shuffled copies", before + copy, copies * len(periods))
+
+        checks.append(check_period(values, t, step_minutes=step_minutes, copies=copies, seed=seed, progress=show))
     if not any(math.isfinite(check.unexplained) for check in checks):
         raise InvalidInput("no reading varies within its home, so every period fits: nothing can be proposed")
     least = min(checks, key=lambda c: (math.isnan(c.unexplained), c.unexplained))
     best = next(c for c in checks if c.unexplained <= NEARLY * least.unexplained)
-    return PeriodChoice(best, checks, _reason(best, least, checks))
+    return PeriodChoice(best, tuple(checks), _reason(best, least, checks))
 
 
 def _reason(best: PeriodCheck, least: PeriodCheck, checks: Sequence[PeriodCheck]) -> str:
@@ -304,7 +319,9 @@ def _ratio(products: Anyfloats, spread: Anyfloats) -> Floats:
     return np.clip(rho, -1.0, 1.0)
 
 
-def _shuffle(folded: _Folded, copies: int, rng: np.random.Generator) -> Iterator[NDArray[np.float32]]:
+def _shuffle(
+    folded: _Folded, copies: int, rng: np.random.Generator, progress: Callable[[int], None]
+) -> Iterator[NDArray[np.float32]]:
     """ρ of copies in which every home's periods are in a random order of their own (see the module's text).
 
     In single precision; and where readings are missing, Q_kℓ counts a home's period ℓ by the share of its phases that are there,
@@ -319,7 +336,8 @@ def _shuffle(folded: _Folded, copies: int, rng: np.random.Generator) -> Iterator
     small = (base / size).astype(np.float32)
     complete = bool(folded.present.all())
     homes, phases = w.shape[1:]
-    for _ in range(copies):
+    for copy in range(copies):
+        progress(copy)
         order = rng.permuted(np.tile(np.arange(len(w))[:, None], (1, homes)), axis=0)
         rows = order * homes + np.arange(homes)
         u = small.reshape(-1, phases).take(
@@ -380,8 +398,10 @@ def _findings(
 
 def _tells(folded: _Folded) -> Tells:
     """Compare the spread of w with the mean of z, home by home (see `Tells`)."""
-    seen = folded.present.sum(axis=(0, 2))
-    spread, mean = np.sqrt((folded.w**2).sum(axis=(0, 2)) / seen), np.nanmean(folded.z, axis=1)
+    seen = np.maximum(folded.present.sum(axis=(0, 2)), 1)  # a home may have readings after the last whole period alone
+    known = np.isfinite(folded.z)
+    mean = np.where(known, folded.z, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
+    spread = np.sqrt((folded.w**2).sum(axis=(0, 2)) / seen)
     both = (spread > 0) & (mean > 0)
     if both.sum() < 3:
         return Tells(math.nan, math.nan, math.nan, int(both.sum()))

@@ -21,6 +21,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 
 from halflife.engines.samples import Sample, read_sample
 from halflife.errors import HalflifeError, InvalidInput, unknown
+from halflife.numerics.arrays import Floats
 from halflife.numerics.forms import JsonObject
 from halflife.numerics.rounding import ratio_up
 from halflife.parsing.documents import Where, read_regular
@@ -97,6 +98,9 @@ class Fit(Part):
     ) = Field(
         None,
         description="The inner edges between states, in the unit of the readings, instead of a number of them.",
+    )
+    categories: Annotated[list[Text], Field(min_length=2, max_length=200)] | None = Field(
+        None, description="The states, in order, where readings are text such as home, work; others count as missing."
     )
     smoothing: Number | None = Field(None, description="What is added to each count of transitions; 0 if not given.")
     slots: Positive | None = Field(
@@ -282,13 +286,16 @@ def _fit(policy: PolicyKeys, name: str, data: object) -> Process:
     unused = list(find_unused_in_source(fit))
     if unused:
         raise policy.error(*(((*at, *where), text) for where, text in unused))
-    if (fit.states is None) == (fit.edges is None):
-        raise policy.error(((*at, "states"), "give either a number of states, or the edges between them"))
+    if [fit.states, fit.edges, fit.categories].count(None) != 2:
+        raise policy.error(
+            ((*at, "states"), "give either a number of states, or the edges between them, or categories of text")
+        )
     with policy.about(*at):
         sample = read_sample(
             [policy.path(f) for f in fit.files], person=fit.person or policy.population.person, time=fit.time, value=fit.value,
             step=fit.step or policy.clock.step, format=fit.format, table=fit.table, zone=fit.zone, epoch=fit.epoch,
             time_format=fit.time_format, columns=fit.columns,
+            categories=fit.categories or False,
         )  # fmt: skip
         return fit_process(
             name, sample, fit.states or fit.edges, step=fit.step or policy.clock.step, whose=fit.whose,
@@ -313,7 +320,8 @@ def fit_process(
 ) -> Process:
     """Return a process fitted on a sample, with the step width and, if given, whose readings they were.
 
-    name  markov-chain, process-family, periodic-markov-chain or empirical;  states  how many, or the edges between them
+    name  markov-chain, process-family, periodic-markov-chain or empirical;  states  how many, or the edges between them; of a
+    sample of categories these are the states
     """
     if name not in KINDS:
         raise unknown("kind of process that can be fitted", name, KINDS)
@@ -328,14 +336,42 @@ def fit_process(
         options["slots"] = sample.slots if slots is None else slots
         if options["slots"] is None:
             raise InvalidInput(f"a step of {step} does not divide a day: say with slots how many steps a cycle has")
+    if sample.categories:
+        states = [i + 0.5 for i in range(len(sample.categories) - 1)]
+    if name == "process-family":
+        sample = _leave_out(sample, states, options.get("smoothing", 0.0))
+    left_out = sample.left_out
     try:
         made = KINDS[name].fit(list(sample.sequences), states, **options)
     except InvalidSequence as error:
-        raise error.with_name(sample.people) from None
+        raise error.without_number() from None
     facts = made.to_dict()
-    return Process.from_dict(
-        {**facts, "fitted": {**facts["fitted"], "step": step, **({"whose": whose} if whose else {})}}
+    own = {"step": step, "whose": whose, "left_out": left_out, "categories": list(sample.categories)}
+    return Process.from_dict({**facts, "fitted": {**facts["fitted"], **{key: x for key, x in own.items() if x}}})
+
+
+def _leave_out(sample: Sample, states: object, smoothing: float) -> Sample:
+    """A sample without the people of whom no chain can be fitted: their own readings do not say where each state leads."""
+    refusals = {i: e for i, s in enumerate(sample.sequences) if (e := _refuse_chain(s, states, smoothing)) is not None}
+    kept = [i for i in range(len(sample.people)) if i not in refusals]
+    if not kept:
+        raise InvalidInput(f"no chain can be fitted of any of {len(refusals):,} people; of one, as {refusals[0]}")
+    return sample._replace(
+        people=tuple(sample.people[i] for i in kept),
+        sequences=tuple(sample.sequences[i] for i in kept),
+        starts=tuple(sample.starts[i] for i in kept),
+        left_out=sample.left_out + len(refusals),
     )
+
+
+def _refuse_chain(sequence: Floats, states: object, smoothing: float) -> InvalidInput | None:
+    try:
+        MarkovChain.fit([sequence], states, smoothing)
+    except InvalidSequence as error:
+        return error.without_number()
+    except InvalidInput as error:
+        return error
+    return None
 
 
 # Whose readings, and how wide a step --------------------------------------------------------------------------------

@@ -116,6 +116,8 @@ def aggregate(
     q = question
     tallies = dict.fromkeys(TALLIES, 0)
     entries: dict[tuple[str, int, int], list[tuple[int, int, str]]] = defaultdict(list)
+    if q.wide:
+        rows = [{q.time: row[q.time], q.person: p, q.value: x} for row in rows for p, x in row.items() if p != q.time]
     for row in rows:
         us = moment(row[q.time], q)
         if us is not None and not q.first <= q.buckets.step(us) <= q.last:

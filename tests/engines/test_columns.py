@@ -279,6 +279,31 @@ def test_columns_that_do_not_fit_are_refused_without_a_reading(columns: list[str
     assert caught.value.__context__ is None
 
 
+def test_the_names_of_a_wide_table_are_in_no_error(tmp_path: Path) -> None:
+    """Its columns are people: whatever is wrong with it, nobody is named."""
+    wide = replace(BASE, wide=True, time="ts")
+    first = pa.table({"ts": [DAY], "secret-ann": [1.0], "secret-bob": [2.0]})
+    second = pa.table({"ts": [DAY], "secret-ann": [1.0]})
+    pq.write_table(first, tmp_path / "1.parquet")
+    pq.write_table(second, tmp_path / "2.parquet")
+    text = pa.table({"ts": [DAY], "secret-ann": [[1.0]], "secret-bob": [2.0]})
+    twice = pa.table([[DAY], [1.0], [2.0]], names=["ts", "secret-ann", "secret-ann"])
+    for source, said in (
+        (str(tmp_path / "*.parquet"), "files of a wide table must have the same columns"),
+        (text, "1 of 2 columns beside 'ts' hold no numbers"),
+        (pl.from_arrow(text), "1 of 2 columns beside 'ts' hold no numbers"),
+        (twice, "two columns of one name"),
+        (pa.table({"ts": [DAY]}), "no column beside its times"),
+        (first.rename_columns(["time", "secret-ann", "secret-bob"]), "no column 'ts' among its 3"),
+    ):
+        engine = open_source(source)
+        with pytest.raises(InvalidInput, match=said) as caught:
+            engine.aggregate(wide)
+        assert "secret" not in str(caught.value)
+        assert "secret" not in str(caught.value.__context__ or "")
+        engine.close()
+
+
 def test_columns_are_for_csv_alone(tmp_path: Path) -> None:
     pq.write_table(pa.table({"who": ["a"]}), tmp_path / "a.parquet")
     for reads in (

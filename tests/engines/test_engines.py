@@ -352,6 +352,43 @@ def test_every_source_has_the_reference_answer_to_every_question(opened: Opened)
     ask(engine, data, QUESTIONS[data])
 
 
+def wide_rows() -> list[dict[str, Any]]:
+    """One column a person, with gaps, bad cells and repeated moments."""
+    r = random.Random(11)
+    times = [SPRING + datetime.timedelta(minutes=30 * r.randrange(-30, 60)) for _ in range(60)]
+    return [
+        {"p": r.choice(NUMBERS), "ts": ts, "it's, b": r.choice(NUMBERS), "kwh": r.choice([1.0, 2.5, None])}
+        for ts in [*times, *times[:9], None]
+    ]
+
+
+PAIRS = {"p": "oak", "it's, b": "oak", "kwh": "elm"}
+WIDE_QUESTIONS = {
+    **{fold: replace(WHOLE_YEAR, wide=True, fold=fold) for fold in FOLDS},
+    "count": replace(WHOLE_YEAR, kind="count", wide=True),
+    "events": replace(EVENTS, wide=True, value="kwh", high=2),
+    "table": replace(BASE, wide=True, fold="sum", groups=GROUPS, table={"p": 1, "kwh": 0}),
+    "units": replace(BASE, wide=True, fold="sum", units=PAIRS, weights={"oak": 3}),
+}
+
+
+@pytest.mark.parametrize("source", [s for s in SOURCES if s not in ("pandas_nullable", "sqlite_file")])
+def test_every_column_of_a_wide_table_is_a_person(source: str, tmp_path: Path) -> None:
+    rows = wide_rows()
+    number = pa.float64()
+    schema = pa.schema({"p": number, "ts": pa.timestamp("us"), "it's, b": number, "kwh": number})
+    engine = SOURCES[source](rows, schema, tmp_path)
+    for name, question in WIDE_QUESTIONS.items():
+        try:
+            check(engine, rows, question)
+        except AssertionError as error:
+            raise AssertionError(f"question {name}: {error}") from error
+    with pytest.raises(InvalidInput, match="has no column 'when'") as caught:
+        engine.aggregate(replace(BASE, wide=True, time="when"))
+    assert "it's" not in str(caught.value)
+    engine.close()
+
+
 def test_the_rows_hold_every_kind_of_trouble() -> None:
     seen: dict[str, int] = {}
     for data, questions in QUESTIONS.items():

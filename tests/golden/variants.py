@@ -161,6 +161,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
             "id": "town", "size": 2, "person": "home", "units": {"file": "homes.csv", "id": "home", "unit": "where"},
         },
     },
+    "wide": policy(WINDOW, {**MEAN, "source": {"files": "wide.csv", "time": "time", "wide": True}}),
     "sizes": policy(WINDOW, {
         **MEAN, "source": {**MEAN["source"], "group": "where"},
         "groups": {"names": ["north", "south"], "most_per_person": 1, "sizes": {"north": 2, "south": 2}},
@@ -181,6 +182,10 @@ def write_inputs(folder: Any, data: dict[str, Any]) -> None:
     header = ",".join(["home,time,kwh,where", *used])
     named = all("columns" not in stream["source"] for stream in data["streams"])
     (folder / "readings.csv").write_text("\n".join([header] * named + rows) + "\n")
+    if any("wide" in stream["source"] for stream in data["streams"]):
+        cells = [row.split(",") for row in rows]
+        lines = [[cells[i][1], *(c[2] for c in cells[i : i + len(HOMES)])] for i in range(0, len(cells), len(HOMES))]
+        (folder / "wide.csv").write_text("\n".join(",".join(line) for line in [["time", *HOMES], *lines]) + "\n")
     tables = ("groups" in stream or stream["statistic"]["kind"] == "weighted sum" for stream in data["streams"])
     if any(tables) or "units" in data["population"]:
         (folder / "homes.csv").write_text("home,where,weight\na,north,2\nb,north,-3\nc,south,0.6\nd,south,1\n")

@@ -134,6 +134,11 @@ HELD = {
         {f"{S}source__columns": ["meter", "home", "time", "kwh"]},
         'person, time, value and group was {"person": 1, "time": 3, "value": 4} and is now {"person": 2,',
     ),
+    "wide": (
+        changed(PLAIN, **{f"{S}source": {"files": "a.csv", "time": "time"}, f"{S}statistic": {"kind": "count"}}),
+        {f"{S}source__wide": True},
+        "whether columns are people was false and is now true",
+    ),
     "kind": (PLAIN, {f"{S}statistic__kind": "sum"}, "the statistic was 'mean' and is now 'sum'"),
     "unit": (
         PLAIN, {f"{S}statistic__unit": "MWh", f"{S}statistic__resolution": "0.001", f"{S}statistic__clip": ["0", "5"]},
@@ -274,7 +279,7 @@ DECIDED = {
     Outside: "outside floor block",
     Declarations: "variations* readings* rounding*",
     keys.Clock: "step start end zone late",
-    keys.Source: "files* format* table* time value group person zone epoch time_format columns",
+    keys.Source: "files* format* table* time value group person zone epoch time_format columns wide",
     keys.Weights: "file* person* weight* resolution largest",
     keys.Statistic: "kind most_events unit resolution clip clip_readings fold duplicates missing edges weights",
     keys.GroupTable: "file* person* group*",

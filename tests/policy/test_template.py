@@ -6,10 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from halflife import registry
+from halflife.cli import main
 from halflife.parsing.documents import parse_document
 from halflife.policy import Policy, PolicyError, channels
 from halflife.policy.template import json_schema, write_template
@@ -304,3 +306,20 @@ def test_the_schema_knows_every_notion_plan_and_parameter():
     for part in schema["$defs"].values():
         for name, key in part["properties"].items():
             assert key.get("description") or "$ref" in str(key), name
+
+
+def test_the_names_of_a_wide_table_are_not_written(tmp_path):
+    """More than 20 columns of one type may be people: home_7 would have been taken for the column of persons."""
+    columns = {"ts": "TIMESTAMP", **{f"home_{i}": "DOUBLE" for i in range(21)}}
+    text = write_template(columns, ["a.parquet"], None, "policy.yaml")
+    assert "home_" not in text
+    assert "time: ts" in text
+    assert "wide: yes" in text
+    few = write_template({"ts": "TIMESTAMP", "home_id": "VARCHAR", "kwh": "DOUBLE"}, ["a.parquet"], None, "policy.yaml")
+    assert "person: home_id" in few
+    assert "wide" not in few
+    (tmp_path / "a.csv").write_text(",".join(columns) + "\n")
+    said = CliRunner().invoke(main, ["init", str(tmp_path / "a.csv"), "--out", str(tmp_path / "p.yaml")])
+    assert said.exit_code == 0, said.output
+    assert "none of their names was written" in said.output
+    assert "home_" not in said.output + (tmp_path / "p.yaml").read_text()

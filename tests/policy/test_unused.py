@@ -63,6 +63,14 @@ def test_units_are_the_ids_of_a_source(folder):
     assert "population.units: homes.csv names 2 of column 'where', more than the population (1)" in refusal(few, folder)
 
 
+def test_a_wide_table_has_no_columns_of_values_persons_and_groups(folder):
+    wide = change("      value: kwh\n", "      wide: yes\n")
+    Policy.parse(wide, folder)
+    for key in ("value", "person", "group"):
+        text = change("      wide: yes\n", f"      wide: yes\n      {key}: x\n", wide)
+        assert f"source.{key}: every column of a wide table but 'ts' is one person's readings" in refusal(text, folder)
+
+
 def test_columns_are_for_csv_and_name_what_is_used(folder):
     names = "      columns: [who, ts, kwh]\n"
     Policy.parse(change("      time: ts\n", "      time: ts\n" + names), folder)

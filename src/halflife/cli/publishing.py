@@ -43,7 +43,7 @@ def init(data: tuple[str, ...], form: str | None, table: str | None, out: Path, 
       halflife init meters-2026-*.csv.gz --out meters.yaml
       halflife init --schema > policy.schema.json
     """
-    from halflife.policy.template import SCHEMA_FILE, json_schema, write_template
+    from halflife.policy.template import SCHEMA_FILE, is_wide, json_schema, write_template
 
     if schema:
         say(json.dumps(json_schema(), indent=2, ensure_ascii=False))
@@ -66,6 +66,12 @@ def init(data: tuple[str, ...], form: str | None, table: str | None, out: Path, 
         say(
             "Not all columns have names that begin with a letter. If the file has no header, its first line is a reading, "
             "so no column was taken from it: name them in the policy, `columns: [id, time, ...]` under `source`, in order.",
+            err=True,
+        )
+    elif is_wide(columns):
+        say(
+            "The file has many columns of one kind, as if each were one person's readings, so none of their names was written: "
+            "`wide: yes` reads them so. If they are not, take that line away and name the columns for person and value.",
             err=True,
         )
     else:

@@ -74,6 +74,8 @@ class Question:
     units                        the person whom each id in the column `person` belongs to (a household has several meters); None
                                  if the ids are people. An id that is not in it is unknown
     person, time, value, group   column names; `value` None where people or rows count, `group` unless a column says it
+    wide                         whether every column but `time` is a person's readings, and its name the person; `person` and
+                                 `value` then say nothing, and an empty cell is a bad value
     epoch                        "s", "ms" or "us" if the time column holds such numbers since 1970; None for timestamps
     time_format                  how times are written, if the time column holds text in another form than the one grammar's
     local                        pieces that turn a timestamp without a zone into UTC
@@ -117,6 +119,7 @@ class Question:
     most_groups: int = 1
     weights: Mapping[str, int] | None = field(default=None, repr=False)
     units: Mapping[str, str] | None = field(default=None, repr=False)
+    wide: bool = False
 
     @property
     def lists_people(self) -> bool:

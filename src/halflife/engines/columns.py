@@ -12,7 +12,8 @@ from collections.abc import Collection, Iterable, Sequence
 
 from halflife.errors import InvalidInput, unknown
 
-MOST_SHOWN = 30
+MOST_SHOWN = 20
+"""More names than this are not shown: a table with one column a person has their names there."""
 
 
 def is_header(names: Iterable[object]) -> bool:
@@ -50,6 +51,16 @@ def check_columns(label: str, asked: Sequence[str], names: Collection[object]) -
             "has somebody's reading there: look at its first line, and give every column its name (of CSV: `columns: [...]` in a "
             "policy, --columns on the command line)"
         )
+
+
+def people_of_columns(label: str, time: str, names: Sequence[object]) -> list[str]:
+    """Return the columns of a table that has one for each person, or refuse it; names are not shown, as they are people's."""
+    check_columns(label, [time], names)
+    people = [str(name) for name in names if name != time]
+    if not people or len(set(people)) < len(people):
+        why = "no column beside its times" if not people else "two columns of one name"
+        raise InvalidInput(f"{label} has {why}: a wide table has one column for each person, each with its own name")
+    return people
 
 
 def _folded(name: str) -> str:

@@ -29,7 +29,7 @@ from halflife.engines.base import (
     empty_answer,
     most_added,
 )
-from halflife.engines.columns import check_columns
+from halflife.engines.columns import check_columns, people_of_columns
 from halflife.engines.grammar import (
     EXACT,
     SECONDS,
@@ -42,7 +42,7 @@ from halflife.engines.grammar import (
 from halflife.engines.inspection import Inspection
 from halflife.engines.time_format import NEEDS_TEXT, is_absolute, time_of_format
 from halflife.errors import InvalidInput
-from halflife.numerics.arrays import Integers
+from halflife.numerics.arrays import Floats, Integers
 from halflife.steps import DAY, Piece
 
 if TYPE_CHECKING:
@@ -333,11 +333,13 @@ class FrameEngine:
     def inspect(self, question: Question) -> Inspection:
         """Return what the frame holds beside what a question says of it, as DuckDB counts it."""
         q = question
-        return self._look((q.person, q.time, q.value, q.group), lambda engine: engine.inspect(q))
+        columns = self._frame.columns if q.wide else (q.person, q.time, q.value, q.group)
+        return self._look(columns, lambda engine: engine.inspect(q))
 
     def bad_cells(self, question: Question, which: Literal["time", "value"]) -> list[str | None]:
         """Return some cells of text that are no time or no value, as they stand."""
-        return self._look((question.time, question.value), lambda engine: engine.bad_cells(question, which))
+        columns = (question.time, None if question.wide else question.value)
+        return self._look(columns, lambda engine: engine.bad_cells(question, which))
 
     def typical_number(self, column: str) -> float | None:
         """Return about the middle of a column of numbers; None if it is of another type, or empty."""
@@ -358,22 +360,44 @@ class FrameEngine:
             return work(engine)
         raise InvalidInput("the data frame cannot be read: a column holds what its type cannot, check those asked for")
 
-    def _answer(self, question: Question) -> Answer:
-        import narwhals as nw
-
+    def _read(self, question: Question) -> tuple[Integers, Integers, list[str], Floats]:
+        """Moments, ids as codes, the name of each, and values: one of each for every row, or for every cell of a wide frame."""
         q = question
+        if q.wide:
+            return self._read_wide(q)
         asked = [column for column in (q.person, q.time, q.value, q.group) if column is not None]
         check_columns("the data frame", asked, self._frame.columns)
         us = self._need(_moments(self._column(q.time), q), q.time, _rule_of_times(q))
         ids, people = self._need(_people(self._column(q.person)), q.person, "a person is text or a whole number")
+        x = np.zeros(len(us))
+        if q.value is not None:
+            x = self._need(_values(self._column(q.value)), q.value, "a value is a number or text")
+        return us, ids, people, x
+
+    def _read_wide(self, question: Question) -> tuple[Integers, Integers, list[str], Floats]:
+        q = question
+        people = people_of_columns("the data frame", q.time, self._frame.columns)
+        us = self._need(_moments(self._column(q.time), q), q.time, _rule_of_times(q))
+        values = [_values(self._column(column)) for column in self._frame.columns if column != q.time]
+        known = [x for x in values if x is not None]
+        if len(known) < len(values):
+            wrong = f"{len(values) - len(known)} of {len(people)} columns beside {q.time!r}"
+            raise InvalidInput(f"the data frame: {wrong} hold no numbers: leave them out")
+        codes = np.arange(len(people), dtype=np.int64)
+        codes[[i for i, person in enumerate(people) if person == ""]] = -1
+        return np.tile(us, len(people)), np.repeat(codes, len(us)), people, np.concatenate(known)
+
+    def _answer(self, question: Question) -> Answer:
+        import narwhals as nw
+
+        q = question
+        us, ids, people, x = self._read(q)
         p, people = (ids, people) if q.units is None else _units(ids, people, q.units)
         near = (us != BAD) & (np.abs(us) < 2 * LATEST)
         since = np.where(near, us, 0) + _adds(us, q.buckets.pieces) - (q.first - 1) * q.buckets.width
         asked = near & (since >= 0) & (since < q.shape[0] * q.buckets.width)
         k = since // q.buckets.width
-        x, g, group_of = np.zeros(len(us)), np.zeros(len(us), dtype=np.int64), np.zeros(len(people), dtype=np.int64)
-        if q.value is not None:
-            x = self._need(_values(self._column(q.value)), q.value, "a value is a number or text")
+        g, group_of = np.zeros(len(us), dtype=np.int64), np.zeros(len(people), dtype=np.int64)
         weight = np.array([1 if q.weights is None else q.weights.get(name, 0) for name in people], dtype=np.int64)
         known = np.array([name != "" and (q.weights is None or name in q.weights) for name in people] + [False])
         if q.table is not None:

@@ -130,15 +130,16 @@ def _write_source(c: Channel) -> Facts | None:
         "epoch": s.epoch,
         "time_format": s.time_format,
         "places": _find_places(s, s.person or c.person),
+        "wide": s.wide,
     }
-    return leave_out(facts, value=None, group=None, zone="UTC", epoch=None, time_format=None, places=None)
+    return leave_out(facts, value=None, group=None, zone="UTC", epoch=None, time_format=None, places=None, wide=False)
 
 
 def _find_places(s: Source, person: str) -> dict[str, int] | None:
     """Which fields of a line without names are person, time, value and group, from 1, as `columns` says."""
     if s.columns is None:
         return None
-    used = {"person": person, "time": s.time, "value": s.value, "group": s.group}
+    used = {"person": None if s.wide else person, "time": s.time, "value": s.value, "group": s.group}
     return {key: s.columns.index(name) + 1 for key, name in used.items() if name is not None}
 
 
@@ -256,6 +257,7 @@ SOURCE = {
     "zone": Key("the zone of times that carry none", "UTC"),
     "epoch": Key("what times count since 1970", None),
     "time_format": Key("how times are written", None),
+    "wide": Key("whether columns are people", False),
     "places": Key("which fields of a line are person, time, value and group", None),
 }
 WEIGHTS = {

@@ -99,7 +99,7 @@ def read_measure(policy: PolicyKeys, i: int) -> Measure:
         return _read_count(policy, i)
     _refuse(policy, i, f"a {s.kind}", "most_events")
     with policy.about("streams", i, "source", "value"):
-        if part.source is not None and part.source.value is None:
+        if part.source is not None and part.source.value is None and not part.source.wide:
             raise InvalidInput(f"missing: a {s.kind} needs the column of the readings")
     with policy.about(*at, "fold"):
         if s.fold is None:

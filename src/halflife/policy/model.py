@@ -135,6 +135,9 @@ class Source(Part):
         None, description="The names of the columns of a CSV file without a header, in order."
     )
     time: Text = Field(description="The column with the time of a reading.")
+    wide: bool = Field(
+        False, description="Whether every other column is one person's readings, named after the person."
+    )
     value: Text | None = Field(None, description="The column with the reading; not needed to count people.")
     group: Text | None = Field(None, description="The column with the group, where a person's group may change.")
     person: Text | None = Field(None, description="The column that identifies a person, if it differs here.")

@@ -107,7 +107,8 @@ class Channel(Outline):
             kind="count" if measure.kind == "count" else "histogram" if measure.edges else "sum",
             person=source.person or self.person,
             time=source.time,
-            value=source.value,
+            value="value" if source.wide else source.value,
+            wide=source.wide,
             group=source.group if self.table is None and self.groups else None,
             epoch=source.epoch,
             time_format=source.time_format,
@@ -285,7 +286,7 @@ def _check_names_of_columns(source: Source, person: str) -> None:
     if source.columns is not None:
         if len(set(source.columns)) < len(source.columns):
             raise InvalidInput("a name stands twice: give each column its own name")
-        for name in (source.person or person, source.time, source.value, source.group):
+        for name in (None if source.wide else source.person or person, source.time, source.value, source.group):
             if name is not None and name not in source.columns:
                 raise unknown("name of a column that is used,", name, source.columns)
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from halflife import registry
+from halflife.engines.columns import MOST_SHOWN
 from halflife.numerics.forms import JsonObject
 from halflife.policy.paths import matches
 from halflife.policy.policy import Policy
@@ -54,7 +56,7 @@ streams:
     source:
       files: {files}
 {table}      time: {time}
-      value: {value}
+      {value}
       zone: UTC               # the zone of times that carry none
     statistic:
       kind: mean              # count, sum, mean, histogram, weighted sum
@@ -84,6 +86,8 @@ def write_template(columns: Mapping[str, str], files: Sequence[str], table: str 
     time = _guess_time(columns)
     value = _guess(columns, _VALUE, ("DOUBLE", "FLOAT", "DECIMAL", "INT"), (time,))
     person = _guess(columns, _PERSON, ("VARCHAR", "UUID", "INT"), (time, value))
+    wide = is_wide(columns)
+    value, person = (None, None) if wide else (value, person)
     stem = name.rsplit(".", 1)[0] or "policy"
     return TEMPLATE.format(
         name=" ".join(name.split()),
@@ -94,7 +98,9 @@ def write_template(columns: Mapping[str, str], files: Sequence[str], table: str 
         population=_text(stem),
         person=_text(person),
         time=_text(time),
-        value=_text(value),
+        value="wide: yes               # every other column is one person's readings"
+        if wide
+        else f"value: {_text(value)}",
         files=_text(files[0]) if len(files) == 1 else "[" + ", ".join(map(_text, files)) + "]",
         table=f"      table: {_text(table)}\n" if table else "",
         notions=", ".join(sorted(registry.NOTIONS)),
@@ -115,6 +121,15 @@ def _guess_time(columns: Mapping[str, str]) -> str | None:
         c: t for c, t in columns.items() if not t.upper().startswith("DATE")
     }
     return _guess(finest, _TIME, (), (), _NO_TIMES) or _guess(columns, _TIME, ("DATE",), (), _NO_TIMES)
+
+
+def is_wide(columns: Mapping[str, str]) -> bool:
+    """Whether a table seems to have one column a person: more than 20 of one type. Their names are then people's, and not shown.
+
+    >>> is_wide({"ts": "TIMESTAMP", **{f"home_{i}": "DOUBLE" for i in range(21)}}), is_wide({"id": "VARCHAR", "kwh": "DOUBLE"})
+    (True, False)
+    """
+    return max(Counter(columns.values()).values(), default=0) > MOST_SHOWN
 
 
 def _guess(

@@ -3,6 +3,7 @@
     population.units        where no stream has a source: a program that pushes totals knows whose each reading is
     source.table            of CSV and Parquet files, which have no tables
     source.columns          of files that name their columns themselves: all but CSV
+    source.value, .group    of a wide table, whose columns are people: it has no column of values, nor of groups; nor of persons
     source.zone             where times are numbers since 1970, which are in UTC, or text that states its offset (%z)
     source.time_format      beside `epoch`: a time is a number or text
     statistic.duplicates    of a count: a person with any reading counts once
@@ -44,6 +45,12 @@ def _in_stream(stream: StreamPart) -> Iterator[Problem]:
     s, source, groups = stream.statistic, stream.source, stream.groups
     if source is not None:
         yield from ((("source", *where), text) for where, text in find_unused_in_source(source))
+        for key in ("person", "value", "group") if source.wide else ():
+            if getattr(source, key) is not None:
+                yield (
+                    ("source", key),
+                    f"every column of a wide table but {source.time!r} is one person's readings: leave this out",
+                )
     if s.kind == "count" and s.duplicates == "each":
         yield ("statistic", "duplicates"), "a person with any reading counts once in a count of people: leave this out"
     if groups is not None and groups.sizes is not None and not uses_sizes(s.kind, source is not None):

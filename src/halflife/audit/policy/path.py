@@ -140,7 +140,7 @@ def totals_of_stretches(
     """Return the exact totals of each stretch, from its first step to its last; times are moments here, however written."""
     engine = _engine()
     engine.open_arrow(_table(channel, rows))
-    questions = [replace(channel.question(first, last), time_format=None) for first, last in stretches]
+    questions = [replace(channel.question(first, last), time_format=None, wide=False) for first, last in stretches]
     answers = [engine.aggregate(question) for question in questions]
     offsets = np.array(channel.offsets, dtype=np.int64)[None, :, None]
     return [np.asarray((a.sums + offsets).reshape(len(a.sums), -1), dtype=np.int64) for a in answers]
@@ -168,8 +168,8 @@ def _table(channel: Channel, rows: Sequence[Row]) -> Any:
         pa.array(us, pa.timestamp("us", tz="UTC")) if source.epoch is None else [t // scale[source.epoch] for t in us]
     )
     columns: dict[str, Any] = {source.person or channel.person: pa.array(person, pa.string()), source.time: times}
-    if source.value is not None:
-        columns[source.value] = pa.array(values, pa.float64())
+    if source.value is not None or source.wide:
+        columns[source.value or "value"] = pa.array(values, pa.float64())
     if source.group is not None:
         columns[source.group] = pa.array(group, pa.string())
     return pa.table(columns)

@@ -16,6 +16,7 @@ source is opened and read is in `engines/source.py`.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -25,7 +26,7 @@ from typing import Any, Literal
 import numpy as np
 
 from halflife.engines.base import LATEST, ONCE_MATTERS, TALLIES, Answer, Question, bounds_before_fold, empty_answer
-from halflife.engines.columns import check_columns
+from halflife.engines.columns import check_columns, people_of_columns
 from halflife.engines.duckdb.files import Format, check_headerless, check_table, find_files, find_format
 from halflife.engines.duckdb.inspection import (
     AFTER,
@@ -44,6 +45,7 @@ from halflife.engines.duckdb.sql import (
     class_of,
     clip,
     fold_sql,
+    literal,
     name,
     person_sql,
     shifted,
@@ -67,8 +69,7 @@ class DuckEngine(DuckSource):
 
     def check(self, question: Question) -> None:
         """Refuse columns that are missing, or of a type that cannot be read; no cell is looked at."""
-        for part in self._parts(self._asked(question)):
-            _read_sql(question, part, as_text=False)
+        self._reads(question)
 
     def aggregate(self, question: Question) -> Answer:
         """Answer a question."""
@@ -120,11 +121,10 @@ class DuckEngine(DuckSource):
     def _readings(self, question: Question) -> tuple[str, int]:
         """What stands after FROM to get the readings; and how many rows were too broken to get there."""
         q = question
-        key = (q.person, q.time, q.epoch, q.time_format, q.value, q.group)
+        key = (q.person, q.time, q.epoch, q.time_format, q.value, q.group, str(q.wide))
         if key in self._parsed:
             return self._parsed[key]
-        parts = self._parts(self._asked(q))
-        sql = " UNION ALL BY NAME ".join(_read_sql(q, part, as_text=len(parts) > 1) for part in parts)
+        sql = " UNION ALL BY NAME ".join(self._reads(q))
         if not self._parse_once:
             return f"({sql})", 0
         table = self._scratch(f"readings_{len(self._parsed)}", sql)
@@ -132,11 +132,27 @@ class DuckEngine(DuckSource):
         return self._parsed[key]
 
     def _asked(self, question: Question) -> list[str]:
-        """The columns that a question is about; one that is not there, or twice, is refused."""
+        """The columns that a question is about, of a wide table the time last; one that is not there, or twice, is refused."""
         q = question
         columns = [c for c in dict.fromkeys((q.person, q.time, q.value, q.group)) if c is not None]
+        if q.wide:
+            columns = [*people_of_columns(self._label, q.time, self._names), q.time]
         check_columns(self._label, columns, self._names)
         return columns
+
+    def _reads(self, question: Question) -> list[str]:
+        """SQL of the readings of each part; a column of a type that cannot be read is refused, and no cell is looked at."""
+        q, columns = question, self._asked(question)
+        parts = self._wide_parts(columns) if q.wide else self._parts(columns)
+        if q.wide:
+            return [_read_wide_sql(q, part, columns[:-1]) for part in parts]
+        return [_read_sql(q, part, as_text=len(parts) > 1) for part in parts]
+
+    def _wide_parts(self, columns: Sequence[str]) -> list[Part]:
+        """The parts of a wide table: what is said of a column that some file lacks would name a person, and is not passed on."""
+        with contextlib.suppress(InvalidInput):
+            return self._parts(columns)
+        raise InvalidInput(f"{self._label}: the files of a wide table must have the same columns: write them anew")
 
     def _rejected(self) -> int:
         """Count the lines that DuckDB could not even take as text, and forget them."""
@@ -337,13 +353,13 @@ class DuckEngine(DuckSource):
 
     def bad_cells(self, question: Question, which: Literal["time", "value"]) -> list[str | None]:
         """Return some cells of text that are no time or no value, as they stand; whoever asks shows their shapes at most."""
-        column = question.time if which == "time" else question.value
+        column = question.time if which == "time" else None if question.wide else question.value
         return [] if column is None else self._read(lambda: self._bad_cells(question, column, which))
 
     def _bad_cells(self, question: Question, column: str, which: str) -> list[str | None]:
         value = None if which == "time" else question.value
         asked = replace(
-            question, person=column, value=value, group=None
+            question, person=column, value=value, group=None, wide=False
         )  # the column's text, beside what it is read as
         columns = list(dict.fromkeys(c for c in (column, asked.time, value) if c is not None))
         check_columns(self._label, columns, self._names)
@@ -400,6 +416,29 @@ def _read_sql(question: Question, part: Part, *, as_text: bool) -> str:
     return (
         f"SELECT *, {named} AS named, {finite} AS finite FROM (SELECT {person} AS p, {time[0]} AS t, "
         f"{time[1]} AS absolute, {value} AS x, {group}::VARCHAR AS g FROM {part.source})"
+    )
+
+
+def _read_wide_sql(question: Question, part: Part, people: Sequence[str]) -> str:
+    """SQL of the readings of a part in which every column but the time is a person's; their names are in no error."""
+    q, kind = question, {column: class_of(found) for column, found in part.types.items()}
+    called = {column: name(identifier) for column, identifier in part.identifiers.items()}
+    time = time_sql(called[q.time], kind[q.time], q.epoch, q.time_format)
+    if time is None:
+        raise InvalidInput(
+            f"{part.label}: column {q.time!r} is {part.types[q.time]}, and no time: check epoch and time_format"
+        )
+    values = [value_sql(called[person], kind[person]) for person in people]
+    wrong = sum(value is None for value in values)
+    if wrong:
+        raise InvalidInput(
+            f"{part.label}: {wrong} of {len(people)} columns beside {q.time!r} hold no numbers: leave them out"
+        )
+    names, cells = ", ".join(map(literal, people)), ", ".join(str(value) for value in values)
+    return (
+        "SELECT *, p <> '' AS named, isfinite(x) AS finite FROM (SELECT t, absolute, unnest(p) AS p, unnest(x) AS x, "
+        f"NULL::VARCHAR AS g FROM (SELECT {time[0]} AS t, {time[1]} AS absolute, [{names}] AS p, [{cells}] AS x "
+        f"FROM {part.source}))"
     )
 
 

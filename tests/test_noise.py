@@ -90,6 +90,20 @@ def test_by_scale_charges_at_least_the_ratio_and_at_most_a_unit_more(scale, sens
     assert exact <= Fraction(c.loss) <= exact * (1 + Fraction(1, 2**50)) + Fraction(2, noise.SPREAD)
 
 
+def test_what_is_drawn_tells_neighbours_apart_by_the_loss_and_no_more():
+    """Outputs about 0 and about 1, the sensitivity, at a scale of 1: no cell is e times as likely, but for noise; tails are.
+
+    Holds Definition 3, Proposition 1 of the age-dependent paper; Theorem 1 of the Swellfish paper.
+    """
+    edges = np.array([-math.inf, 0.0, 0.25, 0.5, 0.75, 1.0, math.inf])
+    zero, one = (np.histogram(released("laplace", 1.0, 30_000, value), edges)[0] for value in (0.0, 1.0))
+    ratio, spread = np.log(one / zero), np.sqrt(1 / one + 1 / zero)
+    loss = noise.by_scale(1.0, 1.0).loss
+    assert loss == pytest.approx(1.0)
+    assert (np.abs(ratio) <= loss + 5.5 * spread).all()
+    assert ratio[[0, -1]] == pytest.approx([-loss, loss], abs=0.1)  # 6 standard errors
+
+
 @given(st.floats(-1e6, 1e6), st.floats(0, 1), st.floats(1e-3, 10))
 def test_neighbours_move_by_no_more_units_than_are_charged(value, move, scale):
     """Holds Definition 3, Proposition 1 of the age-dependent paper; Theorem 1 of the Swellfish paper."""

@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -171,8 +172,7 @@ def test_headroom_with_delta_is_accepted_and_a_thousandth_more_is_not():
 def test_randomised_response_enumeration_bounds_the_pure_sum():
     """Brute force: n binary randomised responses of loss ρ each attain Σρ, so the pure sum is not loose.
 
-    Holds Definitions 2 to 4, Theorems 5 and 6 of the discounted paper; Definition 1, Proposition 2 of the age-dependent
-    paper; Definitions 1 and 2 of the Swellfish paper.
+    Holds Definition 4, Theorem 5 of the discounted paper; Proposition 2 of the age-dependent paper.
     """
     losses = (0.3, 0.5, 0.2)
     worst = 0.0
@@ -251,3 +251,22 @@ def test_an_account_with_delta_stays_small_under_ever_new_losses():
     for step in range(1, 200):
         account.admit(Release(step, 1e-3 / (step + 0.5)))
     assert len(json.loads(account.to_json())["state"]["laplace"]) == 24
+
+
+@pytest.mark.parametrize("series", [(3, 3, 3), (3, 1, 2), (0, 0, 0)])
+def test_laplace_noise_tells_one_persons_series_apart_by_the_sum_of_changes_over_scales(series):
+    """Two data sets that differ in one person's series, which is 0 or this; the densities of all three reports on a grid.
+
+    Holds Definitions 2 and 3, Theorem 6 of the discounted paper; Definition 1 of the age-dependent paper; Definitions 1 and 2
+    of the Swellfish paper.
+    """
+    others, largest, scales = np.array([[1, 0, 2], [3, 3, 0]]), 3, (10.0, 15.0, 30.0)
+    one, other = others.sum(axis=0), others.sum(axis=0) + series
+    outputs = np.linspace(-40.0, 40.0, 81)
+    logs = [(np.abs(outputs - a) - np.abs(outputs - b)) / scale for a, b, scale in zip(one, other, scales, strict=True)]
+    told = np.abs(logs[0][:, None, None] + logs[1][:, None] + logs[2]).max()
+    assert told == pytest.approx(sum(change / scale for change, scale in zip(series, scales, strict=True)), abs=1e-12)
+    account = Accountant(Classical(1.0))
+    account.admit(*(Release(k, largest / scale, scale=scale) for k, scale in enumerate(scales, start=1)))
+    assert told <= account.risk(3) * (1 + 1e-12)
+    assert account.risk(3) == pytest.approx(0.6, rel=1e-12)

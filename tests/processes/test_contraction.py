@@ -68,7 +68,7 @@ def kernels(seed, most_states=5, many=1):
 
 @pytest.mark.parametrize("seed", range(40))
 def test_the_contraction_is_the_maximum_over_all_sets(seed):
-    """Holds Definitions 4, 6 and 7, Lemma 1: all that is known of a mechanism is which sets it favours by e^ε."""
+    """Holds Definitions 4, 6 and 7, Lemma 1, T3: all that is known of a mechanism is which sets it favours by e^ε."""
     kernel = kernels(seed)[0]
     frontier = frontier_of(kernel)
     for epsilon in (0.01, 0.5, 1.0, 3.0, 8.0, 20.0):

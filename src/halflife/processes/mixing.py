@@ -18,7 +18,7 @@ from halflife.processes.contraction import EVERYTHING, Frontier
 @register_process
 @dataclass(frozen=True, eq=False)
 class GeometricMixing(Process):
-    """Δ(t) ≤ c ρ^t (Definition 8, eq. 38; paper). K_t is then Theorem 1's bound: nothing else is known of the kernel.
+    """Δ(t) ≤ c ρ^t (Definition 8, eq. 13; corrected, A5), as eq. 38 has it. K_t is then Theorem 1's bound: nothing else is known.
 
     >>> GeometricMixing(c=2.0, rho=0.5).total_variation(3)  # doctest: +ELLIPSIS
     0.25000...

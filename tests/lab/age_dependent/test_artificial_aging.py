@@ -11,6 +11,7 @@ import pytest
 from scipy import stats
 
 from halflife import Accountant, AgeDependent, AutoRegressive, GeometricMixing, InvalidInput, MarkovChain, Release
+from halflife.lab.age_dependent.aging_errors import fresh_error
 from halflife.lab.age_dependent.artificial_aging import (
     aged_loss,
     loss_before_aging,
@@ -258,6 +259,9 @@ def test_no_release_can_reach_it() -> None:
         (lambda c, r: loss_before_aging(c, 1.0, 3, "theorem"), "bound"),
         (lambda c, r: simulate_aged_mean(c, [1.0], [0, 1], 3, 1.0, r), "2 finite values"),
         (lambda c, r: simulate_aged_mean(c, [1.0, 1.0], [0, 1], 3, 1.0, r), "not all the same"),
+        (lambda c, r: simulate_aged_mean(c, ["a", "b"], [0, 1], 3, 1.0, r), "not all the same"),
+        (lambda c, r: fresh_error([], 3, 1.0), "not all the same"),
+        (lambda c, r: fresh_error([1.0, math.nan], 3, 1.0), "not all the same"),
         (lambda c, r: simulate_aged_mean(c, [1.0, math.inf], [0, 1], 3, 1.0, r), "finite"),
         (lambda c, r: simulate_aged_mean(c, [0.0, 1.0], [0, 2], 3, 1.0, r), "from 0 to 1"),
         (lambda c, r: simulate_aged_mean(c, [0.0, 1.0], 1, 3, 1.0, r), "at least one person"),

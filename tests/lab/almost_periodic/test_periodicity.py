@@ -225,7 +225,6 @@ def test_memory_is_the_correlation_that_was_put_in():
 
 
 def test_the_share_of_a_pattern_is_what_was_put_in():
-    """Holds Definition 1."""
     k = np.arange(50.0)
     line = (k - k.mean()) / np.linalg.norm(k - k.mean())
     matrix = 0.3 * 50 * np.outer(line, line) + 0.7 * np.eye(50)

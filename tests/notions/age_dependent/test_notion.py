@@ -92,7 +92,7 @@ def test_proposition_7_outputs_that_are_merged_tell_no_more():
     [(2, 4, 0.508608, 0.7990, 0.533), (0, 1, 1.75867, 2.8676, 1.98), (6, 2, 0.288277, None, None)],
 )
 def test_eight_releases_cost_what_the_enumeration_says(age, period, risk, paper, any_prior):
-    """Holds Definitions 9 and 10."""
+    """Holds Definitions 9 and 10, T4."""
     schedule = periodic(age, period)
     last = schedule[-1][0]
     found = account(AgeDependent(3.0, COIN), schedule).risk(last)
@@ -218,6 +218,7 @@ def theorem_3_as_printed(age, period, loss=0.5, releases=8):
 
 @pytest.mark.parametrize(("age", "printed", "true"), [(3, 0.6148, 0.7573), (5, 0.2832, 0.4713)])
 def test_theorem_3_as_printed_under_reports_where_ages_exceed_the_period(age, printed, true):
+    """A1."""
     assert theorem_3_as_printed(age, 1) == pytest.approx(printed, abs=1e-4)
     schedule = periodic(age, 1)
     last = schedule[-1][0]
@@ -227,6 +228,7 @@ def test_theorem_3_as_printed_under_reports_where_ages_exceed_the_period(age, pr
 
 
 def test_a_walk_between_neighbours_needs_leaps():
+    """T4a."""
     schedule = periodic(0, 1, 200)
     leaping = account(AgeDependent(200.0, walk()), schedule).risk(200)
     stepwise = account(AgeDependent(200.0, walk(), bound="paper"), schedule).risk(200)

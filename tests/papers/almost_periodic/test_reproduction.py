@@ -132,7 +132,7 @@ def test_figure_7_shows_a_week_from_monday(small):
 
 
 def test_the_coefficients_are_those_of_section_3(small):
-    """By its formula, with plain loops, for three pairs. Holds Figures 2 to 4."""
+    """§3, by its formula, with plain loops, for three pairs. Holds Figures 2 to 4."""
     x = small.source.homes.reshape(HOMES, DAYS, 48)
     w = x - x.mean(axis=1, keepdims=True)
     for k, ell in ((0, 1), (3, 90), (17, 110)):
@@ -208,6 +208,7 @@ def test_variations_that_tell_and_that_do_not():
 
 
 def test_figure_1_adds_up(small):
+    """Holds Definition 1: x = z + w, and z repeats."""
     for panel in small.panels["1"]:
         x, z, w = (curve.y for curve in panel.curves)
         assert x == pytest.approx(z + w)

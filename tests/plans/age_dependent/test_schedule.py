@@ -99,7 +99,7 @@ def dense(process: GeometricMixing, asked: Limited) -> float:
     [(linear, 0.1), (linear, 0.2), (TwoStateMSE(0.1, 0.1, 20, as_printed=True), 0.08), (FIGURE_6, 0.095)],
 )
 def test_algorithms_1_and_2_solve_the_continuous_problem(error: Any, limit: float, peak_age: str) -> None:
-    """Holds Algorithms 1 and 2."""
+    """Holds Algorithms 1 and 2, mended as A4 says."""
     asked = Limited.read(error, limit, peak_age)
     found = [r for f in (algorithm_1, algorithm_2) if (r := f(MIXING, asked, points=600)) is not None]
     best = min(found, key=lambda r: r.risk)

@@ -14,12 +14,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from halflife.errors import InvalidInput
 from halflife.lab.age_dependent.artificial_aging import (
     aged_loss,
     noise_scale,
+    read_different,
     read_present,
     read_values,
     unbiased_values,
@@ -91,7 +90,7 @@ def fresh_error(values: object, people: int, epsilon: float) -> float:
     >>> round(fresh_error([-1, 1], 20, 0.4823), 4)
     0.086
     """
-    return _noise(np.asarray(values, dtype=np.float64), whole("people", people, least=1), epsilon)
+    return _noise(read_different(values), whole("people", people, least=1), epsilon)
 
 
 def reader_error(chain: MarkovChain, values: object, people: int, age: int, loss: float) -> float:

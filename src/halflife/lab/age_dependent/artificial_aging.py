@@ -138,10 +138,20 @@ def read_loss(name: str, loss: float) -> float:
 
 def read_values(chain: MarkovChain, values: object) -> Floats:
     """Read one number for each state, not all the same."""
-    count, found = check_chain(chain).states, np.asarray(values, dtype=np.float64)
-    if found.shape != (count,) or not np.isfinite(found).all() or np.ptp(found) == 0:
+    return read_different(values, check_chain(chain).states)
+
+
+def read_different(values: object, count: int | None = None) -> Floats:
+    """Read finite numbers, so many if a count is given, not all the same."""
+    try:
+        found = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        found = np.zeros(0)
+    wrong = found.ndim != 1 or (count is not None and len(found) != count)
+    if wrong or not len(found) or not np.isfinite(found).all() or np.ptp(found) == 0:
+        many = "" if count is None else f"{count} "
         raise InvalidInput(
-            f"give {count} finite values, one for each state, that are not all the same, not {values!r}", about="values"
+            f"give {many}finite values, one for each state, that are not all the same, not {values!r}", about="values"
         )
     return found
 

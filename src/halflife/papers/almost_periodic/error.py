@@ -153,7 +153,7 @@ def error_data(
 ) -> list[ErrorRow]:
     """Return the relative errors of every mechanism; `read_off` is with the paper's way to sensitivities, NaN without homes.
 
-    (Figures 8 and 10; recomputed)
+    (Figure 8; recomputed), (Figure 10; recomputed on London's homes)
     """
     public, seen = public_ranges(stream), read_off_ranges(stream)
     rows = []
@@ -207,7 +207,7 @@ def error_panels(figure: str, stream: Stream, rows: Sequence[ErrorRow]) -> tuple
 def outcome_panel(figure: str, stream: Stream, seed: int = 1) -> Panel:
     """Return a week of what Theorem 5 publishes at ε = 5: with the public bound, with the range of z read off the data, exact.
 
-    (Figures 7 and 9; recomputed)
+    (Figure 7; recomputed), (Figure 9; recomputed on London's homes)
     """
     days = stream.horizon // DAY
     day = min(first_monday(stream.start, days // 2), max(0, days - 7))

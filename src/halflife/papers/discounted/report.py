@@ -245,7 +245,7 @@ def _attacks(found: Reproduction) -> str:
         drawn = figure_html(f"attack-{attack}", plot_attacks(outcomes, attack), label, caption)
         panels += f"<h3>The {attack} attack</h3>{drawn}"
     success = (
-        "How often the best guess is right at ε = 1, and how many homes a total needs for an expected error of 10 %"
+        "How often the best guess is right at ε = 1, and the homes that a total needs for an error of 10 % at the end"
     )
     levels = " or ".join(f"{100 * level:.0f} %" for level in LEVELS)
     below = f"Half-life from which on fewer than {levels} of the guesses are right"

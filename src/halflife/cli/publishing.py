@@ -124,14 +124,15 @@ def publish(policy: Path, wait: float, dry_run: bool, private: bool, second_ledg
     from halflife.publisher.backfill import check_sources
 
     loaded = Policy.load(policy)
-    for line in preview(loaded).lines():
-        say(line, err=True)
-    if dry_run:
-        check_sources(loaded)
-        say("Files and columns are as the policy says. Nothing was read, drawn or written.", err=True)
-        return
-    with catch_stop_signals() as stop, event_log(), progress_bar(rate="steps") as show:
-        summary = run(loaded, wait=wait, second_ledger=second_ledger, progress=show, stop=stop)
+    with catch_stop_signals() as stop:
+        for line in preview(loaded).lines():
+            say(line, err=True)
+        if dry_run:
+            check_sources(loaded)
+            say("Files and columns are as the policy says. Nothing was read, drawn or written.", err=True)
+            return
+        with event_log(), progress_bar(rate="steps") as show:
+            summary = run(loaded, wait=wait, second_ledger=second_ledger, progress=show, stop=stop)
     for line in _summary_in_words(summary, private):
         say(line, err=True)
     if summary.stopped:

@@ -99,12 +99,13 @@ def _open(policy: Policy, channel: Channel, frame: object) -> Engine:
 
 
 def _shown_columns(channel: Channel, engine: Engine) -> dict[str, Any]:
-    """The columns with their types. Names that may be somebody's reading, in a file without a header, are not shown."""
+    """The columns with their types. Names that may be somebody's, or somebody's reading, are not shown: those of a wide table,
+    and of a file without a header."""
     source, columns = channel.part.source, engine.columns()
     assert source is not None
     asked = [source.person or channel.person, source.time, source.value, source.group]
     shown = dict(columns)
-    if not is_header(columns) or len(columns) > MOST_SHOWN:
+    if not is_header(columns) or len(columns) > MOST_SHOWN or source.wide:
         shown = {name: kind for name, kind in columns.items() if name in asked}
     words = {name: "text" if kind == "VARCHAR" else kind for name, kind in shown.items()}
     return {"columns": words, "hidden": len(columns) - len(shown)}

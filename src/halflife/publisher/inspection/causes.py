@@ -321,16 +321,14 @@ def find_problems(case: Case) -> tuple[Problem, ...]:
 
 def promise_problems(policy: Policy) -> Iterator[Problem]:
     """Say what the promise assumes about people's data that no check supports, or that one contradicts."""
-    checks = policy.notion.checks()
-    process = getattr(policy.notion, "process", None)
-    for assumption, outcome in checks.items():
+    for assumption, outcome in policy.notion.checks().items():
         if isinstance(outcome, dict) and outcome.get("good") is False:
             yield Problem(
                 "promise",
                 f"its check failed: {assumption}",
                 "the process under-reports on the readings that it was checked on: fit another",
             )
-    if process is not None and not checks:
+    for _ in policy.notion.unchecked():
         yield Problem(
             "promise",
             "the process was never checked against readings",

@@ -325,8 +325,9 @@ def test_a_start_that_is_refused_leaves_no_guard_that_lets_an_older_copy_pass(tm
     write_readings(tmp_path)
     policy = make(tmp_path)
     hl.publish(policy)
+    (tmp_path / "away").mkdir()
     for name in ("", ".shown", ".lock"):
-        (tmp_path / f"town.ledger{name}").rename(tmp_path / f"away{name}")
+        (tmp_path / f"town.ledger{name}").rename(tmp_path / "away" / f"town.ledger{name}")
     with pytest.raises(hl.HalflifeError, match="ahead"):
         hl.publish(policy)
     assert not (tmp_path / "town.ledger.shown").exists()

@@ -24,7 +24,7 @@ class Policy(PolicyKeys):
     Traceback (most recent call last):
     ...
     halflife.parsing.documents.PolicyError: policy.yaml:1:1: population.person: missing: The column that identifies a person.
-    policy.yaml:1:33: population.persn: unknown key 'persn': did you mean 'person'? Known: id, neighbours, person, size
+    policy.yaml:1:33: population.persn: unknown key 'persn': did you mean 'person'? Known: id, neighbours, person, size, units
     policy.yaml:1:1: promise: missing: What is promised: a notion with its parameters, and the plan that keeps it.
     policy.yaml:1:1: clock: missing: Steps in wall-clock terms.
     policy.yaml:1:1: streams: missing: What is published: one or more streams of statistics.

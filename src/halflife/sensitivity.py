@@ -129,6 +129,41 @@ def histogram_sensitivity(
     return Sensitivity(moved, _root_up(moved), moved, f"one person may {what}{where}: {moved} counts change by 1")
 
 
+def tree_sensitivity(
+    levels: int,
+    total: bool,
+    *,
+    neighbours: Neighbours = "replace-one",
+    groups: int = 1,
+    most_groups: int = 1,
+    fixed: bool = True,
+) -> Sensitivity:
+    """Return the sensitivity of a tree of counts by bin (`numerics/trees.py`): a person counts in one node of each level (ours).
+
+    L levels lie below the top, which is a node of its own if T = 1. In each group that they count in, a person is on one path of
+    L + T nodes. To be there or not changes all of them by 1. To leave one bin for another changes at most two nodes of each
+    level, and not the top: 2L ≥ L + T, so the count of everybody costs nothing where a person's group is fixed. Where they count
+    in up to k of G groups that depend on the data, j = min(k, G − k) of them may be left for as many others:
+
+        L1 = L2² = 2L,  or 2j(L + T) + (k − j)·2L = 2kL + 2jT        replace-one
+        L1 = L2² = L + T,  or k(L + T)                               add-remove
+
+    Every node that changes does so by 1, hence L2² = L1.
+
+    >>> tree_sensitivity(3, True).l1, tree_sensitivity(3, False, neighbours="add-remove").l1
+    (6, 3)
+    >>> tree_sensitivity(2, True, groups=5, most_groups=2, fixed=False)[:3]
+    (12, 3.4641016151377553, 12)
+    """
+    k, j = (1, 0) if fixed or groups == 1 else (min(most_groups, groups), min(most_groups, groups - most_groups))
+    replace = neighbours == "replace-one"
+    moved = 2 * k * levels + 2 * j * total if replace else k * (levels + total)
+    what = "leave one bin for another" if replace else "be in a bin or not"
+    where = "" if k == 1 else f" in each of {k} groups"
+    reason = f"one person may {what}{where}, on each of {levels} levels of counts: {moved} counts change by 1"
+    return Sensitivity(moved, _root_up(moved), moved, reason)
+
+
 def _root_up(square: int) -> float:
     root = math.isqrt(square)
     return float(root) if root * root == square else up(up(math.sqrt(square)))

@@ -28,6 +28,15 @@ MEAN: dict[str, Any] = {
     "statistic": {"kind": "mean", "unit": "kWh", "resolution": "1 Wh", "clip": ["0", "5 kWh"], "fold": "sum"},
     "output": "mean.csv",
 }
+QUANTILE: dict[str, Any] = {
+    "name": "quantile",
+    "source": {"files": "readings.csv", "time": "time", "value": "kwh"},
+    "statistic": {
+        "kind": "quantile", "unit": "kWh", "resolution": "1 Wh", "grid": {"low": "0", "high": "5 kWh", "bins": 40},
+        "quantiles": ["0.5", "95 %"], "fold": "sum",
+    },
+    "output": "quantile.csv",
+}  # fmt: skip
 CHAIN = {"name": "markov-chain", "matrix": [[0.85, 0.15], [0.1, 0.9]]}
 OVEN = {"power": 3, "duration": 2, "start": 3, "end": 8, "epsilon": 1}
 SECRETS = {"households": {"a": [OVEN, {**OVEN, "start": 27, "end": 40}], "b": [{**OVEN, "start": 1, "end": 30}]}}
@@ -166,6 +175,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
         **MEAN, "source": {**MEAN["source"], "group": "where"},
         "groups": {"names": ["north", "south"], "most_per_person": 1, "sizes": {"north": 2, "south": 2}},
     }),
+    "quantiles": policy(
+        {**WINDOW, "epsilon": 300.0},
+        QUANTILE,
+        {**QUANTILE, "name": "by-place", "groups": FIXED, "output": "by-place.jsonl"},
+    ),
 }  # fmt: skip
 
 

@@ -34,6 +34,7 @@ PLAIN = {
 }
 FIXED = {"table": {"file": "homes.csv", "person": "home", "group": "where"}}
 COLUMN = {"names": ["north", "south"], "most_per_person": 1, "sizes": {"north": 2, "south": 2}}
+ONE = {"names": ["north"], "most_per_person": 1}
 WEIGHTS = {"file": "homes.csv", "person": "home", "weight": "weight", "largest": "3"}
 SECRET = {"power": 3, "duration": 2, "start": 3, "end": 8, "epsilon": 1}
 
@@ -63,6 +64,13 @@ HISTOGRAM = changed(
 )
 EVENTS = changed(PLAIN, **{f"{S}statistic": {"kind": "events", "most_events": 5}})
 METERS = changed(PLAIN, population__units={"file": "homes.csv", "id": "home", "unit": "where"})
+QUANTILE = changed(
+    PLAIN,
+    **{
+        f"{S}statistic__kind": "quantile", f"{S}statistic__clip": None, f"{S}statistic__quantiles": [0.5, 0.95],
+        f"{S}statistic__grid": {"low": 0, "high": 5, "bins": 100},
+    },
+)  # fmt: skip
 FADING = changed(PLAIN, promise={"notion": "exponential", "epsilon": 1.0, "half_life": 24})
 AGED = changed(
     PLAIN,
@@ -153,6 +161,10 @@ HELD = {
     "duplicates of events": (EVENTS, {f"{S}statistic__duplicates": "once"}, "duplicates count was 'each' and is now 'once'"),
     "missing": (PLAIN, {f"{S}statistic__missing": "0.2"}, "missing reading counts as was '0' and is now '1/5'"),
     "edges": (HISTOGRAM, {f"{S}statistic__edges": ["0", "2", "5"]}, "edges of the histogram was"),
+    "quantiles": (QUANTILE, {f"{S}statistic__quantiles": [0.5]}, r'quantiles are published was \["1/2", "19/20"\] and is now'),
+    "grid": (QUANTILE, {f"{S}statistic__grid__bins": 50}, "edges of the histogram was"),
+    "tree": (QUANTILE, {"promise__delta": 1e-6, "promise__noise": "gaussian"}, "delta of the promise was"),
+    "total": (QUANTILE, {f"{S}groups": ONE, f"{S}source__group": "where"}, "group was not given"),
     "no weights": (WEIGHTED, {f"{S}statistic__kind": "sum", f"{S}statistic__weights": None}, "statistic was 'weighted sum'"),
     "largest weight": (WEIGHTED, {f"{S}statistic__weights__largest": "2"}, "largest weight that counts was '3'"),
     "resolution of weights": (WEIGHTED, {f"{S}statistic__weights__resolution": "0.5"}, "resolution of weights was '1'"),
@@ -192,6 +204,11 @@ FREE = {
     "noise that need not be said": (changed(FADING, promise__noise="laplace"), {"promise__noise": None}),
     "noise of a discount": (
         changed(FADING, promise__notion="gaussian-discount", promise__delta=1e-6), {"promise__noise": "gaussian"},
+    ),
+    "noise that a tree expects anyway": (QUANTILE, {"promise__noise": "laplace"}),
+    "a grid written out": (
+        changed(QUANTILE, **{f"{S}statistic__grid__bins": 5}),
+        {f"{S}statistic__grid": None, f"{S}statistic__edges": ["0", "1", "2", "3", "4", "5"]},
     ),
     "noise of secrets": (SECRETS, {"promise__noise": "laplace"}),
     "noise of two streams": (TWO, {"promise__noise": "laplace"}),
@@ -281,7 +298,8 @@ DECIDED = {
     keys.Clock: "step start end zone late",
     keys.Source: "files* format* table* time value group person zone epoch time_format columns wide",
     keys.Weights: "file* person* weight* resolution largest",
-    keys.Statistic: "kind most_events unit resolution clip clip_readings fold duplicates missing edges weights",
+    keys.Statistic: "kind most_events unit resolution clip clip_readings fold duplicates missing edges grid quantiles weights",
+    keys.Grid: "low high bins",
     keys.GroupTable: "file* person* group*",
     keys.Groups: "names table most_per_person sizes",
     keys.StreamPart: "name share source statistic step delay start end groups mechanism post* output*",

@@ -64,7 +64,7 @@ BAD = [
      "group, person, table, time, time_format, value, wide, zone"),
     (GOOD, "      fold: sum", "      fould: sum",
      "27:7: streams.0.statistic.fould: unknown key 'fould': did you mean 'fold'? Known: clip, clip_readings, duplicates, "
-     "edges, fold, kind, missing, most_events, resolution, unit, weights"),
+     "edges, fold, grid, kind, missing, most_events, quantiles, resolution, unit, weights"),
     (GOOD, "    delay: 1 h", "    delai: 1 h",
      "34:5: streams.0.delai: unknown key 'delai': did you mean 'delay'? Known: delay, end, groups, mechanism, name, "
      "output, post, share, source, start, statistic, step"),
@@ -97,7 +97,7 @@ BAD = [
      "as UTC or Europe/Berlin"),
     (GOOD, "kind: sum", "kind: summ",
      "23:7: streams.0.statistic.kind: unknown value 'summ': did you mean 'sum'? Known: count, events, histogram, mean, "
-     "sum, weighted sum"),
+     "quantile, sum, weighted sum"),
     (GOOD, "  person: who\npromise", "  person: who\n  neighbours: replace_one\npromise",
      "6:3: population.neighbours: unknown value 'replace_one': did you mean 'replace-one'? Known: add-remove, "
      "replace-one"),

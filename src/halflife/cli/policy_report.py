@@ -98,10 +98,11 @@ class _Series:
     def __init__(self, channel: Channel, first: int, last: int) -> None:
         self.channel, self.steps = channel, 0
         self.first_us, self.last_us = channel.steps.start(first), channel.steps.end(last)
-        self.shown = min(SHOWN, max(1, len(channel.groups)))
-        self.bins = channel.bins[:MOST_BINS]
+        self.layout = channel.layout
+        self.shown = min(SHOWN, self.layout.rows if self.layout.quantiles else max(1, len(channel.groups)))
+        self.bins = self.layout.bins[:MOST_BINS]
         self.noise = Extremes(first, last, 1, POINTS)
-        if channel.bins:
+        if self.bins:
             columns = max(1, COLUMNS // self.shown)
             self.maps = [Means(first, last, len(self.bins), columns) for _ in range(self.shown)]
         else:
@@ -114,30 +115,38 @@ class _Series:
         return None if first is None else cls(channel, first, book.last_step(channel.name))
 
     def feed(self, entries: Sequence[Entry]) -> None:
-        block = make_readable_block(entries, self.channel.factor_of_cells)
+        block = make_readable_block(entries, self.channel.factor_of_cells, banded=bool(self.layout.quantiles))
         steps, times = np.array(block.steps), np.array(block.starts)
         widest = block.bands.max(axis=1)[:, None]
         self.steps += len(entries)
         self.noise.feed(steps, times, widest, np.zeros_like(widest))
-        if not self.channel.bins:
+        if not self.bins:
             self.lines.feed(steps, times, block.values[:, : self.shown], block.bands[:, : self.shown])
             return
-        each = len(self.channel.bins)
+        each = len(self.layout.bins)
         for j, heat in enumerate(self.maps):
             heat.feed(steps, times, block.values[:, j * each : j * each + len(self.bins)])
 
+    def _names(self) -> tuple[str, ...]:
+        """What each line or map is called: by its group, or its quantile, or both."""
+        which = [f"{q:g}" for q in self.layout.quantiles]
+        if not which:
+            return self.layout.groups or (self.channel.name,)
+        return tuple(f"{g}, {q}" for g in self.layout.groups for q in which) or tuple(which)
+
     def view(self, policy: Policy) -> StreamView:
         c = self.channel
-        names = c.groups or (c.name,)
-        panels = () if c.bins else tuple(Panel(names[j], self.lines.line(j)) for j in range(self.shown))
+        names = self._names()
+        panels = () if self.bins else tuple(Panel(names[j], self.lines.line(j)) for j in range(self.shown))
         maps = tuple(HeatMap(names[j], heat.result()[0], self.bins, heat.result()[1]) for j, heat in enumerate(self.maps)) \
-            if c.bins else ()  # fmt: skip
+            if self.bins else ()  # fmt: skip
         return StreamView(
             name=c.name, kind=f"{c.part.statistic.kind} every {c.part.step or policy.clock.step}",
-            unit="people" if c.part.statistic.kind in ("count", "histogram") else c.part.statistic.unit or "",
+            unit=(c.part.statistic.unit or "") if self.layout.quantiles else c.unit,
             bin_unit=c.part.statistic.unit or "", steps=self.steps,
-            first_us=self.first_us, last_us=self.last_us, panels=panels, maps=maps, groups=len(c.groups), bins=len(c.bins),
-            every=1 if c.bins else self.lines.size, map_every=self.maps[0].size if c.bins else 1,
+            first_us=self.first_us, last_us=self.last_us, panels=panels, maps=maps, groups=len(names) if c.groups or len(names) > 1 else 0,
+            bins=len(self.layout.bins), each="quantile" if self.layout.quantiles else "group",
+            every=1 if self.bins else self.lines.size, map_every=self.maps[0].size if self.bins else 1,
             noise=self.noise.line(0), noise_every=self.noise.size, said=tuple(explain(c)),
             post=tuple(_post(p) for p in c.part.post), certificate=_shorten(c.plan.certificate()),
         )  # fmt: skip

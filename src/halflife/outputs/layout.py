@@ -32,7 +32,8 @@ class Layout:
     """The public shape of one stream's output. It comes from the policy, so nothing in it depends on anyone's data.
 
     `zone` is whose clock the times are shown in. Without `groups` there is no group column, without `bins` (low and high
-    edge of each) no bin columns. A step has one row for each group and bin, bins within groups.
+    edge of each) no bin columns, without `quantiles` no quantile column. A step has one row for each group and bin or quantile,
+    within groups.
 
     >>> Layout("meters", "UTC", ("a", "b"), ((0.0, 1.0), (1.0, 2.0))).columns
     ('step', 'start', 'end', 'group', 'bin_low', 'bin_high', 'value', 'error_band')
@@ -43,6 +44,7 @@ class Layout:
     groups: tuple[str, ...] = ()
     bins: tuple[tuple[float, float], ...] = ()
     unit: str | None = None
+    quantiles: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         find_zone(self.zone)
@@ -68,19 +70,20 @@ class Layout:
     def columns(self) -> tuple[str, ...]:
         """The names of the columns, in order."""
         group = ("group",) if self.groups else ()
-        edges = ("bin_low", "bin_high") if self.bins else ()
+        edges = ("quantile",) if self.quantiles else ("bin_low", "bin_high") if self.bins else ()
         return ("step", "start", "end", *group, *edges, "value", "error_band")
 
     @property
     def rows(self) -> int:
         """How many rows a step has."""
-        return max(1, len(self.groups)) * max(1, len(self.bins))
+        return max(1, len(self.groups)) * max(1, len(self.bins), len(self.quantiles))
 
     @property
     def cells(self) -> list[tuple[Any, ...]]:
-        """What stands in the group and bin columns of each of a step's rows."""
+        """What stands in the columns of group, and of bin or quantile, of each of a step's rows."""
         groups: list[tuple[Any, ...]] = [(name,) for name in self.groups] or [()]
-        bins: list[tuple[Any, ...]] = [(float(low), float(high)) for low, high in self.bins] or [()]
+        bins: list[tuple[Any, ...]] = [(float(low), float(high)) for low, high in self.bins]
+        bins = bins or [(float(q),) for q in self.quantiles] or [()]
         return [(*group, *edges) for group, edges in product(groups, bins)]
 
 

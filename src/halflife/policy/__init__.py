@@ -1,7 +1,7 @@
 """What to publish, and under which promise: the policy file, checked as a whole before any data is read."""
 
 from halflife.parsing.documents import PolicyError
-from halflife.policy.facts import find_change, ledger_facts, stream_layout
+from halflife.policy.facts import find_change, ledger_facts, stream_shape
 from halflife.policy.policy import GivenPolicy, Policy, channels
 from halflife.policy.streams import Channel, explain
 
@@ -14,5 +14,5 @@ __all__ = [
     "explain",
     "find_change",
     "ledger_facts",
-    "stream_layout",
+    "stream_shape",
 ]

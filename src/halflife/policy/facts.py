@@ -31,17 +31,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from halflife.errors import HalflifeError, InvalidInput
 from halflife.notions.base import Notion
 from halflife.numerics.forms import leave_out, read_form
+from halflife.numerics.trees import CountTree
 from halflife.outputs import Layout
 from halflife.parsing.quantities import parse_quantity
-from halflife.policy.model import Source, Statistic
+from halflife.policy.model import Source
 from halflife.policy.policy import Policy, channels
 from halflife.policy.promises.base import Adapter
 from halflife.policy.streams import Channel
+from halflife.postprocessing.quantiles import TreeQuantiles
 from halflife.steps import from_us
 
 FORMAT = {"name": "halflife.ledger", "version": 1}
@@ -107,7 +109,7 @@ def _write_stream(c: Channel) -> Facts:
         "delay": c.age,
         "share": c.share,
         "source": _write_source(c),
-        "statistic": _write_statistic(c.part.statistic, c.weights),
+        "statistic": _write_statistic(c),
         "groups": _write_groups(c),
         "mechanism": c.mechanism,
         "worth": worth[0] if len(set(worth)) == 1 else worth,
@@ -143,8 +145,9 @@ def _find_places(s: Source, person: str) -> dict[str, int] | None:
     return {key: s.columns.index(name) + 1 for key, name in used.items() if name is not None}
 
 
-def _write_statistic(s: Statistic, weights: Mapping[str, int] | None) -> Facts:
-    """What one person counts as: quantities as exact numbers of the unit."""
+def _write_statistic(c: Channel) -> Facts:
+    """What one person counts as: quantities as exact numbers of the unit; of a quantile, the tree of counts too."""
+    s, measure, tree = c.part.statistic, c.measure, c.measure.tree
 
     def exact(text: str | None) -> str | None:
         return None if text is None else str(parse_quantity(text, s.unit))
@@ -161,13 +164,16 @@ def _write_statistic(s: Statistic, weights: Mapping[str, int] | None) -> Facts:
         "most_events": s.most_events,
         "duplicates": "once" if s.once else "each",
         "missing": exact(s.missing) or "0",
-        "edges": None if s.edges is None else [exact(x) for x in s.edges],
+        "edges": [str(measure.resolution * edge) for edge in measure.edges] or None,
+        "quantiles": [str(q) for q in measure.quantiles] or None,
+        "levels": None if tree is None else tree.levels,
+        "total": tree is not None and tree.total,
         "weights": None
         if w is None
         else {
             "resolution": str(parse_quantity(w.resolution, None)),
             "largest": str(parse_quantity(w.largest, None)),
-            "sha256": _digest(weights),
+            "sha256": _digest(c.weights),
         },
     }
     return leave_out(
@@ -181,6 +187,9 @@ def _write_statistic(s: Statistic, weights: Mapping[str, int] | None) -> Facts:
         duplicates="once",
         missing="0",
         edges=None,
+        quantiles=None,
+        levels=None,
+        total=False,
         weights=None,
     )
 
@@ -276,6 +285,9 @@ STATISTIC = {
     "duplicates": Key("how duplicates count", "once"),
     "missing": Key("what a missing reading counts as", "0"),
     "edges": Key("the edges of the histogram", None),
+    "quantiles": Key("which quantiles are published", None),
+    "levels": Key("how many levels the tree of counts has", None),
+    "total": Key("whether the tree counts everybody", False),
     "weights": Key("the weights", None, keys=WEIGHTS),
 }
 GROUPS = {
@@ -428,13 +440,26 @@ def _say(value: Any) -> str:
     return text if len(text) <= LONGEST else f"another one (sha256 {_digest(value)[:16]})"
 
 
-def stream_layout(name: str, facts: Mapping[str, str]) -> tuple[Layout, tuple[Fraction, ...]]:
-    """Return a stream's layout, and what a unit is worth in each of its numbers, from a ledger's facts."""
+class Shape(NamedTuple):
+    """What a stream's entries hold: layout, what a unit is worth in each noisy number, and how quantiles follow from them."""
+
+    layout: Layout
+    factors: tuple[Fraction, ...]
+    quantiles: TreeQuantiles | None
+
+
+def stream_shape(name: str, facts: Mapping[str, str]) -> Shape:
+    """Return what the entries of a stream hold, from a ledger's facts."""
     stream = _fill(f"stream {name}", _parse(facts, f"stream:{name}"), STREAM)
     groups = tuple(stream["groups"]["names"]) if stream["groups"] else ()
-    edges = [float(Fraction(edge)) for edge in stream["statistic"]["edges"] or ()]
-    bins = tuple(pairwise(edges))
-    worth = stream["worth"]
+    statistic, worth, zone = stream["statistic"], stream["worth"], stream["steps"]["zone"]
+    edges = tuple(float(Fraction(edge)) for edge in statistic["edges"] or ())
     factors = [Fraction(f) for f in (worth if isinstance(worth, list) else [worth] * max(1, len(groups)))]
-    layout = Layout(name, stream["steps"]["zone"], groups, bins, stream["statistic"]["unit"])
-    return layout, tuple(f for f in factors for _ in range(max(1, len(bins))))
+    if statistic["quantiles"] is None:
+        bins = tuple(pairwise(edges))
+        layout = Layout(name, zone, groups, bins, statistic["unit"])
+        return Shape(layout, tuple(f for f in factors for _ in range(max(1, len(bins)))), None)
+    tree = CountTree(len(edges) - 1, statistic["levels"], statistic["total"])
+    which = tuple(float(Fraction(q)) for q in statistic["quantiles"])
+    layout = Layout(name, zone, groups, (), statistic["unit"], which)
+    return Shape(layout, tuple(f for f in factors for _ in range(tree.nodes)), TreeQuantiles(tree, edges, which))

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import pairwise
 
 from halflife.engines.base import LARGEST_TOTAL, LARGEST_UNITS
 from halflife.errors import InvalidInput
+from halflife.numerics.trees import CountTree, best_tree
 from halflife.parsing.quantities import parse_quantity
 from halflife.policy.groups import GroupList
-from halflife.policy.model import PolicyKeys, Statistic
+from halflife.policy.model import Grid, PolicyKeys, Statistic
 from halflife.policy.tables import read_public_table
-from halflife.sensitivity import Sensitivity, bounded_sensitivity, histogram_sensitivity
+from halflife.release import Noise
+from halflife.sensitivity import Sensitivity, bounded_sensitivity, histogram_sensitivity, tree_sensitivity
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,8 @@ class Measure:
     readings    the bounds of single readings, before the fold; None for none
     missing     what a person without a good reading counts as
     resolution  what a unit is worth, in the statistic's unit
-    edges       of a histogram's bins
+    edges       of the bins of a histogram, or of those under a tree of counts
+    quantiles   which are asked for;  tree  the tree of counts that they are worked out from
     weights     each person's public weight, in whole multiples of `weight_unit`, none beyond `heaviest`
     """
 
@@ -42,6 +45,13 @@ class Measure:
     weights: Mapping[str, int] | None = field(default=None, repr=False)
     weight_unit: Fraction = Fraction(1)
     heaviest: int = 1
+    quantiles: tuple[Fraction, ...] = ()
+    tree: CountTree | None = None
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers of each group get noise: the nodes of a tree, the bins of a histogram, or one."""
+        return self.tree.nodes if self.tree is not None else max(1, len(self.edges) - 1)
 
     @property
     def bins(self) -> tuple[tuple[float, float], ...]:
@@ -52,6 +62,11 @@ class Measure:
     def sensitivity(self, policy: PolicyKeys, groups: GroupList) -> Sensitivity:
         """Return how far one person can move the numbers of one step."""
         neighbours, count = policy.population.neighbours, max(1, len(groups.names))
+        if self.tree is not None:
+            return tree_sensitivity(
+                self.tree.levels, self.tree.total, neighbours=neighbours, groups=count, most_groups=groups.most,
+                fixed=groups.fixed,
+            )  # fmt: skip
         if self.edges:
             return histogram_sensitivity(
                 len(self.edges) - 1, neighbours=neighbours, groups=count, most_groups=groups.most, fixed=groups.fixed
@@ -64,7 +79,7 @@ class Measure:
     def factors(self, groups: GroupList, population: int) -> tuple[Fraction, ...]:
         """The value of a unit in the output, by group: the resolution, divided by the number of people for a mean.
 
-        A histogram counts people: its resolution is that of its edges.
+        A histogram and a tree count people: their resolution is that of their edges.
         """
         people = groups.people(population)
         worth = Fraction(1) if self.edges else self.resolution * self.weight_unit
@@ -91,8 +106,8 @@ class Measure:
         return tuple(self.missing * total for total in totals)
 
 
-def read_measure(policy: PolicyKeys, i: int) -> Measure:
-    """Work out the statistic of a stream."""
+def read_measure(policy: PolicyKeys, i: int, noise: Noise = "laplace") -> Measure:
+    """Work out the statistic of a stream; the tree of a quantile is the best one for this family of noise."""
     part, s = policy.streams[i], policy.streams[i].statistic
     at = ("streams", i, "statistic")
     if s.kind in ("count", "events"):
@@ -108,12 +123,16 @@ def read_measure(policy: PolicyKeys, i: int) -> Measure:
         resolution = _resolution(s)
     with policy.about(*at, "clip_readings"):
         readings = _bounds(s.clip_readings, s, resolution)
-    if s.kind == "histogram":
-        _refuse(policy, i, "a histogram", "clip", "missing", "weights")
-        with policy.about(*at, "edges"):
-            edges = _edges(s, resolution)
-        return Measure("histogram", edges[0], edges[-1], readings, resolution=resolution, edges=edges)
-    _refuse(policy, i, f"a {s.kind}", "edges", *([] if s.kind == "weighted sum" else ["weights"]))
+    if s.kind in ("histogram", "quantile"):
+        _refuse(policy, i, f"a {s.kind}", "clip", "missing", "weights")
+        with policy.about(*at, "edges" if s.grid is None else "grid"):
+            edges = read_edges(s, resolution)
+        made = Measure(s.kind, edges[0], edges[-1], readings, resolution=resolution, edges=edges)
+        if s.kind == "quantile":
+            return _with_tree(policy, i, made, noise)
+        _refuse(policy, i, "a histogram", "quantiles")
+        return made
+    _refuse(policy, i, f"a {s.kind}", "edges", "grid", "quantiles", *([] if s.kind == "weighted sum" else ["weights"]))
     with policy.about(*at, "clip"):
         low, high = _clip(s, resolution, readings)
     with policy.about(*at, "missing"):
@@ -132,7 +151,20 @@ def _read_count(policy: PolicyKeys, i: int) -> Measure:
     """
     s = policy.streams[i].statistic
     what = "a count of people" if s.kind == "count" else "a count of events"
-    _refuse(policy, i, what, "clip", "clip_readings", "resolution", "missing", "edges", "weights", "fold")
+    _refuse(
+        policy,
+        i,
+        what,
+        "clip",
+        "clip_readings",
+        "resolution",
+        "missing",
+        "edges",
+        "grid",
+        "quantiles",
+        "weights",
+        "fold",
+    )
     if s.kind == "count":
         _refuse(policy, i, what, "most_events")
         return Measure("count")
@@ -142,6 +174,49 @@ def _read_count(policy: PolicyKeys, i: int) -> Measure:
                 "missing: the most events of one person that count in a step: a public bound, such as `most_events: 5`"
             )
     return Measure("events", 0, s.most_events)
+
+
+def _with_tree(policy: PolicyKeys, i: int, measure: Measure, noise: Noise) -> Measure:
+    """The measure of a quantile: which quantiles, and the tree of counts.
+
+    The count of everybody is a node of the tree where it costs nothing: for replace-one neighbours whose groups are fixed.
+    """
+    part = policy.streams[i]
+    with policy.about("streams", i, "statistic", "quantiles"):
+        quantiles = _quantiles(part.statistic)
+    with policy.about("streams", i, "statistic", "edges" if part.statistic.grid is None else "grid"):
+        if len(measure.edges) < 3:
+            raise InvalidInput("a quantile is found among at least 2 bins: give more, as fine as the answer shall be")
+    if part.post:
+        raise policy.error((
+            ("streams", i, "post"),
+            "the error band of a quantile after post-processing is not worked out: leave this out. Quantiles lie within the grid",
+        ))  # fmt: skip
+    fixed = part.groups is None or part.groups.table is not None
+    free = fixed and policy.population.neighbours == "replace-one"
+    return replace(measure, quantiles=quantiles, tree=best_tree(len(measure.edges) - 1, noise, total=free))
+
+
+def _quantiles(s: Statistic) -> tuple[Fraction, ...]:
+    if s.quantiles is None:
+        raise InvalidInput("missing: which quantiles, such as `quantiles: [0.5, 0.95]`")
+    found = tuple(read_quantile(text) for text in s.quantiles)
+    for q, text in zip(found, s.quantiles, strict=True):
+        if not 0 < q < 1:
+            raise InvalidInput(f"a quantile lies between 0 and 1, not at {text!r}")
+    for below, above, text in zip(found, found[1:], s.quantiles[1:], strict=False):
+        if above <= below:
+            raise InvalidInput(f"quantiles must ascend: {text!r} does not")
+    return found
+
+
+def read_quantile(text: str) -> Fraction:
+    """Return a quantile as people write it.
+
+    >>> read_quantile("0.5"), read_quantile("95 %")
+    (Fraction(1, 2), Fraction(19, 20))
+    """
+    return parse_quantity(text, "%") / 100 if text.rstrip().endswith("%") else parse_quantity(text, None)
 
 
 def _refuse(policy: PolicyKeys, i: int, what: str, *names: str) -> None:
@@ -159,14 +234,32 @@ def _resolution(s: Statistic) -> Fraction:
     return resolution
 
 
-def _edges(s: Statistic, resolution: Fraction) -> tuple[int, ...]:
+def read_edges(s: Statistic, resolution: Fraction) -> tuple[int, ...]:
+    """Return the edges of the bins in whole resolutions, from a list or from a grid."""
+    if s.grid is not None:
+        return _grid(s, s.grid, resolution)
     if s.edges is None:
-        raise InvalidInput("missing: a histogram needs the bounds of its bins")
+        raise InvalidInput(f"missing: a {s.kind} needs the bounds of its bins")
     edges = tuple(_multiple(e, s.unit, resolution) for e in s.edges)
     for below, above, text in zip(edges, edges[1:], s.edges[1:], strict=False):
         if above <= below:
             raise InvalidInput(f"the edges of a histogram must increase: {text!r} does not")
     return edges
+
+
+def _grid(s: Statistic, grid: Grid, resolution: Fraction) -> tuple[int, ...]:
+    if s.edges is not None:
+        raise InvalidInput("`edges` say it already: give one of the two")
+    low, high = (_multiple(text, s.unit, resolution) for text in (grid.low, grid.high))
+    width, rest = divmod(high - low, grid.bins)
+    if low >= high:
+        raise InvalidInput(f"must go from low to high, not from {grid.low} to {grid.high}")
+    if rest:
+        raise InvalidInput(
+            f"{grid.bins} bins from {grid.low} to {grid.high} have no width of whole resolutions ({s.resolution}): choose "
+            "another number of bins, or a finer resolution"
+        )
+    return tuple(range(low, high + 1, width))
 
 
 def _clip(s: Statistic, resolution: Fraction, readings: tuple[int, int] | None) -> tuple[int, int]:

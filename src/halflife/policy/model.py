@@ -158,11 +158,20 @@ class Weights(Part):
     largest: Text = Field(description="The largest weight that counts; larger ones are clipped.")
 
 
+class Grid(Part):
+    """Bins of one width, instead of `edges`. Public, not from the data."""
+
+    low: Text = Field(description="The lowest edge; what lies below counts in the first bin.")
+    high: Text = Field(description="The highest edge; what lies above counts in the last bin.")
+    bins: Annotated[int, Field(ge=1, le=10_000), BeforeValidator(read_number)] = Field(description="How many bins.")
+
+
 class Statistic(Part):
     """The statistic that is computed at each step."""
 
-    kind: Literal["count", "events", "sum", "mean", "histogram", "weighted sum"] = Field(
-        description="count (of people with a reading), events (rows, so many of a person), sum, mean, histogram or weighted sum."
+    kind: Literal["count", "events", "sum", "mean", "histogram", "quantile", "weighted sum"] = Field(
+        description="count (of people with a reading), events (rows, so many of a person), sum, mean, histogram, quantile or "
+        "weighted sum."
     )
     most_events: Annotated[int, Field(ge=1, le=10**9), BeforeValidator(read_number)] | None = Field(
         None,
@@ -189,6 +198,10 @@ class Statistic(Part):
     missing: Text | None = Field(None, description="What a person without a good reading counts as; 0 if not given.")
     edges: Annotated[list[Text], Field(min_length=2, max_length=10_001)] | None = Field(
         None, description="The edges of a histogram's bins; the first and last bin take what lies beyond."
+    )
+    grid: Grid | None = None
+    quantiles: Annotated[list[Text], Field(min_length=1, max_length=1_000)] | None = Field(
+        None, description="Of kind quantile: which, as 0.5 or 95 %, in ascending order. All of them are one release."
     )
     weights: Weights | None = None
 

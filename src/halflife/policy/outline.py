@@ -65,8 +65,13 @@ class Outline:
     def unit(self) -> str:
         """What its numbers are in, for people: "people" or "events" where such are counted, else the statistic's unit, if any."""
         statistic = self.part.statistic
-        counted = {"count": "people", "histogram": "people", "events": "events"}
+        counted = {"count": "people", "histogram": "people", "quantile": "people", "events": "events"}
         return counted.get(statistic.kind) or statistic.unit or ""
+
+    @property
+    def cells(self) -> int:
+        """How many numbers of a step get noise."""
+        return max(1, len(self.groups)) * self.measure.numbers
 
     @property
     def first(self) -> int:

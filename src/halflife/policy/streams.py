@@ -12,12 +12,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+import numpy as np
+
 from halflife import registry
 from halflife.accountant import Accountant
 from halflife.engines.base import LARGEST_UNITS, Question
 from halflife.errors import InvalidInput, unknown
 from halflife.mechanisms import Mechanism, Request, ScheduledMechanism, Turn, check_adaptive, record
 from halflife.noise import SMALLEST_LOSS
+from halflife.numerics.arrays import Integers
 from halflife.numerics.rounding import down
 from halflife.outputs import Layout
 from halflife.parsing.documents import Where
@@ -31,7 +34,8 @@ from halflife.policy.paths import check_files
 from halflife.policy.promises import Adapter, find_adapter
 from halflife.policy.unused import refuse_unused
 from halflife.postprocessing import Kalman, MovingAverage, Smoother, Truncate
-from halflife.release import Release
+from halflife.postprocessing.quantiles import TreeQuantiles
+from halflife.release import Noise, Release
 from halflife.steps import (
     DAY,
     LATEST,
@@ -67,20 +71,38 @@ class Channel(Outline):
     promise: Adapter = field(repr=False, compare=False)
 
     @property
-    def cells(self) -> int:
-        """How many numbers a step has."""
-        return max(1, len(self.groups)) * max(1, len(self.bins))
-
-    @property
     def layout(self) -> Layout:
-        """The columns of the output: groups and bins."""
-        unit = self.part.statistic.unit
-        return Layout(self.name, self.steps.zone, self.groups, self.bins, unit)
+        """The columns of the output: groups, and bins or quantiles."""
+        unit, which = self.part.statistic.unit, tuple(map(float, self.measure.quantiles))
+        return Layout(self.name, self.steps.zone, self.groups, () if which else self.bins, unit, which)
 
     @property
     def factor_of_cells(self) -> tuple[Fraction, ...]:
-        """The value of one unit in the output, for each number of a step."""
+        """The value of one unit in the output, for each number of a step that gets noise."""
+        return tuple(f for f in self.factors for _ in range(self.measure.numbers))
+
+    @property
+    def factor_of_bins(self) -> tuple[Fraction, ...]:
+        """The value of one unit for each number that an engine or a program counts: those that get noise, or a tree's bins."""
         return tuple(f for f in self.factors for _ in range(max(1, len(self.bins))))
+
+    @property
+    def quantiles(self) -> TreeQuantiles | None:
+        """How quantiles follow from the noisy numbers of a step; None for other statistics."""
+        measure = self.measure
+        if measure.tree is None:
+            return None
+        edges = tuple(float(measure.resolution * edge) for edge in measure.edges)
+        return TreeQuantiles(measure.tree, edges, tuple(map(float, measure.quantiles)))
+
+    def totals(self, sums: Integers) -> Integers:
+        """Return the exact numbers of each step that get noise (steps × cells), from an engine's sums (steps × groups × bins).
+
+        What all who are missing count as is added, and the bins of a tree become its nodes.
+        """
+        totals = sums + np.array(self.offsets, dtype=np.int64)[None, :, None]
+        nodes = totals if self.measure.tree is None else self.measure.tree.add_up(totals)
+        return nodes.reshape(len(sums), -1)
 
     def published_at(self, step: int) -> int:
         """Return when a step may be published, in µs: once it is over, and its delay too."""
@@ -203,8 +225,8 @@ def work_out(policy: PolicyKeys) -> tuple[Channel, ...]:
         with policy.about("streams", i, "step"):
             _check_width(steps, promise)
     rules = promise.accept_streams()
-    units = read_units(policy)
-    outlines = [_outline(policy, i, account, share, *times[i], units) for i, share in enumerate(_shares(policy))]
+    units, noise = read_units(policy), _expected_noise(policy, promise)
+    outlines = [_outline(policy, i, account, share, *times[i], units, noise) for i, share in enumerate(_shares(policy))]
     promise.check_streams(outlines)
     _check_ages(policy, outlines, promise)
     plans = _plans(policy, promise, outlines)
@@ -243,6 +265,14 @@ def _shares(policy: PolicyKeys) -> list[float]:
     return [float(s) for s in given if s is not None]
 
 
+def _expected_noise(policy: PolicyKeys, promise: Adapter) -> Noise:
+    """The family of noise that a tree of counts is shaped for: as it is written, else Gaussian where there is a δ.
+
+    Plans choose the family later, from the sensitivity that follows from the tree. Any tree keeps the promise under either.
+    """
+    return policy.promise.noise or ("gaussian" if getattr(promise.notion, "delta", 0.0) > 0 else "laplace")
+
+
 def _outline(
     policy: PolicyKeys,
     i: int,
@@ -251,15 +281,16 @@ def _outline(
     steps: Steps,
     last: int | None,
     units: Mapping[str, str] | None,
+    noise: Noise,
 ) -> Outline:
-    """Work out one stream as far as no notion is needed for it."""
+    """Work out one stream as far as no notion is needed for it, but for the noise that the tree of a quantile expects."""
     part, at, size = policy.streams[i], ("streams", i), policy.population.size
     if part.source is not None:
         with policy.about(*at, "source", "zone"):
             find_zone(part.source.zone)
         with policy.about(*at, "source", "columns"):
             _check_names_of_columns(part.source, policy.population.person)
-    groups, measure = read_groups(policy, i), read_measure(policy, i)
+    groups, measure = read_groups(policy, i), read_measure(policy, i, noise)
     with policy.about(*at, "groups"):
         sensitivity = measure.sensitivity(policy, groups)
         factors = measure.factors(groups, size)
@@ -268,7 +299,7 @@ def _outline(
     for j in range(len(part.post)):
         with policy.about(*at, "post", j):
             _smoother(part, j, independent=True)
-    cells = max(1, len(groups.names)) * max(1, len(measure.bins))
+    cells = max(1, len(groups.names)) * measure.numbers
     if cells > MOST_CELLS:
         raise policy.error((at, f"a step has {cells:,} numbers (groups × bins): the most is {MOST_CELLS:,}"))
     every, widest = _pace(steps, account, last)

@@ -59,7 +59,7 @@ streams:
       {value}
       zone: UTC               # the zone of times that carry none
     statistic:
-      kind: mean              # count, events, sum, mean, histogram, weighted sum
+      kind: mean              # count, events, sum, mean, histogram, quantile, weighted sum
       unit:                   # what the values are in, such as kWh
       resolution:             # readings become whole multiples of this, such as 1 Wh
       clip:                   # the least and the largest that one person counts as in a step, after `fold`, such as [0, 5 kWh]

@@ -207,8 +207,7 @@ class _Run:
         line = {"stream": channel.name, "steps": [first, last], **answer.tallies}
         self.tallies.setdefault(channel.name, Counter()).update(answer.tallies)
         write_operator(self.session.ledger.operator_file, self.session.now_us(), line)
-        totals: Totals = answer.sums + np.array(channel.offsets, dtype=np.int64)[None, :, None]
-        return totals.reshape(last - first + 1, -1)
+        return channel.totals(answer.sums)
 
     def _log(self, batch: Sequence[Due]) -> None:
         for d in batch:

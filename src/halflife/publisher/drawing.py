@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple
@@ -26,7 +27,7 @@ from halflife.numerics.search import largest
 from halflife.plans.base import STD_OF_UNIT_SCALE
 from halflife.postprocessing import Facts, Smoother
 from halflife.publisher.due import Due
-from halflife.publisher.readable import in_output_units
+from halflife.publisher.readable import in_output_units, noise_bounds
 from halflife.release import Release
 
 Totals = NDArray[np.int64]
@@ -134,7 +135,7 @@ def find_spread(scales: tuple[float, ...], noise: str) -> float:
 
 
 def make_entries(due: Due, drawn: Drawn, smoothers: Sequence[Smoother]) -> list[Entry]:
-    """Return what the ledger keeps, with post-processed values if the policy has any post-processing."""
+    """Return what the ledger keeps, with post-processed values if the policy has any post-processing, and with quantiles."""
     c, noisy, releases = due.channel, drawn.noisy, drawn.releases
     spreads = np.array([find_spread(scales, c.plan.noise) for scales in drawn.scales])
     values = None
@@ -144,7 +145,7 @@ def make_entries(due: Due, drawn: Drawn, smoothers: Sequence[Smoother]) -> list[
         for smoother in smoothers:
             values, spreads = smoother.smooth(values, spreads, known)
     edges = c.steps.edges(int(due.steps[0]), int(due.steps[-1])).tolist()
-    return [
+    entries = [
         Entry(
             c.name,
             step,
@@ -160,3 +161,7 @@ def make_entries(due: Due, drawn: Drawn, smoothers: Sequence[Smoother]) -> list[
             zip(due.steps.tolist(), due.release_steps.tolist(), spreads.tolist(), strict=True)
         )
     ]
+    if c.quantiles is None:
+        return entries
+    found = c.quantiles.of(noisy, noise_bounds(entries))
+    return [replace(entry, value=value) for entry, value in zip(entries, found, strict=True)]

@@ -34,7 +34,10 @@ REMEMBERS = "the account no longer remembers the time that they are about. Run i
 
 
 class Noise(NamedTuple):
-    """The noise of one step, in the statistic's unit and before post-processing: its standard deviation."""
+    """The noise of one step, in the statistic's unit and before post-processing: its standard deviation.
+
+    Of quantiles it is that of a median's rank, in people, on average over the grid.
+    """
 
     when: str
     step: int
@@ -155,7 +158,7 @@ def _look_ahead(policy: Policy, c: Channel, session: Session, wanted: Due | None
     noise = () if over else tuple(_noise(c, first, last, due))
     bounds = [
         (low * float(factor), high * float(factor))
-        for (low, high), factor in zip(total_range(c, policy.population.size), c.factor_of_cells, strict=True)
+        for (low, high), factor in zip(total_range(c, policy.population.size), c.factor_of_bins, strict=True)
     ]
     stds = [n.std / float(max(c.factors)) for n in noise]
     narrowest = min(high - low for low, high in total_range(c, policy.population.size))
@@ -185,7 +188,7 @@ def _noise(c: Channel, first: int, last: int, due: int) -> Iterator[Noise]:
     asked = [("of the first step due" if due else "of the next step", first)]
     asked += [("in the middle", middle), ("of the last step due", last)] if due > 1 else []
     asked += [("of the last step of all" if later == c.last else "a year on", later)] if later > last else []
-    factor = float(max(c.factors))
+    factor = float(max(c.factors)) * (1.0 if c.measure.tree is None else c.measure.tree.rank_error)
     for when, step in asked:
         (k,) = c.plan_steps(step, step)
         yield Noise(when, step, _when_over(c, step), factor * c.plan.std(k))

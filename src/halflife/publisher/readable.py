@@ -36,21 +36,41 @@ def _band(releases: Sequence[Release]) -> float:
     return max(BAND_OF_UNIT_SCALE[r.noise] for r in releases)
 
 
-def make_readable(entries: Sequence[Entry], factors: Sequence[Fraction]) -> list[Published]:
-    """Return entries as readers see them, with the half-width of the band that holds 95 % of the noise left in each."""
-    return make_readable_block(entries, factors).items() if entries else []
+def noise_bounds(entries: Sequence[Entry]) -> Floats:
+    """Return what the noise left in each number of an entry passes with 2.5 %, either way, in units."""
+    return np.array([e.spread * _band(e.releases) for e in entries])
 
 
-def make_readable_block(entries: Sequence[Entry], factors: Sequence[Fraction]) -> Block:
+def make_readable(entries: Sequence[Entry], factors: Sequence[Fraction], *, banded: bool = False) -> list[Published]:
+    """Return entries as readers see them, with the half-width of the band that holds 95 % of the noise left in each.
+
+    factors  what a unit is worth in each noisy number
+    banded   whether the stored value is that of quantiles: as many error bands stand behind the values
+    """
+    return make_readable_block(entries, factors, banded=banded).items() if entries else []
+
+
+def make_readable_block(entries: Sequence[Entry], factors: Sequence[Fraction], *, banded: bool = False) -> Block:
     """Return entries as readers see them, as one block of columns; there must be at least one."""
     if any(len(e.noisy) != len(factors) for e in entries):
         raise InvalidInput(f"an entry does not hold {len(factors)} numbers, one for each group and bin")
     if not all(e.releases for e in entries):
         raise InvalidInput("an entry was charged nothing, so its noise is unknown: see `halflife verify`")
+    times = [e.step for e in entries], [e.start_us for e in entries], [e.end_us for e in entries]
+    if banded:
+        return Block(*times, *_split(entries))
     values = in_output_units(np.concatenate([e.noisy for e in entries]).reshape(-1, len(factors)), factors)
     for k, e in enumerate(entries):
         if e.value is not None:
             values[k] = e.value
-    spreads = np.array([e.spread * _band(e.releases) for e in entries])
-    bands = in_output_units(np.repeat(spreads[:, None], len(factors), axis=1), factors)
-    return Block([e.step for e in entries], [e.start_us for e in entries], [e.end_us for e in entries], values, bands)
+    bands = in_output_units(np.repeat(noise_bounds(entries)[:, None], len(factors), axis=1), factors)
+    return Block(*times, values, bands)
+
+
+def _split(entries: Sequence[Entry]) -> tuple[Floats, Floats]:
+    """The values of quantiles, and their error bands."""
+    stored = [e.value for e in entries if e.value is not None]
+    if len(stored) < len(entries) or any(len(value) != len(stored[0]) or len(value) % 2 for value in stored):
+        raise InvalidInput("an entry does not hold a value and an error band for each of its quantiles")
+    values, bands = np.split(np.array(stored), 2, axis=1)
+    return values, bands

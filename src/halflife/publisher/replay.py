@@ -1,4 +1,4 @@
-"""Post-processing recomputed from the noisy values in a ledger, each step with the chain that was in force then."""
+"""Post-processing recomputed from the noisy values in a ledger: each step with the chain that was in force then; quantiles."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from halflife.ledger import Entry
 from halflife.plans.base import STD_OF_UNIT_SCALE
 from halflife.postprocessing import Facts, Smoother
 from halflife.postprocessing.chains import Record
+from halflife.postprocessing.quantiles import TreeQuantiles
 from halflife.publisher.drawing import find_spread
-from halflife.publisher.readable import in_output_units
+from halflife.publisher.readable import in_output_units, noise_bounds
 
 ALIKE = 1e-9
 """How far, relatively, two machines may differ in a value that both work out."""
@@ -70,3 +71,21 @@ class Replay:
         names = {r.draw or r.atop for r in entry.releases} - {None}
         scales = (*fresh, *(self._shared[name] for name in sorted(map(str, names))))
         return find_spread(scales, entry.releases[0].noise)
+
+
+class QuantileReplay:
+    """Recomputes the quantiles of one stream from its noisy counts."""
+
+    def __init__(self, quantiles: TreeQuantiles) -> None:
+        self._quantiles = quantiles
+
+    def find_changed(self, entries: Sequence[Entry]) -> Iterator[Entry]:
+        """Return the entries whose quantiles, or error bands, are not what their noisy counts give."""
+        width = self._quantiles.edges[-1] - self._quantiles.edges[0]
+        reach = max(width, *map(abs, self._quantiles.edges))
+        for entry in entries:
+            scale = find_spread(tuple(r.scale or 0.0 for r in entry.releases), entry.releases[0].noise)
+            found = self._quantiles.of(entry.noisy[None], noise_bounds([entry]))[0]
+            same = entry.value is not None and np.shape(entry.value) == found.shape
+            if not same or np.any(np.abs(entry.value - found) > ALIKE * reach) or entry.spread != scale:
+                yield entry

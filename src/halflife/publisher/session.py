@@ -34,6 +34,11 @@ LATEST = 60_000_000_000
 """Seconds since 1970 that no clock reaches, either way: calendars end in the years 1 and 9999."""
 
 
+def read_entries(channel: Channel, entries: Sequence[Entry]) -> list[Published]:
+    """Return a stream's entries as readers see them."""
+    return make_readable(entries, channel.factor_of_cells, banded=channel.quantiles is not None)
+
+
 def refuse_other_policy(name: str, known: Mapping[str, str], policy: Policy) -> None:
     """Refuse a policy that changes what the ledger of this name was begun with."""
     try:
@@ -146,7 +151,7 @@ class Session:
 
     def _open_output(self, channel: Channel) -> Output:
         def find(step: int) -> Published | None:
-            found = make_readable(list(self.ledger.entries(channel.name, step, step)), channel.factor_of_cells)
+            found = read_entries(channel, list(self.ledger.entries(channel.name, step, step)))
             return found[0] if found else None
 
         return open_output(
@@ -165,7 +170,7 @@ class Session:
                 self.emitted_again[channel.name] += len(block)
 
     def _write(self, channel: Channel, output: Output, entries: Sequence[Entry]) -> None:
-        output.write(make_readable(entries, channel.factor_of_cells))
+        output.write(read_entries(channel, entries))
         if channel.part.output == "-":
             self.ledger.mark_printed(channel.name, entries[-1].step)
 

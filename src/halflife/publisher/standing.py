@@ -25,7 +25,7 @@ from halflife.noise import SMALLEST_LOSS
 from halflife.numerics.arrays import Floats
 from halflife.numerics.forms import JsonObject
 from halflife.numerics.parameters import real
-from halflife.plans.base import MEAN_ABSOLUTE_OF_UNIT_SCALE
+from halflife.plans.base import MEAN_ABSOLUTE_OF_UNIT_SCALE, STD_OF_UNIT_SCALE
 from halflife.policy import Channel, GivenPolicy, Policy, channels
 from halflife.publisher.drawing import find_spread
 from halflife.publisher.operator_log import Run, read_last_run
@@ -191,10 +191,10 @@ def _stream(c: Channel, done: int, now_us: int, account: Accountant, step: int, 
     planned = None if done == c.last else done + 1
     end_us = c.steps.end(done) if done else None
     error = None if planned is None else float(_errors(c, planned, planned)[0])
-    unit = BAND_OF_UNIT_SCALE[c.plan.noise] / MEAN_ABSOLUTE_OF_UNIT_SCALE[c.plan.noise]
+    unit = BAND_OF_UNIT_SCALE[c.plan.noise] * _gain(c) / _mean_absolute(c)
     return StreamStatus(
         name=c.name,
-        unit=_unit(c),
+        unit=c.unit or None,
         newest=done,
         end=None if end_us is None else from_us(end_us, zone),
         age=None if end_us is None else datetime.timedelta(microseconds=now_us - end_us),
@@ -212,10 +212,6 @@ def _stream(c: Channel, done: int, now_us: int, account: Accountant, step: int, 
     )
 
 
-def _unit(c: Channel) -> str | None:
-    return "people" if c.part.statistic.kind in ("count", "histogram") else c.part.statistic.unit
-
-
 def _headroom(c: Channel, planned: int, account: Accountant, now: int) -> float | None:
     """The largest loss that fits when this step is published, late or not; None if the account does not know."""
     intended = int(c.release_steps(planned, planned)[0])
@@ -229,13 +225,28 @@ def _headroom(c: Channel, planned: int, account: Accountant, now: int) -> float 
 # Ahead --------------------------------------------------------------------------------------------------------------
 
 
+def _gain(c: Channel) -> float:
+    """The noise of what is read, as a multiple of that of one number: of quantiles, of a median's rank in people; else 1."""
+    return 1.0 if c.measure.tree is None else c.measure.tree.rank_error
+
+
+def _mean_absolute(c: Channel) -> float:
+    """The expected |noise| where that of one number has scale 1; of a rank, a sum of many noises, the most that it can be.
+
+    A sum of Laplace noises is a Gaussian of random variance V, and E√V ≤ √(E V): √(2/π) of its standard deviation.
+    """
+    if c.measure.tree is None:
+        return MEAN_ABSOLUTE_OF_UNIT_SCALE[c.plan.noise]
+    return _gain(c) * STD_OF_UNIT_SCALE[c.plan.noise] * MEAN_ABSOLUTE_OF_UNIT_SCALE["gaussian"]
+
+
 def _errors(c: Channel, first: int, last: int) -> Floats:
-    """The expected |noise| of steps first … last by the plan, in the output's unit; of groups, the largest."""
+    """The expected |noise| of steps first … last by the plan, in the output's unit, of quantiles in ranks; of groups, the largest."""
     losses, layers = c.plan.losses_of_releases(first, last), c.plan.layers(1)
     with np.errstate(divide="ignore"):
         scales = c.plan.sensitivities_of_releases(first, last) / losses
     more = 1.0 if len(layers) == 1 else find_spread(layers, c.plan.noise) / layers[0]
-    result: Floats = scales * (more * MEAN_ABSOLUTE_OF_UNIT_SCALE[c.plan.noise] * float(max(c.factors)))
+    result: Floats = scales * (more * _mean_absolute(c) * float(max(c.factors)))
     return result
 
 

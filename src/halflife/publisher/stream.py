@@ -21,8 +21,7 @@ from halflife.policy import GivenPolicy, Policy
 from halflife.policy.ranges import total_range
 from halflife.publisher.drawing import Totals
 from halflife.publisher.operator_log import write_operator
-from halflife.publisher.readable import make_readable
-from halflife.publisher.session import Session
+from halflife.publisher.session import Session, read_entries
 from halflife.steps import find_zone, from_us, parse_time, to_us
 
 BEYOND = 2**200
@@ -83,7 +82,8 @@ class Stream:
     def publish(self, value: object, at: str | datetime.datetime | int | None = None) -> Pushed:
         """Publish the aggregate of a step: the one that `at` lies in (a time, or its number), else the newest that is over.
 
-        `value` is a number in the policy's unit; a list of numbers for a histogram; with groups a mapping from group to
+        `value` is a number in the policy's unit; a list of numbers for a histogram; for quantiles the list of how many people are
+        in each bin of the grid, and the value that comes back is the list of quantiles; with groups a mapping from group to
         either. **No number decides whether a step is published.** One that is NaN, infinite, None or masked counts as if nobody
         had a reading; one outside the public range of the statistic as the nearest within it. How many there were is written to
         the operator's file alone. Refused is the shape of the call, whatever the numbers: another number of them, other groups,
@@ -101,7 +101,7 @@ class Stream:
             raise InvalidInput(
                 f"step {step} of {c.name} was passed over, and steps go forward: the newest is {self._session.done[c.name]}"
             )
-        return self._make_pushed(make_readable(stored, c.factor_of_cells)[0])
+        return self._make_pushed(read_entries(c, stored)[0])
 
     def _step(self, at: str | datetime.datetime | int | None) -> int:
         """Return the step that is meant; it must be over by the clock, and lie within the policy's start and end."""
@@ -131,7 +131,7 @@ class Stream:
         nobody = [offset for offset in c.offsets for _ in range(bins)]
         units = [
             missing if x is None else math.floor(x / factor + Fraction(1, 2))
-            for x, factor, missing in zip(given, c.factor_of_cells, nobody, strict=True)
+            for x, factor, missing in zip(given, c.factor_of_bins, nobody, strict=True)
         ]
         ranges = total_range(c, self._session.policy.population.size)
         held = [max(low, min(high, total)) for total, (low, high) in zip(units, ranges, strict=True)]
@@ -141,13 +141,14 @@ class Stream:
         }
         line = {"stream": c.name, "steps": [step, step], **told}
         write_operator(self._session.ledger.operator_file, self._session.now_us(), line)
-        return np.array([held], dtype=np.int64)
+        counts = np.array(held, dtype=np.int64).reshape(1, -1, bins)
+        return counts.reshape(1, -1) if c.measure.tree is None else c.measure.tree.add_up(counts).reshape(1, -1)
 
     def _make_pushed(self, shown: Published) -> Pushed:
         c = self._channel
-        bins = max(1, len(c.bins))
+        rows = len(c.measure.quantiles) or max(1, len(c.bins))
         start, end = (from_us(us, c.steps.zone) for us in (shown.start_us, shown.end_us))
-        value, band = (_shape(x.tolist(), c.groups, bins, bool(c.bins)) for x in (shown.values, shown.bands))
+        value, band = (_shape(x.tolist(), c.groups, rows, bool(c.bins)) for x in (shown.values, shown.bands))
         return Pushed(shown.step, start, end, value, band)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -18,10 +19,11 @@ from halflife.ledger import Batch, Entry, Ledger, Link, open_ledger
 from halflife.ledger.entry import batch_link, digest, first_link, name_entry
 from halflife.numerics.progress import Progress
 from halflife.outputs import Pinned, compare_output, find_changed_files, match_output, pin_output
-from halflife.policy import GivenPolicy, Policy, find_change, stream_layout
+from halflife.policy import GivenPolicy, Policy, find_change, stream_shape
+from halflife.policy.facts import Shape
 from halflife.postprocessing.chains import load_chains
 from halflife.publisher.readable import make_readable, make_readable_block
-from halflife.publisher.replay import Replay
+from halflife.publisher.replay import QuantileReplay, Replay
 from halflife.publisher.saved import UNREADABLE, SavedStates, stream_digests
 
 
@@ -177,12 +179,21 @@ class _Walk:
         except UNREADABLE:
             return None
 
-    def _begin_replays(self) -> Iterator[tuple[str, Replay]]:
+    def _begin_replays(self) -> Iterator[tuple[str, Replay | QuantileReplay]]:
         for key in self.facts:
             name = key.removeprefix("stream:")
             if name != key:
                 record = load_chains(self.states[f"post:{name}"]) if f"post:{name}" in self.states else ()
-                yield name, Replay(record, stream_layout(name, self.facts)[1] if record else ())
+                shape = self._read_shape(name)
+                known = None if shape is None else shape.quantiles
+                yield name, QuantileReplay(known) if known else Replay(record, shape.factors if shape else ())
+
+    def _read_shape(self, name: str) -> Shape | None:
+        """What a stream's entries hold; None where its facts cannot be read, which the chain shows."""
+        try:
+            return stream_shape(name, self.facts)
+        except UNREADABLE:
+            return None
 
     def problems(self) -> Iterator[str]:
         chained = self.book.chained()
@@ -287,13 +298,14 @@ class _Compared:
 
     def __init__(self, book: Ledger, stream: str, target: str, output: Pinned | InvalidInput) -> None:
         self.book, self.stream, self.target, self.output = book, stream, target, output
-        self.layout, self._factors = stream_layout(stream, book.facts())
+        self.layout, self._factors, quantiles = stream_shape(stream, book.facts())
+        self._banded = quantiles is not None
         self._match = match_output(output, self.layout) if isinstance(output, Pinned) else None
 
     def feed(self, entries: Sequence[Entry]) -> None:
         """Compare the next entries of the stream."""
         if entries and self._match is not None and self._match.same:
-            self._match.feed(make_readable_block(entries, self._factors))
+            self._match.feed(make_readable_block(entries, self._factors, banded=self._banded))
 
     def differences(self, broken: bool) -> Iterator[str]:
         """Yield what differs, in rows or in the bytes of files that were written whole; nothing if the ledger is `broken`."""
@@ -306,5 +318,6 @@ class _Compared:
         else:
             entries = self.book.entries(self.stream)
             blocks = iter(lambda: list(islice(entries, 1_000)), [])
-            shown = (published for block in blocks for published in make_readable(block, self._factors))
+            read = partial(make_readable, factors=self._factors, banded=self._banded)
+            shown = (published for block in blocks for published in read(block))
             yield from compare_output(self.output, self.layout, shown, stream_digests(self.book, self.stream))

@@ -60,7 +60,7 @@ class PublishingPath:
 def run_once(policy: Policy, stretches: Sequence[Stretch], place: Path) -> Floats:
     """Publish stretches of steps once with a new ledger, forget it, and return the values, stream by stream."""
     publish_totals(policy, stretches)
-    numbers = [_read_values(policy.path(s.output)) for s in policy.streams]
+    numbers = [_read_values(policy, c) for c in channels(policy)]
     for file in place.iterdir():
         file.unlink()
     return np.concatenate(numbers)
@@ -79,8 +79,12 @@ def publish_totals(policy: Policy, stretches: Sequence[Stretch]) -> None:
         session.close()
 
 
-def _read_values(path: Path) -> Floats:
-    with path.open(encoding="utf-8") as lines:
+def _read_values(policy: Policy, channel: Channel) -> Floats:
+    """The values that were written; for quantiles the noisy counts that they follow from, as they only hide something of them."""
+    if channel.quantiles is not None:
+        with open_ledger(policy.ledger_url, read_only=True) as book:
+            return np.concatenate([entry.noisy for entry in book.entries(channel.name)])
+    with policy.path(channel.part.output).open(encoding="utf-8") as lines:
         return np.array([json.loads(line)["value"] for line in lines])
 
 
@@ -142,8 +146,7 @@ def totals_of_stretches(
     engine.open_arrow(_table(channel, rows))
     questions = [replace(channel.question(first, last), time_format=None, wide=False) for first, last in stretches]
     answers = [engine.aggregate(question) for question in questions]
-    offsets = np.array(channel.offsets, dtype=np.int64)[None, :, None]
-    return [np.asarray((a.sums + offsets).reshape(len(a.sums), -1), dtype=np.int64) for a in answers]
+    return [channel.totals(a.sums) for a in answers]
 
 
 @cache
@@ -199,12 +202,16 @@ def _traces(policy: Policy, stretch: Stretch) -> list[Any]:
         with tempfile.TemporaryDirectory(prefix="halflife-audit-") as place:
             quiet = quiet_policy(as_data(policy), str(policy.path(".")), Path(place))
             publish_totals(quiet, [stretch])
-            rows = [
-                [{k: v for k, v in json.loads(line).items() if k != "value"} for line in quiet.path(s.output).open()]
-                for s in quiet.streams
-            ]
+            rows = [_read_rows(quiet, c) for c in channels(quiet)]
             with open_ledger(quiet.ledger_url, read_only=True) as book:
                 facts = [(e.stream, e.step, e.release_step, e.releases, e.spread, len(e.noisy)) for e in book.entries()]
     finally:
         logger.removeHandler(handler)
     return [rows, facts, lines]
+
+
+def _read_rows(policy: Policy, channel: Channel) -> list[JsonObject]:
+    """The rows of an output without what follows from noisy values: of quantiles their error bands too."""
+    hidden = {"value"} if channel.quantiles is None else {"value", "error_band"}
+    with policy.path(channel.part.output).open(encoding="utf-8") as lines:
+        return [{key: x for key, x in json.loads(line).items() if key not in hidden} for line in lines]

@@ -56,6 +56,7 @@ class StreamView:
     unit, bin_unit what its numbers count, and what the edges of its bins do
     noise          half-width of the 95 % band of each step, the widest of its numbers
     said           what is hidden of a person in it, and how far one can move it
+    each           what a panel stands for: a group, or a quantile (of a group)
     """
 
     name: str
@@ -76,6 +77,7 @@ class StreamView:
     said: tuple[str, ...]
     post: tuple[str, ...]
     certificate: JsonObject
+    each: str = "group"
 
 
 class Reading(NamedTuple):
@@ -363,14 +365,15 @@ def _panels(view: PolicyView, stream: StreamView, i: int) -> str:
         figure = plot_series(panel, stream, view.zone, span)
         figure.update_xaxes(title=None, nticks=4)
         last = three_figures(float(panel.points.values[-1]))
-        label = f"Published values of {stream.name}, group {panel.name}. Newest value: {last} {stream.unit}."
+        label = f"Published values of {stream.name}, {stream.each} {panel.name}. Newest value: {last} {stream.unit}."
         plots.append(figure_html(f"series-{i}-{j}", figure, visible(label), visible(panel.name)))
     return f"{_groups_note(stream, notes)}<div class='multiples'>{''.join(plots)}</div>"
 
 
 def _groups_note(stream: StreamView, notes: str) -> str:
     shown = len(stream.panels) or len(stream.maps)
-    which = f"The first {shown} of {stream.groups:,} groups" if shown < stream.groups else f"All {shown} groups"
+    each = f"{stream.each}s"
+    which = f"The first {shown} of {stream.groups:,} {each}" if shown < stream.groups else f"All {shown} {each}"
     said = f"{which}, as the policy lists them, with the same range of values; bands hold 95 % of the noise.{notes}"
     return f"<p>{escape(said)}</p>"
 

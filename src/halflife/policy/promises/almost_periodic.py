@@ -27,10 +27,11 @@ PRESENT = refuse(
 )
 NOT_LINEAR = refuse(
     "statistics",
-    "a histogram is not linear: what a habit adds to a bin depends on that day's variation (edges 0, 1, 2, z = 0.9 or 0.5, "
+    "a histogram is not linear, nor are the counts under a quantile: what a habit adds to a bin depends on that day's "
+    "variation (edges 0, 1, 2, z = 0.9 or 0.5, "
     "w = (0, 0.3): the two days differ by (−1, 1) or (0, 0)), so a change of habit is told in every period anew. Publish a "
     "sum or a mean, or take w-event",
-    statistics=("histogram",),
+    statistics=("histogram", "quantile"),
 )
 
 RULES = {

@@ -175,12 +175,18 @@ class Adapter:
     def explain(self, stream: Outline, plan: Plan, why: str) -> Iterator[str]:
         """Say how far one person can move a stream's numbers, and why, from the policy alone."""
         s, statistic = stream.sensitivity, stream.part.statistic
-        unit = stream.unit
+        tree, unit = stream.measure.tree, stream.unit
         size = f"1 unit = 1 {COUNTED[unit]}" if unit in COUNTED else f"1 unit = {statistic.resolution}"
         yield f"hidden: {why}"
         yield f"{s.reason} ({size})"
         kind = "count of events" if statistic.kind == "events" else statistic.kind
-        yield f"published as a {kind}: at most {float(s.l1 * max(stream.factors)):.6g} {unit}".rstrip()
+        what = kind if tree is None else f"tree of {tree.nodes} counts, from which quantiles follow"
+        yield f"published as a {what}: at most {float(s.l1 * max(stream.factors)):.6g} {unit}".rstrip()
+        if tree is not None:
+            yield (
+                f"the rank of a median has {tree.rank_error:.3g} times the noise of one count: at first a standard deviation of "
+                f"{plan.std(1) * tree.rank_error:.4g} people"
+            )
         if stream.groups and stream.fixed:
             yield f"{len(stream.groups)} groups, fixed for ever by a public table: a person moves their own group alone"
         if statistic.kind in ("sum", "mean", "weighted sum"):

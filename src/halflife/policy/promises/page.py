@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from halflife.policy.promises.base import ADAPTERS, Adapter
-from halflife.policy.promises.table import POSTS, Rule, every_case, judge
+from halflife.policy.promises.table import Rule, every_case, judge, posts_of
 
 Row = tuple[tuple[str, ...], ...]
 
@@ -22,12 +22,14 @@ One person moves the numbers of a step by at most the sensitivity (L1), in the l
   and w the largest weight; M: the most that a person adds, w·max(|low − c|, |high − c|). Both are 1 for a count,
   and `most_events` for events; a histogram of one bin is a count.
 - k: in how many of G groups a person counts within a step, where a column of the data names groups; j = min(k, G − k).
+- L: how many levels the tree of counts has that quantiles are worked out from (`best_tree`); 1 for a few bins.
 
 `clip` says which bounds may bind: those of what one person counts as in a step ("may bind"), or those of single readings before
 the fold, `clip_readings`, alone or too ("of readings"); "never binds" is declared by `readings: complete`. Counts have none,
-events `most_events`, which may bind, and histograms none but `clip_readings`. [low, high] is `clip`, or `clip_readings` where
-that is left out; `fold: sum` needs `clip`. `fold` is how several readings of a step become one. Post-processing (truncate,
-moving_average, kalman) sees published values alone: it is free everywhere.
+events `most_events`, which may bind, and histograms and quantiles none but `clip_readings`. [low, high] is `clip`, or
+`clip_readings` where that is left out; `fold: sum` needs `clip`. `fold` is how several readings of a step become one.
+Post-processing (truncate, moving_average, kalman) sees published values alone: it is free everywhere. Quantiles have none, as the
+error bands of what it would make of them are not worked out.
 """
 
 
@@ -61,7 +63,9 @@ def _section(name: str, adapter: type[Adapter], rules: tuple[Rule, ...]) -> Iter
     for axis in (5, 4, 3, 2, 0, 1):
         rows = _merge(rows, axis)
     for *axes, posts, said_ in rows:
-        assert posts == POSTS, "post-processing is free, or this page must say where it is not"
+        assert all(posts == posts_of(statistic) for statistic in axes[0]), (
+            "post-processing is free, or this page must say where it is not"
+        )
         yield f"| {' | '.join(', '.join(values) for values in axes)} | {said_[0]} |"
     yield ""
     yield from (f"{number}. {why}" for number, why in enumerate(reasons, start=1))

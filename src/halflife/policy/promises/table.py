@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import product
 
 SUMS = ("sum", "mean", "weighted sum")
-STATISTICS = ("count", "events", *SUMS, "histogram")
+STATISTICS = ("count", "events", *SUMS, "histogram", "quantile")
 REPLACE, ADD = "replace-one", "add-remove"
 NEIGHBOURS = (REPLACE, ADD)
 FIXED = ("none", "table")
@@ -29,8 +29,8 @@ class Case:
     """One combination that a policy may ask for.
 
     groups  none, a public table that fixes everybody's group, or a column of the data
-    clip    none (counts and histograms have no `clip`), may bind (that of what a person counts as, alone; `most_events`), of
-            readings (there is `clip_readings`, with or without `clip`), or never binds (the policy declares so)
+    clip    none (counts, histograms and quantiles have no `clip`), may bind (that of what a person counts as, alone;
+            `most_events`), of readings (there is `clip_readings`, with or without `clip`), or never binds (the policy declares so)
     fold    how several readings of a step become one; none for counts and events
     post    one step of post-processing
     """
@@ -120,12 +120,21 @@ def judge(rules: tuple[Rule, ...], case: Case) -> Rule:
 
 
 def every_case() -> Iterator[Case]:
-    """Yield every combination that a policy can write: counts and events have neither fold nor readings, histograms no `clip`."""
-    clips = {"count": ("none",), "events": ("may bind",), "histogram": ("none", "of readings")}
+    """Yield every combination that a policy can write: counts and events have neither fold nor readings, histograms and quantiles
+    no `clip`, and quantiles no post-processing."""
+    binned = ("none", "of readings")
+    clips = {"count": ("none",), "events": ("may bind",), "histogram": binned, "quantile": binned}
     for statistic, neighbours, groups, clip, fold, post in product(STATISTICS, NEIGHBOURS, GROUPS, CLIPS, FOLDS, POSTS):
         if clip not in clips.get(statistic, CLIPS[1:]) or (fold == "none") != (statistic in ("count", "events")):
             continue
+        if post not in posts_of(statistic):
+            continue
         yield Case(statistic, neighbours, groups, clip, fold, post)
+
+
+def posts_of(statistic: str) -> tuple[str, ...]:
+    """Return the post-processing that a statistic may have: of quantiles its error bands are not worked out."""
+    return ("none",) if statistic == "quantile" else POSTS
 
 
 def sensitivity_in_letters(case: Case) -> str:
@@ -134,6 +143,7 @@ def sensitivity_in_letters(case: Case) -> str:
     R  the width of all that a person may add, w·(max(high − c, 0) − min(low − c, 0)), c what a missing reading counts as
     M  the most that a person adds, w·max(|low − c|, |high − c|);  R = M = 1 for a count, and `most_events` for events
     k  in how many of G groups a person counts, where a column names them;  j = min(k, G − k)
+    L  how many levels the tree of counts has that quantiles are worked out from
 
     >>> sensitivity_in_letters(Case("sum")), sensitivity_in_letters(Case("histogram", "add-remove", clip="none"))
     ('R', '1')
@@ -141,6 +151,8 @@ def sensitivity_in_letters(case: Case) -> str:
     replaced, moving = case.neighbours == REPLACE, case.groups == "column"
     if case.statistic == "histogram":
         return {(True, False): "2", (False, False): "1", (True, True): "2k", (False, True): "k"}[replaced, moving]
+    if case.statistic == "quantile":
+        return {(True, False): "2L", (False, False): "L", (True, True): "2kL", (False, True): "kL"}[replaced, moving]
     if not moving:
         return "R" if replaced else "M"
     return "2jM + (k − j)R" if replaced else "kM"

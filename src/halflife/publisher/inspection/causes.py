@@ -225,7 +225,8 @@ def clipped(case: Case) -> Iterator[Problem]:
     unit = statistic.unit
     if not i.entries or r.channel.measure.kind == "count":
         return
-    bounds = "edges" if statistic.kind == "histogram" else "clip" if statistic.clip is not None else "clip_readings"
+    given = (key for key in ("edges", "grid", "clip") if getattr(statistic, key) is not None)
+    bounds = next(given, "clip_readings")
     whose = (i.low, i.high, i.entries)
     if (
         statistic.clip_readings is not None

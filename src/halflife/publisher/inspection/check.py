@@ -141,19 +141,24 @@ def _inspect(policy: Policy, report: StreamReport, engine: Engine, files: tuple[
 
 
 def _noise(policy: Policy, channel: Channel, looked: int, found: Inspection | None) -> Noise:
-    """A stream's noise beside the public range of its numbers, and beside what the data come to in a step that has any."""
+    """A stream's noise beside the public range of its numbers, and beside what the data come to in a step that has any.
+
+    Of quantiles it is that of a median's rank, beside all who are counted.
+    """
     plan, newest = channel.plan, 1 + (max(1, looked) - 1) * channel.plan.request.every
-    factors = np.array([float(f) for f in channel.factor_of_cells])
-    bounds = np.array(total_range(channel, policy.population.size), dtype=float) * factors[:, None]
+    tree = channel.measure.tree
+    each, gain = (1, 1.0) if tree is None else (tree.bins, tree.rank_error)
+    factors = np.array([float(f) for f in channel.factor_of_bins[::each]])
+    bounds = np.array(total_range(channel, policy.population.size)[::each], dtype=float) * factors[:, None]
     widest = int(np.argmax(bounds[:, 1] - bounds[:, 0]))
-    worst = float(factors.max())
+    worst = float(factors.max()) * gain
     last = newest if plan.horizon is None else min(newest, plan.horizon)
     noise = Noise(worst * plan.std(1), worst * plan.std(last), *bounds[widest].tolist())
     if found is None or not found.steps:
         return noise
     offsets = np.array(channel.offsets, dtype=float)[:, None]
-    own = ((found.totals / found.steps + offsets).ravel()) * factors
-    below = float(np.mean(np.abs(own) < factors * plan.std(last)))
+    own = (found.totals / found.steps + offsets).reshape(len(factors), -1).sum(axis=1) * factors
+    below = float(np.mean(np.abs(own) < factors * gain * plan.std(last)))
     return replace(noise, mean=round_digits(float(np.mean(np.abs(own)))), drowned=below)
 
 

@@ -229,16 +229,19 @@ class StreamReport:
             yield "", f"half of the readings are below {middle}, 90 % between {least} and {most}"
 
     def _noise_lines(self) -> Iterator[tuple[str, str]]:
-        noise, cells, kind = self.noise, self.channel.cells, self.channel.measure.kind
-        unit = "people" if kind in ("count", "histogram") else self.channel.part.statistic.unit
+        noise, unit, tree = self.noise, self.channel.unit, self.channel.measure.tree
+        cells = self.channel.cells if tree is None else max(1, len(self.channel.groups))
         first, newest, low, high = (
-            f"{round_digits(x, 3):g} {unit or ''}".rstrip() for x in (noise.first, noise.newest, noise.low, noise.high)
+            f"{round_digits(x, 3):g} {unit}".rstrip() for x in (noise.first, noise.newest, noise.low, noise.high)
         )
         size = f"standard deviation {first} at step 1, {newest} at step {max(1, self.looked):,}"
-        yield "noise", f"{size}: {_share(noise.of_range)} of the public range, {low} to {high}"
+        yield (
+            "noise",
+            f"{size if tree is None else f"a median's rank: {size}"}: {_share(noise.of_range)} of the public range, {low} to {high}",
+        )
         if noise.of_mean is not None:
             below = "" if cells == 1 else f"; {_share(noise.drowned or 0)} of {cells:,} numbers are below their noise"
-            own = f"{noise.mean:g} {unit or ''}".rstrip()
+            own = f"{noise.mean:g} {unit}".rstrip()
             beside = (
                 f"{_share(noise.of_mean)} of the data's own mean, about {own}" if noise.mean else "the data come to 0"
             )

@@ -49,7 +49,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
             "statistics",
             "an autoregressive process promises a loss in proportion to how far a person's value moved, which only sums, "
             "means and weighted sums have: use one of them, or another process",
-            statistics=("count", "events", "histogram"),
+            statistics=("count", "events", "histogram", "quantile"),
         ),
         refuse(
             "groups",

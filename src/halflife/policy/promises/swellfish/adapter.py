@@ -49,7 +49,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         refuse(
             "statistics",
             "secrets bound what an event adds to a sum: use sum, mean or weighted sum",
-            statistics=("count", "events", "histogram"),
+            statistics=("count", "events", "histogram", "quantile"),
         ),
         refuse(
             "groups", "secrets say nothing about a household's group: fix it with a public table", groups=("column",)

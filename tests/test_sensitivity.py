@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from halflife import InvalidInput
+from halflife.numerics.trees import CountTree
 from halflife.policy import Policy, PolicyError, channels, explain
-from halflife.sensitivity import bounded_sensitivity, histogram_sensitivity, mean_sensitivity
+from halflife.sensitivity import bounded_sensitivity, histogram_sensitivity, mean_sensitivity, tree_sensitivity
 
 NEIGHBOURS = ("replace-one", "add-remove")
 
@@ -86,6 +87,23 @@ def test_histograms_move_exactly_as_far_as_said(bins, groups, most, neighbours):
         histogram_sensitivity(bins, neighbours=neighbours, groups=groups, most_groups=1).l1
         == (distances([(0,) * bins, *one], neighbours)[0])
     )
+
+
+@pytest.mark.parametrize("neighbours", NEIGHBOURS)
+@pytest.mark.parametrize("total", [False, True])
+@pytest.mark.parametrize(("bins", "levels"), [(2, 1), (3, 1), (3, 2), (4, 2), (5, 3)])
+@pytest.mark.parametrize(("groups", "most"), [(1, 1), (2, 1), (2, 2), (3, 2)])
+def test_trees_move_exactly_as_far_as_said(bins, levels, total, groups, most, neighbours):
+    tree = CountTree(bins, levels, total)
+    one = [tuple(tree.add_up(row).tolist()) for row in np.eye(bins, dtype=np.int64)]
+    if groups == 3:  # enough: the first, the last and their neighbours
+        one = [one[0], one[-1]]
+    l1, l2, touched = distances(in_groups(one, groups, most), neighbours)
+    s = tree_sensitivity(levels, total, neighbours=neighbours, groups=groups, most_groups=most, fixed=False)
+    assert (s.l1, s.touched) == (l1, touched)
+    assert l2 <= Fraction(s.l2) ** 2 <= l2 * (1 + Fraction(1, 2**50))
+    fixed = tree_sensitivity(levels, total, neighbours=neighbours, groups=groups, most_groups=1)
+    assert fixed.l1 == distances([(0,) * tree.nodes, *one], neighbours)[0]
 
 
 @given(st.integers(-(2**40), 2**40), st.integers(0, 2**40), st.integers(1, 1000), st.integers(1, 1000))
@@ -178,6 +196,7 @@ STATISTICS = {
     "mean of clipped readings": {"kind": "mean", "clip_readings": [-0.5, 1], **VALUE, "fold": "mean"},
     "histogram": {"kind": "histogram", "edges": [0, 0.5, 1], **VALUE},
     "histogram of clipped readings": {"kind": "histogram", "edges": [0, 0.5, 1], "clip_readings": [-1, 2], **VALUE},
+    "quantile": {"kind": "quantile", "quantiles": [0.5], "grid": {"low": -2, "high": 8, "bins": 100}, **VALUE},
     "one bin": {"kind": "histogram", "edges": [0, 1], **VALUE},
     "weighted sum": {"kind": "weighted sum", "clip": [-1, 1], "missing": 0.2, "weights": WEIGHTS, **VALUE},
 }
@@ -216,7 +235,8 @@ def test_no_change_of_one_persons_data_moves_a_town_further_than_the_policy_says
         rows = [(p, g, x) for p, data in town.items() for g, x in data]
         rest = [r for r in rows if r[0] != person]
         changed = rest + ([(person, g, x) for g, x in other] if neighbours == "replace-one" else [])
-        moved = np.abs(aggregate(q, rows) - aggregate(q, changed))
+        one, two = (channel.totals(aggregate(q, r).reshape(1, *q.shape[1:]))[0] for r in (rows, changed))
+        moved = np.abs(one - two)
         assert moved.sum() <= channel.sensitivity.l1
         assert np.count_nonzero(moved) <= channel.sensitivity.touched
         assert float(moved @ moved) <= channel.sensitivity.l2**2

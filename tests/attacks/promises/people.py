@@ -127,8 +127,7 @@ def frame_of(channel: Channel, rows: Sequence[Row]) -> pl.DataFrame:
 def exact_totals(channel: Channel, rows: Sequence[Row], steps: int) -> Totals:
     """(steps × cells) what the real engine makes of these rows, with what all who are missing count as."""
     answer = open_source(frame_of(channel, rows)).aggregate(channel.question(1, steps))
-    totals = answer.sums + np.array(channel.offsets, dtype=np.int64)[None, :, None]
-    return np.asarray(totals.reshape(steps, -1), dtype=np.int64)
+    return channel.totals(answer.sums)
 
 
 def other_people(rng: random.Random, channel: Channel, steps: int, attacked: str) -> list[Row]:

@@ -18,7 +18,7 @@ ODD = [
     None, "", " ", "0", "-1", "1", "1e6", "1e-400", "1e400", "nan", "inf", "no", "yes", "~", "null", "12:30", "007", "\0",
     "\n", "é", "💡", "30 min", "1 day", "0 s", "99999999 weeks", "1 µs", "Europe/London", "2026-01-01", "9999-12-31",
     "1900-01-01", "2026-03-29T01:30", "kWh", "5 kWh", "1/3", "a.csv", "homes.csv", "/", "..", "~x", "-", "x" * 501,
-    "optimal", "paper", "constant", "w-event", "classical", "count", "mean", "histogram", "weighted sum", "sum",
+    "optimal", "paper", "constant", "w-event", "classical", "count", "mean", "histogram", "quantile", "weighted sum", "sum",
     "add-remove", "gaussian", [], {}, [None], [[]], {"a": None}, {"": ""}, [0, 1], ["0", "5 kWh", "1"], True, False,
     0, -1, 2, 0.5, 10**30, math.nan, math.inf,
 ]  # fmt: skip

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import isotonic_regression
 
 from halflife.errors import InvalidInput
 from halflife.numerics.trees import CountTree, best_tree
@@ -114,6 +115,26 @@ def test_sums_of_laplace_noises_pass_the_bound_less_often_than_one_does():
             assert (weights[:, j] ** 2).sum() == pytest.approx(tree.rank_variance(q)[j + 1])
             worst = max(worst, tail_beyond_one_noise(weights[:, j]))
     assert 0.02 < worst < 0.025
+
+
+def test_counts_that_fall_are_met_half_way():
+    """Ĉ = 0, 10, 6, 10, 20; from below 0, 10, 10, 10, 20, from above 0, 6, 6, 10, 20: 9 lies half way from edge 2 to edge 3."""
+    noisy = np.array([[10.0, -4.0, 4.0, 10.0]])
+    values, _ = quantiles_of_tree(noisy, CountTree(4, 1, False), np.arange(5.0), [0.4, 0.45], np.array([1.0]))
+    assert values[0] == pytest.approx([1.0, 2.5])
+
+
+def test_isotonic_regression_has_the_same_error():
+    rng = np.random.default_rng(4)
+    readings, edges, runs = rng.normal(50, 15, 500).clip(0, 100), np.linspace(0, 100, 101), 300
+    tree = best_tree(100, "laplace", total=True)
+    noisy = tree.add_up(np.histogram(readings, edges)[0]) + rng.laplace(0, 8.0, (runs, tree.nodes))
+    values, _ = quantiles_of_tree(noisy, tree, edges, [0.25], np.full(runs, 24.0))
+    below = np.concatenate([np.zeros((runs, 1)), np.cumsum(tree.estimate(noisy), axis=1)], axis=1)
+    rising = [isotonic_regression(row).x + 1e-9 * np.arange(101) for row in below]
+    others = np.array([np.interp(0.25 * row[-1], up, edges) for row, up in zip(below, rising, strict=True)])
+    ours, theirs = (np.sqrt(((x - np.quantile(readings, 0.25)) ** 2).mean()) for x in (values[:, 0], others))
+    assert ours == pytest.approx(theirs, rel=0.05)
 
 
 def test_where_noise_leaves_nobody_the_band_is_the_whole_grid():

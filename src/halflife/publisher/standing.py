@@ -241,7 +241,7 @@ def _mean_absolute(c: Channel) -> float:
 
 
 def _errors(c: Channel, first: int, last: int) -> Floats:
-    """The expected |noise| of steps first … last by the plan, in the output's unit, of quantiles in ranks; of groups, the largest."""
+    """The expected |noise| of steps first … last by the plan, in the unit of `status`; of groups, the largest."""
     losses, layers = c.plan.losses_of_releases(first, last), c.plan.layers(1)
     with np.errstate(divide="ignore"):
         scales = c.plan.sensitivities_of_releases(first, last) / losses

@@ -30,7 +30,7 @@ class Case:
 
     groups  none, a public table that fixes everybody's group, or a column of the data
     clip    none (counts, histograms and quantiles have no `clip`), may bind (that of what a person counts as, alone;
-            `most_events`), of readings (there is `clip_readings`, with or without `clip`), or never binds (the policy declares so)
+            `most_events`), of readings (there is `clip_readings`, with or without `clip`), or never binds (declared)
     fold    how several readings of a step become one; none for counts and events
     post    one step of post-processing
     """

@@ -235,10 +235,8 @@ class StreamReport:
             f"{round_digits(x, 3):g} {unit}".rstrip() for x in (noise.first, noise.newest, noise.low, noise.high)
         )
         size = f"standard deviation {first} at step 1, {newest} at step {max(1, self.looked):,}"
-        yield (
-            "noise",
-            f"{size if tree is None else f"a median's rank: {size}"}: {_share(noise.of_range)} of the public range, {low} to {high}",
-        )
+        whose = "" if tree is None else "of a median's rank, "
+        yield "noise", f"{whose}{size}: {_share(noise.of_range)} of the public range, {low} to {high}"
         if noise.of_mean is not None:
             below = "" if cells == 1 else f"; {_share(noise.drowned or 0)} of {cells:,} numbers are below their noise"
             own = f"{noise.mean:g} {unit}".rstrip()

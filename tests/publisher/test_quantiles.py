@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ import pytest
 
 import halflife as hl
 from halflife.audit.policy.audit import audit_policy
+from halflife.cli.policy_report import write_policy_report
 from halflife.engines import open_source
 from halflife.ledger import open_ledger
 from halflife.policy import PolicyError, channels
@@ -275,3 +277,33 @@ def test_the_audit_follows_the_tree_and_accuses_nothing(tmp_path, neighbours):
         max(f.found for f in moved) == channels(policy)[0].sensitivity.l1 == (4 if neighbours == "replace-one" else 2)
     )
     assert [f for f in verdict.findings if f.accused] == []
+
+
+def test_status_and_check_speak_of_a_rank(tmp_path):
+    policy = town(tmp_path, epsilon=1.0)
+    rank = channels(policy)[0].measure.tree.rank_error
+    (found,) = hl.status(policy).streams
+    assert found.unit == "people"
+    assert found.error == pytest.approx(8 * np.sqrt(2) * rank * np.sqrt(2 / np.pi))
+    assert found.band == pytest.approx(8 * np.log(20) * rank)
+    (looked,) = hl.check(policy).streams
+    assert looked.noise.first == pytest.approx(8 * np.sqrt(2) * rank)
+    assert (looked.noise.low, looked.noise.high) == (0, HOMES)
+    assert looked.noise.mean == pytest.approx(150, rel=0.1), "three of four have a reading"
+    assert "of a median's rank, standard deviation" in str(hl.check(policy))
+
+
+def test_readings_beyond_the_grid_are_told_by_its_name(tmp_path):
+    policy = town(tmp_path, statistic={"grid": {"low": 0, "high": 1, "bins": 10}})
+    assert any("`grid`" in problem.seen for problem in hl.check(policy).problems)
+
+
+def test_a_report_draws_each_quantile(tmp_path):
+    fixed = {"table": {"file": "homes.csv", "person": "home", "group": "where"}}
+    policy = town(tmp_path, epsilon=20.0, stream={"groups": fixed})
+    hl.publish(policy)
+    (tmp_path / "policy.json").write_text(json.dumps(policy.model_dump(mode="json")))
+    assert write_policy_report(tmp_path / "policy.json", tmp_path / "report.html").good
+    page = (tmp_path / "report.html").read_text()
+    assert "All 6 quantiles, as the policy lists them" in page
+    assert "quantile north, 0.95. Newest value" in page

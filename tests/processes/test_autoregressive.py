@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 
@@ -117,6 +118,10 @@ def test_pinsker_is_the_paper_s_and_says_nothing_at_age_zero():
     assert process.total_variation(4, "pinsker") == pytest.approx(0.8**4 * 3 / 4)
     assert process.total_variation(0, "pinsker") == process.total_variation(0) == 1.0
     assert AutoRegressive(0.9, 0.1, 5.0).total_variation(1, "pinsker") == 1.0
+    for rho, sigma, span, t in itertools.product((0.3, 0.8, -0.6), (0.5, 2.0), (0.1, 1.0, 3.0), (1, 2, 7)):
+        one = AutoRegressive(rho, sigma, span)
+        apart = abs(rho) ** t * span / (sigma * math.sqrt((1 - rho ** (2 * t)) / (1 - rho**2)))
+        assert one.total_variation(t, "pinsker") >= math.erf(apart / (2 * math.sqrt(2))), "2Φ(δ/2) − 1, exactly"
 
 
 def test_a_process_without_memory_tells_nothing():

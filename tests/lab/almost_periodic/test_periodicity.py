@@ -430,7 +430,7 @@ def test_london_by_day_as_in_the_mathematics(london):
 
 
 def test_londons_variations_tell_how_much_a_home_uses(london):
-    """0.84 without the two homes that are nearly always zero (MAC000037, MAC000197), 0.81 with them."""
+    """P5: 0.84 without the two homes that are nearly always zero (MAC000037, MAC000197), 0.81 with them."""
     used = np.nanmean(london, axis=1) > 0.005
     assert used.sum() == 267
     tells = pd._tells(pd._fold(london[used], 48))

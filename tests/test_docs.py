@@ -12,8 +12,19 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 
+def blocks(name, language):
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / name).read_text(), re.S)
+
+
 def python_blocks(name):
-    return re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.S)
+    return blocks(name, "python")
+
+
+def write_named_files(name, folder):
+    """Write each YAML block that begins with the name of its file (`# town.yaml`), as a reader would."""
+    for text in blocks(name, "yaml"):
+        if found := re.match(r"# (\S+\.yaml)\n", text):
+            (folder / found[1]).write_text(text)
 
 
 @pytest.mark.parametrize(
@@ -28,6 +39,7 @@ def python_blocks(name):
     ],
 )
 def test_examples_run_as_pasted(name, tmp_path):
+    write_named_files(name, tmp_path)
     program = tmp_path / "pasted.py"
     program.write_text("\n".join(python_blocks(name)))
     done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, cwd=tmp_path, check=False)
@@ -38,15 +50,54 @@ def test_examples_run_as_pasted(name, tmp_path):
 def test_the_policy_of_the_docs_is_one():
     from halflife import Policy
 
-    (text,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "publishing.md").read_text(), re.S)
-    assert Policy.parse(text).streams[0].name == "mean-use"
+    assert Policy.parse(blocks("docs/publishing.md", "yaml")[0]).streams[0].name == "mean-use"
+
+
+def schema_keys(schema, part, path=""):
+    """Yield (path, keys) of every mapping of a JSON Schema that names its keys: `streams.source`, ["files", …]."""
+    if "$ref" in part:
+        part = schema["$defs"][part["$ref"].rsplit("/", 1)[1]]
+    if "properties" in part:
+        yield path or "policy", list(part["properties"])
+        for key, below in part["properties"].items():
+            yield from schema_keys(schema, below, f"{path}.{key}".strip("."))
+    for below in (*part.get("anyOf", ()), *([part["items"]] if "items" in part else ())):
+        yield from schema_keys(schema, below, path)
+
+
+def test_publishing_has_every_key_of_the_schema_and_no_other():
+    """Each mapping of a policy has a heading with its path, and a table with its keys."""
+    from halflife.policy.template import json_schema
+
+    page = (ROOT / "docs" / "publishing.md").read_text()
+    told = {
+        path: re.findall(r"^\| `(\w+)`(?: \?)? \|", text, re.M)
+        for path, text in re.findall(r"^### (\S+)\n(.*?)(?=^##)", page, re.M | re.S)
+    }
+    expected = dict(schema_keys(json_schema(), json_schema()))
+    assert {path: sorted(keys) for path, keys in told.items()} == {
+        path: sorted(keys) for path, keys in expected.items()
+    }
+
+
+def test_publishing_says_which_keys_may_be_left_out():
+    """Of the parts that the schema knows whole; which parameters a notion needs is the notion's to say."""
+    from halflife.policy.template import json_schema
+
+    schema, page = json_schema(), (ROOT / "docs" / "publishing.md").read_text()
+    parts = {"population": "Population", "clock": "Clock", "streams": "StreamPart", "streams.source": "Source",
+             "streams.statistic": "Statistic", "streams.groups": "Groups", "streams.statistic.weights": "Weights"}  # fmt: skip
+    for path, name in parts.items():
+        (text,) = re.findall(rf"^### {re.escape(path)}\n(.*?)(?=^##)", page, re.M | re.S)
+        needed = re.findall(r"^\| `(\w+)` \|", text, re.M)
+        assert sorted(needed) == sorted(schema["$defs"][name].get("required", []))
 
 
 @pytest.mark.parametrize("name", ["docs/age-dependent.md", "docs/almost-periodic.md"])
 def test_the_promises_of_the_docs_can_be_made(name):
     from halflife import Policy
 
-    (whole,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "publishing.md").read_text(), re.S)
+    whole = blocks("docs/publishing.md", "yaml")[0]
     for text in re.findall(r"```yaml\n(promise:.*?)```", (ROOT / name).read_text(), re.S):
         assert Policy.parse(re.sub(r"promise:\n(  .*\n)+", text, whole)).promise.notion in text
 

@@ -71,6 +71,12 @@ def test_a_wide_table_has_no_columns_of_values_persons_and_groups(folder):
         assert f"source.{key}: every column of a wide table but 'ts' is one person's readings" in refusal(text, folder)
 
 
+def test_a_wide_table_without_a_header_is_refused(folder):
+    """Fields x, y of one household and z of another, named x, z, y from now on: x and y would be clipped apart, 10 for 5."""
+    wide = change("      value: kwh\n", "      wide: yes\n      columns: [ts, x, y, z]\n")
+    assert "source.columns: a wide table says itself whose readings each column holds" in refusal(wide, folder)
+
+
 def test_columns_are_for_csv_and_name_what_is_used(folder):
     names = "      columns: [who, ts, kwh]\n"
     Policy.parse(change("      time: ts\n", "      time: ts\n" + names), folder)

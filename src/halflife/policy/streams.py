@@ -313,11 +313,19 @@ def _outline(
 
 
 def _check_names_of_columns(source: Source, person: str) -> None:
-    """Refuse columns of a file without a header that are named twice, or among which one that is used is missing."""
+    """Refuse columns of a file without a header that are named twice, or among which one that is used is missing.
+
+    Of a wide table they are refused altogether. There a name says whose readings a field holds, and the ledger does not keep the
+    names: exchanged, the meters of one household would be clipped as those of two, and count twice.
+    """
     if source.columns is not None:
+        if source.wide:
+            raise InvalidInput(
+                "a wide table says itself whose readings each column holds: give it a header, and leave this out"
+            )
         if len(set(source.columns)) < len(source.columns):
             raise InvalidInput("a name stands twice: give each column its own name")
-        for name in (None if source.wide else source.person or person, source.time, source.value, source.group):
+        for name in (source.person or person, source.time, source.value, source.group):
             if name is not None and name not in source.columns:
                 raise unknown("name of a column that is used,", name, source.columns)
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -166,3 +169,110 @@ def test_every_file_and_module_that_the_docs_name_is_there():
             if not (whole.is_dir() or whole.with_suffix(".py").exists() or held):
                 lost.append((page.name, f"halflife{name}"))
     assert not lost
+
+
+# docs/operating.md --------------------------------------------------------------------------------------------------
+
+OPERATING = "docs/operating.md"
+
+
+def command_line(folder, text):
+    """Run lines of the page in a shell that finds this halflife, and stop at the first that fails."""
+    (folder / "bin").mkdir(exist_ok=True)
+    own = folder / "bin" / "halflife"
+    own.write_text(f'#!/bin/sh\nexec {sys.executable} -c "from halflife.cli import main; main()" "$@"\n')
+    own.chmod(0o700)
+    env = {**os.environ, "PATH": f"{own.parent}{os.pathsep}{os.environ['PATH']}"}
+    return subprocess.run(["sh", "-ec", text], cwd=folder, env=env, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def operated(tmp_path):
+    """The page's readings and policies."""
+    write_named_files(OPERATING, tmp_path)
+    (program,) = python_blocks(OPERATING)
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True)
+    return tmp_path
+
+
+@pytest.mark.skipif(shutil.which("flock") is None, reason="flock is not installed")
+def test_the_commands_for_operators_run_in_their_order(operated):
+    for text in blocks(OPERATING, "sh"):
+        done = command_line(operated, text)
+        assert done.returncode == 0, (text, done.stderr)
+    assert "Everything agrees." in done.stdout
+    listed = subprocess.run(["tar", "-tf", "backup/town.tar"], cwd=operated, capture_output=True, text=True, check=True)
+    kept, needed = set(listed.stdout.split()), {"town.ledger", "town.ledger.shown", "daily-use.csv", "town.yaml"}
+    assert needed <= kept <= {*needed, "town.ledger-wal", "town.ledger.operator.jsonl"}
+
+
+def publish_until(folder, day):
+    import halflife as hl
+
+    now = datetime.datetime.fromisoformat(f"{day}T03:00+00:00").timestamp()
+    return hl.publish(folder / "town.yaml", clock=lambda: now).published["daily-use"]
+
+
+def copy_ledger(folder):
+    return {name: (folder / name).read_bytes() for name in ("town.ledger", "town.ledger.shown", "daily-use.csv")}
+
+
+def restore(folder, copy, *names):
+    for name in names:
+        (folder / name).write_bytes(copy[name])
+
+
+def test_what_the_page_says_of_older_copies_is_said(operated):
+    """The two messages of the page are those of a copy of 31 steps beside 41 that were published; the newest goes on."""
+    from halflife import HalflifeError
+
+    told = [line for line in (ROOT / OPERATING).read_text().splitlines() if line.startswith("Error: ")]
+    assert publish_until(operated, "2026-02-01") == 31
+    older = copy_ledger(operated)
+    assert publish_until(operated, "2026-02-11") == 10
+    newest = copy_ledger(operated)
+    for expected, names in zip(told, [("town.ledger",), ("town.ledger", "town.ledger.shown")], strict=True):
+        restore(operated, older, *names)
+        with pytest.raises(HalflifeError) as refused:
+            publish_until(operated, "2026-02-21")
+        assert f"Error: {refused.value}".replace(str(operated), "/srv/town") == expected
+        restore(operated, newest, *newest)
+    assert publish_until(operated, "2026-02-21") == 10
+
+
+def test_a_copy_that_goes_on_elsewhere_is_told_from_the_ledger(operated):
+    from halflife import HalflifeError
+
+    publish_until(operated, "2026-02-01")
+    copy = copy_ledger(operated)
+    publish_until(operated, "2026-02-11")
+    shown = (operated / "town.ledger.shown").read_bytes()
+    restore(operated, copy, *copy)
+    assert publish_until(operated, "2026-02-21") == 20, "where everything goes back together nothing can notice"
+    (operated / "town.ledger.shown").write_bytes(shown)
+    with pytest.raises(HalflifeError, match="is not the ledger that 41 entries were published from"):
+        publish_until(operated, "2026-02-21")
+
+
+def test_a_new_ledger_after_a_lost_one_shares_no_window_with_it(operated):
+    """The page's second policy begins more than w steps after the last one that the first had published."""
+    from halflife import Policy
+
+    first, second = (Policy.load(operated / name) for name in ("town.yaml", "town-2.yaml"))
+    assert first.notion == second.notion
+    last = datetime.date(2026, 2, 10)
+    assert (datetime.date.fromisoformat(second.clock.start) - last).days > first.notion.w
+    assert first.population.id != second.population.id
+    assert {first.ledger, first.streams[0].output}.isdisjoint({second.ledger, second.streams[0].output})
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+def test_systemd_understands_the_units(tmp_path):
+    names = []
+    for text in blocks(OPERATING, "ini"):
+        names.append(tmp_path / re.match(r"# (\S+)", text)[1])
+        names[-1].write_text(text.replace("/opt/halflife/bin/halflife", sys.executable).replace("User=publisher\n", ""))
+    assert [name.name for name in names] == ["town.service", "town.timer"]
+    done = subprocess.run(["systemd-analyze", "verify", *names], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "SuccessExitStatus=143" in names[0].read_text()

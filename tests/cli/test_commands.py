@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import math
 import subprocess
 import sys
 from dataclasses import replace
@@ -72,6 +74,20 @@ def test_demo_as_its_users_run_it(tmp_path):
     assert table.num_rows == 2 * 48 * len(names)
     assert all(any(line.strip().startswith(name[:8]) for line in lines) for name in names)
     assert (tmp_path / "town" / "report.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_the_demo_is_about_enough_people_to_be_worth_a_look():
+    """By default the noise under w-event is below a tenth of a usual half hour (0.33 kWh); Python and the command line agree."""
+    from halflife.cli.demo import run_demo
+
+    by_hand = {p.name: p.default for p in main.commands["demo"].params}
+    in_python = {name: p.default for name, p in inspect.signature(run_demo).parameters.items()}
+    assert {k: by_hand[k] for k in ("households", "days", "seed")} == {
+        k: in_python[k] for k in ("households", "days", "seed")
+    }
+    noise = registry.NOTIONS["w-event"].examples()[0].plan(sensitivity=5 / by_hand["households"]).std(1)
+    assert noise / math.sqrt(2) < 0.1 * 0.33
+    assert by_hand["households"] * by_hand["days"] * 48 <= 7_000_000, "more takes longer than 20 s"
 
 
 def test_demo_writes_to_its_own_folder_by_default(tmp_path, monkeypatch):

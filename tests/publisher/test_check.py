@@ -386,3 +386,15 @@ def test_the_noise_of_bins_and_groups(tmp_path):
     bins = np.bincount([min(2, int(kwh)) for _, _, kwh in readings()])
     assert stream.found.totals.ravel().tolist() == bins.tolist()
     assert "people at step 1" in str(look(tmp_path, stream={"source": source, "statistic": edges}))
+
+
+def test_events_beyond_their_bound_are_said_of_most_events(tmp_path):
+    """Three rows of every home in a step, of which one counts: the key to look at is `most_events`, as there is no clip."""
+    rows = [(home, time[:14] + f"{minute:02d}:00", kwh) for home, time, kwh in readings() for minute in (10, 20, 30)]
+    write_readings(tmp_path, rows)
+    data = policy_dict(epsilon=LOUD)
+    data["streams"][0]["statistic"] = {"kind": "events", "most_events": 1}
+    del data["streams"][0]["source"]["value"]
+    problem = only_problem(hl.check(data, {"mean": tmp_path / "readings.csv"}, clock=lambda: NOW))
+    assert problem.seen == "100 % clipped at the upper bound of `most_events`"
+    assert problem.write == "most_events: …, from public knowledge, not from these readings"

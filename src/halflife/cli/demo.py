@@ -77,8 +77,8 @@ def publish_and_verify(
 
 def run_demo(
     folder: Path,
-    households: int = 300,
-    days: int = 60,
+    households: int = 10_000,
+    days: int = 14,
     seed: int = 1,
     progress: Progress = lambda what, done, total: None,
 ) -> DemoResult:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     "--out", type=click.Path(file_okay=False, writable=True, path_type=Path), default=Path("halflife-demo"),
     show_default=True, metavar="DIR", help="Folder for all that it writes; made if it is not there.",
 )  # fmt: skip
-@click.option("--households", type=int, default=300, show_default=True, help="How many homes to generate.")
-@click.option("--days", type=int, default=60, show_default=True, help="How many days of half hours to publish.")
+@click.option("--households", type=int, default=10_000, show_default=True, help="How many homes to generate.")
+@click.option("--days", type=int, default=14, show_default=True, help="How many days of half hours to publish.")
 @click.option(
     "--seed", type=int, default=1, show_default=True, help="Makes the homes repeatable. The noise has no seed."
 )
@@ -36,7 +36,7 @@ def demo(out: Path, households: int, days: int, seed: int) -> None:
     \b
     Example:
       halflife demo
-      halflife demo --out big-town --households 3000 --days 30
+      halflife demo --out small-town --households 300 --days 60
     """
     with progress_bar() as show:
         from halflife.cli.demo import run_demo

@@ -225,7 +225,7 @@ def clipped(case: Case) -> Iterator[Problem]:
     unit = statistic.unit
     if not i.entries or r.channel.measure.kind == "count":
         return
-    given = (key for key in ("edges", "grid", "clip") if getattr(statistic, key) is not None)
+    given = (key for key in ("edges", "grid", "clip", "most_events") if getattr(statistic, key) is not None)
     bounds = next(given, "clip_readings")
     whose = (i.low, i.high, i.entries)
     if (
@@ -234,7 +234,7 @@ def clipped(case: Case) -> Iterator[Problem]:
     ):
         bounds, whose = "clip_readings", (i.low_readings, i.high_readings, i.good)
     low, high, of = whose
-    if high > HALF * of:
+    if high > HALF * of and bounds != "most_events":  # events have no unit to be mistaken
         fits = (n for n in likely_factors(unit) if i.shrunk.get(n, 0) > NEARLY_ALL * i.entries)
         factor = None if bounds == "clip_readings" and statistic.clip is not None else next(fits, None)
         yield case.problem(f"{percent(high, of)} clipped: nearly all lie above `{bounds}`", *_mistaken(unit, factor))
@@ -279,7 +279,7 @@ def _mistaken(unit: str | None, factor: int | None) -> tuple[str, str | None]:
 def _too_narrow(bounds: str) -> tuple[str, str]:
     return (
         f"`{bounds}` is narrower than what people do",
-        f"{bounds}: […], from public knowledge, not from these readings",
+        f"{bounds}: {'…' if bounds == 'most_events' else '[…]'}, from public knowledge, not from these readings",
     )
 
 

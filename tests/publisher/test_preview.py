@@ -89,7 +89,11 @@ def test_a_stream_that_has_ended_or_has_nothing_due_says_so(tmp_path):
     write_readings(tmp_path)
     policy = make(tmp_path)
     early = "\n".join(preview(policy, clock=at(NOON - 13 * 3600)).lines())
-    assert "due now: nothing; the next step is over at 2026-01-01 01:00+00:00" in early
+    assert "due now: nothing; the next step is due at 2026-01-01 01:00+00:00" in early
+    late = make(tmp_path, stream={"delay": "2 h"})
+    waiting = "\n".join(preview(late, clock=at(NOON - 11 * 3600)).lines())
+    assert "due now: nothing; the next step is due at 2026-01-01 03:00+00:00" in waiting
+    policy = make(tmp_path)
     hl.publish(policy)
     assert "due now: nothing; it has ended" in "\n".join(preview(policy).lines())
 

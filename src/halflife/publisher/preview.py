@@ -51,7 +51,7 @@ class StreamPreview:
 
     reasons            how far one person can move it, and why
     due, passed_over   steps that would be published now; late ones that the promise has no room for
-    first, last        when the first and the last of the steps that are due end; of the next one, and None, if none is due
+    first, last        when the first and the last of the steps that are due end; when the next one is due, and None, if none is
     low, high          the public range of its numbers
     crowded            the largest standard deviation of the noise shown, over the width of that range
     """
@@ -101,7 +101,7 @@ def _due_in_words(s: StreamPreview) -> Iterator[str]:
     if s.due:
         yield f"due now: {s.due:,} steps, up to {s.first} … {s.last}"
     else:
-        yield f"due now: nothing; the next step is over at {s.first}" if s.first else "due now: nothing; it has ended"
+        yield f"due now: nothing; the next step is due at {s.first}" if s.first else "due now: nothing; it has ended"
     if s.passed_over:
         yield f"passed over: {s.passed_over:,} late steps, which the promise has no room for any more"
 
@@ -171,7 +171,7 @@ def _look_ahead(policy: Policy, c: Channel, session: Session, wanted: Due | None
         reasons=tuple(explain(c)),
         due=due,
         passed_over=0 if wanted is None else len(wanted.steps) - due,
-        first="" if over else _when_over(c, first),
+        first="" if over else _when_over(c, first) if due else _in_zone(c, c.published_at(first)),
         last=_when_over(c, last) if due else None,
         low=min(low for low, _ in bounds),
         high=max(high for _, high in bounds),
@@ -196,7 +196,11 @@ def _noise(c: Channel, first: int, last: int, due: int) -> Iterator[Noise]:
 
 def _when_over(c: Channel, step: int) -> str:
     """The end of a step on the clock of its zone."""
-    return from_us(c.steps.end(step), c.steps.zone).isoformat(sep=" ", timespec="minutes")
+    return _in_zone(c, c.steps.end(step))
+
+
+def _in_zone(c: Channel, us: int) -> str:
+    return from_us(us, c.steps.zone).isoformat(sep=" ", timespec="minutes")
 
 
 # Warnings -------------------------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ NOT_LABELS = {
     "P1a",  # plots of P1
     "P1b",
     "T00",  # times of day: 2026-01-01T00:30
+    "T03",
     "T23",
 }
 KINDS = {

@@ -155,9 +155,8 @@ def tree_sensitivity(
     >>> tree_sensitivity(2, True, groups=5, most_groups=2, fixed=False)[:3]
     (12, 3.4641016151377553, 12)
     """
-    k, j = (
-        (1, 0) if fixed or groups == 1 else (min(most_groups, groups), max(0, min(most_groups, groups - most_groups)))
-    )
+    k = 1 if fixed or groups == 1 else min(most_groups, groups)
+    j = 0 if fixed else min(k, groups - k)
     replace = neighbours == "replace-one"
     moved = 2 * k * levels + 2 * j * total if replace else k * (levels + total)
     what = "leave one bin for another" if replace else "be in a bin or not"

@@ -13,19 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from halflife import InvalidInput
-from halflife.steps import (
-    DAY,
-    SECOND,
-    Buckets,
-    Steps,
-    find_zone,
-    from_us,
-    naive_to_utc,
-    parse_time,
-    parse_width,
-    skipped_days,
-    to_us,
-)
+from halflife.local_time import DAY, SECOND, find_zone, from_us, naive_to_utc, parse_time, skipped_days, to_us
+from halflife.steps import Buckets, Steps, parse_width
 from thinning import keep
 
 HOUR = 3600 * SECOND

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from halflife.errors import InvalidInput, unknown
+from halflife.local_time import find_zone
 from halflife.specifications.base import Secret
 from halflife.specifications.checks import NUMBERS, Columns, column, faults_of
 from halflife.specifications.recurring import (
@@ -22,7 +23,7 @@ from halflife.specifications.recurring import (
     read_window,
 )
 from halflife.specifications.wall_clock import TooShort, read_duration, read_moment, steps_between
-from halflife.steps import Steps, find_zone
+from halflife.steps import Steps
 
 ONCE = ("what", "power", "duration", "start", "end", "epsilon", "zone")
 RECURS = ("what", "every", "from", "to", "power", "duration", "epsilon", "since", "until", "zone")

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 from halflife.errors import InvalidInput
+from halflife.local_time import find_zone
 from halflife.numerics.forms import JsonObject
 from halflife.parsing.documents import LARGEST, MOST_PARTS, Document, PolicyError
 from halflife.specifications.base import NUMBERS, Specifications
 from halflife.specifications.checks import KEEP_ONE, MOST_FAULTS
 from halflife.specifications.entries import Frame
 from halflife.specifications.sources import SUFFIXES, Part, document_part, read_part
-from halflife.steps import Steps, find_zone
+from halflife.steps import Steps
 
 LONGEST_KEY = 1000
 """YAML reads keys of up to 1024 characters."""

@@ -12,21 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from halflife.errors import InvalidInput, unknown
+from halflife.local_time import DAY, SECOND, YEARS, find_zone, first_moments, from_us, last_moments, offsets
 from halflife.numerics.arrays import Integers
 from halflife.numerics.parameters import real
 from halflife.numerics.rounding import ratio_up
 from halflife.parsing.quantities import parse_quantity
 from halflife.specifications.base import Secret
 from halflife.specifications.checks import MOST_EPSILON, MOST_POWER
-from halflife.specifications.wall_clock import (
-    TooShort,
-    as_utc,
-    first_moments,
-    last_moments,
-    read_duration,
-    touched_steps,
-)
-from halflife.steps import DAY, SECOND, YEARS, Steps, find_zone, from_us, offsets
+from halflife.specifications.wall_clock import TooShort, as_utc, read_duration, touched_steps
+from halflife.steps import Steps
 
 MINUTE = 60 * SECOND
 NAMES = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from halflife.errors import InvalidInput, unknown
+from halflife.local_time import find_zone
 from halflife.parsing.documents import LARGEST, Document, PolicyError, Where, dotted, parse_document
 from halflife.specifications.checks import MOST_FAULTS, NUMBERS, WHOLE, Columns, check_name
 from halflife.specifications.entries import FIELDS, EntryError, Frame, read_entry
 from halflife.specifications.tables import COLUMNS, check_columns
-from halflife.steps import find_zone
 
 SUFFIXES = (".yaml", ".yml", ".json", ".csv", ".parquet")
 

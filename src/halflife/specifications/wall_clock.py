@@ -13,56 +13,18 @@ duration of whole days, or as long as its stretch, goes by the clock too: it is 
 from __future__ import annotations
 
 import datetime
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from halflife.errors import InvalidInput
+from halflife.local_time import DAY, find_zone, first_moments, last_moments, offsets, parse_time, say_months, to_us
 from halflife.numerics.arrays import Integers
-from halflife.steps import DAY, Piece, Steps, find_zone, microseconds, offsets, parse_time, parse_width, to_us
-
-FOREVER = 2**62
+from halflife.steps import Steps, microseconds, parse_width
 
 
 class TooShort(InvalidInput):
     """A hiding interval that is shorter than its event."""
-
-
-def first_moments(local: Integers, pieces: tuple[Piece, ...]) -> Integers:
-    """Return when a clock first shows these local times (µs, as if UTC), or times after them: inf{u : u + offset(u) ≥ x}.
-
-    >>> first_moments(np.array([90, 150]), ((-1000, 60), (50, 0))).tolist()     # at 50 the clock goes from 110 back to 50
-    [30, 150]
-    """
-    result = np.full(local.shape, FOREVER)
-    for (at, offset), (later, _) in reversed(list(pairwise((*pieces, (FOREVER, 0))))):
-        moment = np.maximum(at, local - offset)
-        result = np.where(moment < later, moment, result)
-    return result
-
-
-def last_moments(local: Integers, pieces: tuple[Piece, ...]) -> Integers:
-    """Return until when a clock shows times before these local ones: sup{u : u + offset(u) < x}.
-
-    >>> last_moments(np.array([90, 150]), ((-1000, 60), (50, 0))).tolist()
-    [90, 150]
-    """
-    result = np.full(local.shape, -FOREVER)
-    for (at, offset), (later, _) in pairwise((*pieces, (FOREVER, 0))):
-        moment = np.minimum(later, local - offset)
-        result = np.where(moment > at, moment, result)
-    return result
-
-
-def step_numbers(steps: Steps, moments: Integers) -> Integers:
-    """Return the step of each moment: `Steps.step`, for many."""
-    if not moments.size:
-        return np.zeros(0, dtype=np.int64)
-    buckets = steps.buckets(int(moments.min()), int(moments.max()))
-    starts, add = (np.array(part, dtype=np.int64) for part in zip(*buckets.pieces, strict=True))
-    result: Integers = (moments + add[np.searchsorted(starts, moments, side="right") - 1]) // buckets.width + 1
-    return result
 
 
 def touched_steps(
@@ -72,9 +34,14 @@ def touched_steps(
 
     clock     how long each stretch is by the clock, in µs
     duration  of the event, in µs
-    A stretch that ends before step 1 comes back with a last step below 1.
+    A stretch that ends before step 1 comes back with a last step below 1. Months are refused: T counts steps of one length.
     """
-    first, last = step_numbers(steps, begin), step_numbers(steps, end - 1)
+    if steps.months:
+        raise InvalidInput(
+            f"it is not worked out how far an event moves steps of {say_months(steps.months)}, whose lengths differ: take steps "
+            "of days or weeks"
+        )
+    first, last = steps.numbers(begin), steps.numbers(end - 1)
     first = np.maximum(first, np.minimum(last, 1))
     real = end - begin
     lasts = np.full(real.shape, duration)

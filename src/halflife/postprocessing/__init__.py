@@ -2,7 +2,9 @@
 
 from halflife.postprocessing.base import PLAIN, Facts, Smoother
 from halflife.postprocessing.kalman import Kalman
+from halflife.postprocessing.local_level import LocalLevel
 from halflife.postprocessing.moving_average import MovingAverage
+from halflife.postprocessing.seasonal import Seasonal
 from halflife.postprocessing.truncate import Truncate
 
-__all__ = ["PLAIN", "Facts", "Kalman", "MovingAverage", "Smoother", "Truncate"]
+__all__ = ["PLAIN", "Facts", "Kalman", "LocalLevel", "MovingAverage", "Seasonal", "Smoother", "Truncate"]

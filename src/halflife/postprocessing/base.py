@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,11 +30,34 @@ class Facts:
     steps   their numbers, which tell how many steps were left out between two values (None: none were)
     worth   what a scale of 1 is worth in each cell, in the unit of the values; one number if all cells agree
     std     the standard deviation of noise of scale 1: √2 for Laplace noise, 1 for Gaussian
+    days    the local time at which each step begins, in days (None: steps of one length, from time 0)
+    fresh   the scale of the noise that was drawn for each step alone, and
+    reused  of that which other steps share (None: no noise is shared)
     """
 
     steps: NDArray[np.int64] | None = None
     worth: Floats = field(default_factory=lambda: np.ones(1))
     std: float = math.sqrt(2)
+    days: Floats | None = None
+    fresh: Floats = field(default_factory=lambda: np.zeros(0))
+    reused: Floats | None = None
+
+    @property
+    def band(self) -> float:
+        """95 % of noise of scale 1 lies within ± this."""
+        return math.log(20) if self.std > 1 else 1.959963984540054
+
+
+class Estimate(NamedTuple):
+    """Estimates, steps × cells, and the half-width of the 95 % band of each."""
+
+    values: Floats
+    bands: Floats
+
+    def worst_scales(self, facts: Facts) -> Floats:
+        """Return, of each step, the scale of noise whose 95 % band is that of the cell that fared worst."""
+        worst: Floats = (self.bands / facts.worth).max(axis=1, initial=0.0) / facts.band
+        return worst
 
 
 PLAIN = Facts()

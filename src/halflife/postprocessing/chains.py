@@ -12,14 +12,45 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from halflife.errors import InvalidInput, unknown
+from halflife.numerics.arrays import Floats
 from halflife.numerics.forms import JsonObject, read_form
 from halflife.numerics.parameters import whole
-from halflife.postprocessing.base import Smoother
+from halflife.postprocessing.base import Facts, Smoother
 from halflife.postprocessing.kalman import Kalman
+from halflife.postprocessing.local_level import LocalLevel
 from halflife.postprocessing.moving_average import MovingAverage
+from halflife.postprocessing.seasonal import Seasonal
+from halflife.postprocessing.structural.estimator import Structural
 from halflife.postprocessing.truncate import Truncate
 
-SMOOTHERS: dict[str, type[Smoother]] = {kind.name: kind for kind in (Truncate, MovingAverage, Kalman)}
+SMOOTHERS: dict[str, type[Smoother]] = {
+    kind.name: kind for kind in (Truncate, MovingAverage, Kalman, Seasonal, LocalLevel)
+}
+
+
+class Smoothed(NamedTuple):
+    """What a chain leaves of some steps: values, the scale left in the worst cell of each, and bands by cell, if known."""
+
+    values: Floats
+    scales: Floats
+    bands: Floats | None
+
+
+def run_chain(smoothers: Sequence[Smoother], values: Floats, scales: Floats, facts: Facts) -> Smoothed:
+    """Run values, in the unit of the output, through a chain. Estimates keep their own bands: truncation widens none.
+
+    >>> import numpy as np
+    >>> run_chain([Truncate(0.0, 5.0)], np.array([[7.0]]), np.ones(1), Facts()).values.tolist()
+    [[5.0]]
+    """
+    bands = None
+    for smoother in smoothers:
+        if isinstance(smoother, Structural):
+            found = smoother.estimate(values, scales, facts)
+            values, scales, bands = found.values, found.worst_scales(facts), found.bands
+        else:
+            values, scales = smoother.smooth(values, scales, facts)
+    return Smoothed(values, scales, bands)
 
 
 class Since(NamedTuple):

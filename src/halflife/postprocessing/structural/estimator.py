@@ -1,0 +1,312 @@
+"""Running estimates by a structural model, whose parameters are fitted again at public times on what was published."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from halflife.errors import InvalidInput
+from halflife.numerics.arrays import Floats, Integers
+from halflife.numerics.forms import JsonObject, leave_out, read_form
+from halflife.postprocessing.base import PLAIN, Estimate, Facts, check_values
+from halflife.postprocessing.structural.filtering import Filter
+from halflife.postprocessing.structural.harmonics import Harmonics
+from halflife.postprocessing.structural.hindsight import look_back_on
+from halflife.postprocessing.structural.parameters import Parameters
+from halflife.postprocessing.structural.windows import (
+    Fit,
+    Window,
+    begin_of,
+    class_of,
+    classes_of_amplitude,
+    fit_window,
+    make_window,
+    model_of,
+    next_fit,
+    pool_of,
+    read_estimate,
+    window_length,
+)
+
+
+class Structural:
+    """Estimates by a structural model; what a subclass adds is which models are tried.
+
+    Until enough was published for a first fit (a week, or 32 steps) values stay as they are: a warm-up that does not pretend to
+    know. Each fit is made after a public number of steps, on the newest eight weeks at most, pooled over some of the cells.
+    Cells whose amplitudes round to the same power of 2 share their covariance. In whole units, all cells of a step have the
+    same noise.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(
+        self,
+        steps_per_day: float = 48.0,
+        parameters: Mapping[str, object] | None = None,
+        amplitude: float | None = None,
+    ) -> None:
+        self.steps_per_day, self.amplitude = float(steps_per_day), amplitude
+        self.models = self.make_models(self.steps_per_day)
+        self.given = None if parameters is None else dict(parameters)
+        self.public = None if parameters is None else Parameters.from_facts(parameters, self.steps_per_day)
+        if (parameters is None) != (amplitude is None):
+            raise InvalidInput("public parameters count in the amplitude of the series: give both, or none")
+        if amplitude is not None and not 0 < amplitude < math.inf:
+            raise InvalidInput(f"amplitude must be a number above 0, not {amplitude!r}", about="amplitude")
+        self._begin()
+
+    @staticmethod
+    def make_models(steps_per_day: float) -> list[Harmonics]:
+        """Return the models that are tried; under public parameters, the first."""
+        raise NotImplementedError
+
+    def _begin(self) -> None:
+        self._step, self._seen = 0, 0
+        self._fit: Fit | None = None if self.public is None else Fit(self.public, self.models[0])
+        self._kinds: Integers | None = None
+        self._filters: dict[int, Filter] = {}
+        self._sums = np.zeros((3, 0))
+        self._count = self._noise = 0.0
+        self._window: Window | None = None
+
+    # Estimates ------------------------------------------------------------------------------------------------------
+
+    def smooth(self, values: Floats, scales: Floats, facts: Facts = PLAIN) -> tuple[Floats, Floats]:
+        """Return the estimates, and the scale of noise whose 95 % band is that of the cell that fared worst."""
+        found = self.estimate(values, scales, facts)
+        return found.values, found.worst_scales(facts)
+
+    def estimate(self, values: Floats, scales: Floats, facts: Facts = PLAIN) -> Estimate:
+        """Return the estimates with the half-widths of their 95 % bands, cell by cell."""
+        check_values(values, scales)
+        if not len(values):
+            return Estimate(values, values)
+        block, reused = self._prepare(values, scales, facts)
+        estimates, variances = np.empty_like(block.values), np.empty_like(block.values)
+        done = 0
+        while done < len(values):
+            room = len(values) if self.public else next_fit(self._seen, self.steps_per_day) - self._seen
+            part = slice(done, min(len(values), done + room))
+            estimates[part], variances[part] = self._meet(Window(*(column[part] for column in block)), facts.worth)
+            done = part.stop
+            if not self.public and self._seen == next_fit(self._seen - 1, self.steps_per_day):
+                self._refit()
+        return read_estimate(estimates, variances, block.noise, reused, facts)
+
+    def revise(self, values: Floats, scales: Floats, facts: Facts = PLAIN) -> tuple[Floats, Floats]:
+        """Return the estimates of a whole series with hindsight, and scales as `smooth` does. Nothing is kept of it."""
+        found = self.look_back(values, scales, facts)
+        return found.values, found.worst_scales(facts)
+
+    def look_back(self, values: Floats, scales: Floats, facts: Facts = PLAIN) -> Estimate:
+        """Return the estimates of a whole series with hindsight, with their 95 % bands, cell by cell."""
+        check_values(values, scales)
+        if not len(values):
+            return Estimate(values, values)
+        anew = type(self).from_facts(self.to_facts())
+        block, reused = anew._prepare(values, scales, facts)
+        cells = values.shape[1]
+        if self.public is not None and self.amplitude is not None:
+            known = Fit(self.public, self.models[0]), classes_of_amplitude(self.amplitude, facts.worth, cells)
+            found = look_back_on(block, self.models, known)
+        elif len(values) < next_fit(0, self.steps_per_day):
+            found = block.values, np.repeat(block.noise[:, None], cells, axis=1)
+        else:
+            found = look_back_on(block, self.models)
+        return read_estimate(*found, block.noise, reused, facts)
+
+    def _prepare(self, values: Floats, scales: Floats, facts: Facts) -> tuple[Window, Floats]:
+        """Return the steps of a block in whole units, and the variance of reused noise in each."""
+        steps = np.arange(self._step + 1, self._step + 1 + len(values)) if facts.steps is None else facts.steps
+        gaps = np.diff(steps, prepend=self._step if self._seen else steps[:1] - 1).astype(np.float64)
+        if (gaps < 1).any():
+            raise InvalidInput(f"step {steps[np.argmax(gaps < 1)]} cannot follow: estimates need steps in order")
+        if self._sums.shape[1] not in (0, values.shape[1]):
+            raise InvalidInput(f"{values.shape[1]} cells cannot follow {self._sums.shape[1]}: a stream keeps its cells")
+        if not self._seen and len(values):
+            self._sums, gaps[0] = np.zeros((3, values.shape[1])), 0.0
+            self._sums[2] = values[0] / facts.worth
+        days = steps / self.steps_per_day if facts.days is None else facts.days
+        if len(steps):
+            self._step = int(steps[-1])
+        return make_window(values, scales, facts, np.asarray(days, dtype=np.float64), gaps)
+
+    def _meet(self, block: Window, worth: Floats) -> tuple[Floats, Floats]:
+        """Take in a block without a fit inside; return estimates and their variances. Before a fit values stay as they are."""
+        self._note(block)
+        raw = block.values, np.repeat(block.noise[:, None], block.values.shape[1], axis=1)
+        if self._fit is None:
+            return raw
+        if self._kinds is not None:
+            return self._run(block, self._fit, self._kinds)
+        kinds = classes_of_amplitude(self.amplitude or 1.0, worth, block.values.shape[1])
+        self._start(self._fit, kinds, block.values[0], float(block.noise[0]))
+        rest = self._run(Window(*(column[1:] for column in block)), self._fit, kinds)
+        return np.concatenate([raw[0][:1], rest[0]]), np.concatenate([raw[1][:1], rest[1]])
+
+    def _run(self, block: Window, fit: Fit, kinds: Integers) -> tuple[Floats, Floats]:
+        estimates, variances = np.empty_like(block.values), np.empty_like(block.values)
+        rows = fit.harmonics.rows(block.days)
+        for kind, one in self._filters.items():
+            cells = kinds == kind
+            seen = one.meet(block.values[:, cells], rows, block.noise, block.gaps, model_of(fit, kind)[0])
+            estimates[:, cells], variances[:, cells] = seen.estimates, seen.variances[:, None]
+        return estimates, variances
+
+    def _note(self, block: Window) -> None:
+        """Add a block to the moments of each cell and to the window; sums are added up step by step, however blocks are cut."""
+        moved = block.values - self._sums[2]
+        for row, terms in ((0, moved), (1, moved * moved)):
+            self._sums[row] = np.cumsum(np.concatenate([self._sums[row : row + 1], terms]), axis=0)[-1]
+        self._noise = float(np.cumsum(np.concatenate([[self._noise], block.noise]))[-1])
+        self._count += len(block.values)
+        self._seen += len(block.values)
+        if self.public is None:
+            kept = (
+                block if self._fit is None else block._replace(values=block.values[:, pool_of(block.values.shape[1])])
+            )
+            most = window_length(self.steps_per_day)
+            self._window = kept if self._window is None else self._window.append(kept, most)
+
+    # Fits -----------------------------------------------------------------------------------------------------------
+
+    def _classes(self) -> Integers:
+        """The class of each cell by its moments."""
+        mean, square = self._sums[:2] / self._count
+        return class_of(np.maximum(0.0, square - mean**2), self._noise / self._count, self._count)
+
+    def _start(self, fit: Fit, kinds: Integers, begin: Floats, doubt: float = 0.0) -> None:
+        """Begin the filters of all classes with these levels; `doubt` is the variance of the noise in them, if it is large."""
+        self._kinds = kinds
+        for kind in np.unique(kinds).tolist():
+            before = model_of(fit, kind)[1]
+            means = np.zeros((fit.harmonics.states, int((kinds == kind).sum())))
+            means[0] = begin[kinds == kind]
+            if doubt:
+                before[0] = before.sum() + doubt
+            self._filters[kind] = Filter(means, np.diag(before))
+
+    def _refit(self) -> None:
+        """Fit the parameters to the window; at first begin the filters with all of it, later let them go on."""
+        if self._window is None:
+            raise InvalidInput("a fit needs values")
+        window, kinds = self._window, self._classes()
+        pool = pool_of(len(kinds))
+        pooled = window._replace(values=window.values[:, pool]) if self._fit is None else window
+        before = self._fit
+        self._fit = fit_window(pooled, 2.0 ** (kinds[pool] / 2), self.models, before and before.parameters)
+        self._window = pooled
+        if before is None:
+            self._start(self._fit, kinds, begin_of(window, self.steps_per_day))
+            self._run(window, self._fit, kinds)
+        else:
+            self._adapt(before.harmonics, self._fit, kinds)
+        self._sums[:2] /= 2
+        self._count, self._noise = self._count / 2, self._noise / 2
+
+    def _adapt(self, before: Harmonics, fit: Fit, kinds: Integers) -> None:
+        """Go on with other parameters: a cell that changes its class takes the covariance of the nearest class there was."""
+        old, old_kinds = self._filters, self._kinds
+        if old_kinds is None:
+            raise InvalidInput("estimates begin with a fit")
+        means = np.zeros((before.states, len(kinds)))
+        for kind, one in old.items():
+            means[:, old_kinds == kind] = one.means
+        self._kinds, self._filters = kinds, {}
+        for kind in np.unique(kinds).tolist():
+            nearest = min((abs(known - kind), known) for known in old)[1]
+            covariance = old[nearest].covariance.copy()
+            self._filters[kind] = switch_waves(Filter(means[:, kinds == kind], covariance), before, fit, kind)
+
+    # Facts and state ------------------------------------------------------------------------------------------------
+
+    def to_facts(self) -> JsonObject:
+        """Return how many steps a day has, and public parameters if there are any."""
+        facts = {
+            "name": self.name,
+            "steps_per_day": self.steps_per_day,
+            "parameters": self.given,
+            "amplitude": self.amplitude,
+        }
+        return leave_out(facts, parameters=None, amplitude=None)
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, object]) -> Self:
+        """Read what `to_facts` gave."""
+        form = read_form(cls.name, facts, ("name", "steps_per_day"), parameters=None, amplitude=None)
+        return cls(form["steps_per_day"], form["parameters"], form["amplitude"])
+
+    def state(self) -> Any:
+        """Return all that it has seen, as JSON can hold it."""
+        if not self._seen:
+            return None
+        fit, window, kinds = self._fit, self._window, self._kinds
+        return {
+            "step": self._step,
+            "seen": self._seen,
+            "fit": None
+            if fit is None or self.public
+            else [list(fit.parameters.numbers), self.models.index(fit.harmonics)],
+            "classes": None if kinds is None else kinds.tolist(),
+            "filters": {str(k): [pack(f.means), pack(f.covariance)] for k, f in self._filters.items()},
+            "sums": pack(self._sums),
+            "count": self._count,
+            "noise": self._noise,
+            "window": None if window is None else [pack(column) for column in window],
+        }
+
+    def restore(self, state: object) -> None:
+        """Restore the state that `state` gave."""
+        self._begin()
+        if state is None:
+            return
+        keys = ("step", "seen", "fit", "classes", "filters", "sums", "count", "noise", "window")
+        form = read_form("the state of an estimator", state, keys)
+        self._step, self._seen = int(form["step"]), int(form["seen"])
+        if form["fit"] is not None:
+            numbers, model = form["fit"]
+            self._fit = Fit(Parameters(tuple(map(float, numbers))), self.models[model])
+        self._sums, self._count, self._noise = (
+            unpack(form["sums"]).reshape(3, -1),
+            float(form["count"]),
+            float(form["noise"]),
+        )
+        if form["window"] is not None:
+            values, *others = map(unpack, form["window"])
+            self._window = Window(values.reshape(len(others[0]), -1), *others)
+        if form["classes"] is not None and self._fit is not None:
+            self._kinds, states = np.array(form["classes"], dtype=np.int64), self._fit.harmonics.states
+            for kind, (means, covariance) in form["filters"].items():
+                self._filters[int(kind)] = Filter(
+                    unpack(means).reshape(states, -1), unpack(covariance).reshape(states, states)
+                )
+
+
+def switch_waves(one: Filter, before: Harmonics, fit: Fit, kind: int) -> Filter:
+    """Return a filter with the waves of a new fit: new ones begin at 0 with their first variances, dropped ones are forgotten."""
+    after = fit.harmonics
+    if after == before:
+        return one
+    means, covariance = np.zeros((after.states, one.means.shape[1])), np.diag(model_of(fit, kind)[1])
+    kept = np.ix_([0, -1], [0, -1])  # the level and the irregular part
+    means[[0, -1]], covariance[kept] = one.means[[0, -1]], one.covariance[kept]
+    return Filter(means, covariance)
+
+
+def pack(values: Floats) -> str:
+    """Return doubles as text: base 64, little end first.
+
+    >>> unpack(pack(np.array([1.5, -2.0]))).tolist()
+    [1.5, -2.0]
+    """
+    return base64.b64encode(np.ascontiguousarray(values, dtype="<f8").tobytes()).decode()
+
+
+def unpack(text: object) -> Floats:
+    """Read what `pack` gave."""
+    return np.frombuffer(base64.b64decode(str(text), validate=True), dtype="<f8").astype(np.float64)

@@ -1,0 +1,82 @@
+"""Estimates of a whole series with hindsight: later values say something about earlier ones too."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+
+from halflife.numerics.arrays import Floats, Integers
+from halflife.postprocessing.structural.filtering import Filter, Seen, look_back
+from halflife.postprocessing.structural.fitting import OF_STATES
+from halflife.postprocessing.structural.harmonics import Harmonics
+from halflife.postprocessing.structural.windows import (
+    Fit,
+    Window,
+    begin_of,
+    class_of,
+    fit_window,
+    model_of,
+    pool_of,
+    window_length,
+)
+
+
+def look_back_on(
+    block: Window, models: list[Harmonics], known: tuple[Fit, Integers] | None = None
+) -> tuple[Floats, Floats]:
+    """Return the estimates of all steps given all values, and their variances.
+
+    Parameters are fitted on each eight weeks by themselves, which model it is on all of them together; `known` are public ones,
+    with the class of each cell.
+    """
+    cuts = cut_evenly(len(block.noise), window_length(models[0].steps_per_day))
+    if known is None:
+        kinds = class_of(block.values.var(axis=0), float(block.noise.mean()), len(block.noise))
+        fits = fit_parts(block, kinds, models, cuts)
+    else:
+        kinds, fits = known[1], [known[0]] * len(cuts)
+    estimates, variances = np.empty_like(block.values), np.empty_like(block.values)
+    rows, begin = fits[0].harmonics.rows(block.days), begin_of(block, models[0].steps_per_day)
+    for kind in np.unique(kinds).tolist():
+        cells = kinds == kind
+        means = np.zeros((fits[0].harmonics.states, int(cells.sum())))
+        means[0] = begin[cells]
+        one = Filter(means, np.diag(model_of(fits[0], kind)[1]))
+        parts = [
+            one.meet(
+                block.values[part][:, cells], rows[part], block.noise[part], block.gaps[part], model_of(fit, kind)[0]
+            )
+            for part, fit in zip(cuts, fits, strict=True)
+        ]
+        seen = Seen(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+        estimates[:, cells], found = look_back(seen, rows, block.noise)
+        variances[:, cells] = found[:, None]
+    return estimates, variances
+
+
+def cut_evenly(length: int, most: int) -> list[slice]:
+    """Return parts of nearly one length that follow each other, none longer than `most`.
+
+    >>> cut_evenly(10, 4)
+    [slice(0, 3, None), slice(3, 7, None), slice(7, 10, None)]
+    """
+    edges = np.linspace(0, length, math.ceil(length / most) + 1).round().astype(int).tolist()
+    return [slice(a, b) for a, b in pairwise(edges)]
+
+
+def fit_parts(block: Window, kinds: Integers, models: list[Harmonics], cuts: list[slice]) -> list[Fit]:
+    """Return a fit for each part, all of one model: that which most of the parts prefer."""
+    pool = pool_of(len(kinds))
+    amplitudes = 2.0 ** (kinds[pool] / 2)
+    windows = []
+    for part in cuts:
+        gaps = np.concatenate([[0.0], block.gaps[part][1:]])
+        windows.append(Window(block.values[part][:, pool], block.noise[part], block.days[part], gaps))
+    fits = [fit_window(window, amplitudes, models, None, OF_STATES) for window in windows]
+    wanted = max(models, key=lambda model: sum(fit.harmonics == model for fit in fits))
+    return [
+        fit if fit.harmonics == wanted else fit_window(window, amplitudes, [wanted], None, OF_STATES)
+        for fit, window in zip(fits, windows, strict=True)
+    ]

@@ -1,0 +1,136 @@
+"""Blocks of published values in whole units, and fits of the model to them, with hindsight or without."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from halflife.numerics.arrays import Bools, Floats, Integers
+from halflife.postprocessing.base import Estimate, Facts
+from halflife.postprocessing.structural.bands import NORMAL_BAND, find_half_width
+from halflife.postprocessing.structural.filtering import Model
+from halflife.postprocessing.structural.fitting import OF_WAVES, fit_parameters
+from halflife.postprocessing.structural.harmonics import Harmonics
+from halflife.postprocessing.structural.parameters import Parameters, find_variances
+
+WEEKS_OF_WINDOW, MOST_OF_WINDOW, LONG_STEPS = 8, 2688, 1024
+"""A fit looks back at most eight weeks, at most so many steps; where steps are a day or more, at most so many of them."""
+FEWEST = 32
+"""No parameter is fitted on fewer values."""
+POOL = 4
+"""So many series, evenly spaced among the cells, are pooled for a fit."""
+
+
+class Window(NamedTuple):
+    """Values (steps × series), the variance of their noise, local times in days, and steps since the value before."""
+
+    values: Floats
+    noise: Floats
+    days: Floats
+    gaps: Floats
+
+    def append(self, other: Window, most: int) -> Window:
+        """Return the newest steps of both."""
+        return Window(*(np.concatenate([a, b])[-most:] for a, b in zip(self, other, strict=True)))
+
+
+class Fit(NamedTuple):
+    """The parameters in use, and the states they are about."""
+
+    parameters: Parameters
+    harmonics: Harmonics
+
+
+def window_length(steps_per_day: float) -> int:
+    """Return how many steps a fit looks back at the most.
+
+    >>> window_length(48), window_length(24), window_length(1 / 7)
+    (2688, 1344, 1024)
+    """
+    return LONG_STEPS if steps_per_day <= 1 else min(MOST_OF_WINDOW, math.ceil(7 * WEEKS_OF_WINDOW * steps_per_day))
+
+
+def next_fit(seen: int, steps_per_day: float) -> int:
+    """Return after how many values parameters are fitted next: after a week, two, four, eight, and every eight from then on.
+
+    >>> [next_fit(n, 48) for n in (0, 336, 700, 2688, 5376)]
+    [336, 672, 1344, 5376, 8064]
+    """
+    window, fit = window_length(steps_per_day), max(FEWEST, math.ceil(7 * steps_per_day))
+    while fit <= seen and fit < window:
+        fit = min(2 * fit, window)
+    return fit if fit > seen else window * (seen // window + 1)
+
+
+def pool_of(cells: int) -> Integers:
+    """Return which cells are pooled for a fit."""
+    return np.unique(np.linspace(0, cells - 1, POOL).round().astype(np.int64))
+
+
+def begin_of(window: Window, steps_per_day: float) -> Floats:
+    """Return where the level of each series is expected to begin: the mean of its first day."""
+    first: Floats = window.values[: max(1, round(steps_per_day))].mean(axis=0)
+    return first
+
+
+def fit_window(
+    window: Window, amplitudes: Floats, models: list[Harmonics], start: Parameters | None, doubted: Bools = OF_WAVES
+) -> Fit:
+    """Return the likeliest of some models with its parameters."""
+    found = []
+    for harmonics in models:
+        parameters, cost = fit_parameters(
+            window.values, harmonics.rows(window.days), window.noise, window.gaps, amplitudes,
+            begin_of(window, harmonics.steps_per_day), harmonics, start, doubted,
+        )  # fmt: skip
+        found.append((cost, Fit(parameters, harmonics)))
+    return min(found, key=lambda item: item[0])[1]
+
+
+def class_of(variances: Floats, noise: float, count: float) -> Integers:
+    """Return the class of each series: the power of 2 nearest to the square of its amplitude, √(variance − noise).
+
+    Of count values of variance V that are Laplace noise alone, the sample's variance has a standard deviation of V√(5/count):
+    no amplitude is held to be smaller than what that allows.
+
+    >>> class_of(np.array([5.0, 1.0]), 1.0, 500.0).tolist()
+    [2, -3]
+    """
+    signal = np.maximum(variances - noise, np.maximum(noise, 1e-12 * variances) * math.sqrt(5 / count))
+    return np.round(np.log2(np.maximum(signal, 1e-300))).astype(np.int64)
+
+
+def classes_of_amplitude(amplitude: float, worth: Floats, cells: int) -> Integers:
+    """Return the class of each cell where the amplitude is public, in the unit of the values.
+
+    >>> classes_of_amplitude(4.0, np.ones(1), 2).tolist()
+    [4, 4]
+    """
+    return np.round(2 * np.log2(np.broadcast_to(amplitude / worth, cells))).astype(np.int64)
+
+
+def model_of(fit: Fit, kind: int) -> tuple[Model, Floats]:
+    """Return the model of a class of series, and the variances of its states before the first value."""
+    found, size = find_variances(np.array([fit.parameters.numbers]), fit.harmonics), 2.0**kind
+    return Model(found.moves[0] * size, float(found.irregular[0] * size), float(found.persistence[0])), found.before[
+        0
+    ] * size
+
+
+def make_window(values: Floats, scales: Floats, facts: Facts, days: Floats, gaps: Floats) -> tuple[Window, Floats]:
+    """Return values in whole units with the variance of fresh noise, and the variance of reused noise in each step."""
+    fresh, reused = (scales, np.zeros(len(scales))) if facts.reused is None else (facts.fresh, facts.reused)
+    return Window(values / facts.worth, (fresh * facts.std) ** 2, days, gaps), (reused * facts.std) ** 2
+
+
+def read_estimate(estimates: Floats, variances: Floats, noise: Floats, reused: Floats, facts: Facts) -> Estimate:
+    """Return estimates in the unit of the values with their 95 % bands. No reused noise is taken out: it is the same again."""
+    total = variances + reused[:, None]
+    if facts.std > 1:
+        shares = np.divide(variances, noise[:, None], out=np.ones_like(variances), where=(noise > 0)[:, None])
+        widths = find_half_width(np.where(reused[:, None] > 0, 1.0, shares))
+    else:
+        widths = np.full_like(variances, NORMAL_BAND)
+    return Estimate(estimates * facts.worth, widths * np.sqrt(total) * facts.worth)

@@ -1,0 +1,267 @@
+"""Structural estimates against dense Gaussian conditioning, and their bands, fits and restarts."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from halflife import InvalidInput
+from halflife.local_time import local_days
+from halflife.postprocessing import Facts, Kalman, LocalLevel, Seasonal
+from halflife.postprocessing.structural.bands import find_half_width
+from halflife.postprocessing.structural.filtering import Filter, Model, look_back
+from halflife.postprocessing.structural.fitting import find_cost
+from halflife.postprocessing.structural.harmonics import DAY, SIDE, WEEK, YEAR, Harmonics
+from halflife.postprocessing.structural.parameters import Parameters, find_variances
+from halflife.postprocessing.structural.windows import class_of, next_fit
+
+
+def dense(rows, gaps, model, before):
+    """The covariance of the truth h·x at all steps, by moving every state on its own: x_s and x_t share what came before both."""
+    times = np.cumsum(gaps)
+    steps = len(rows)
+    found = np.zeros((steps, steps))
+    for j in range(rows.shape[1] - 1):
+        variance = before[j] + model.moves[j] * np.minimum.outer(times, times)
+        found += np.multiply.outer(rows[:, j], rows[:, j]) * variance
+    far = np.abs(np.subtract.outer(times, times))
+    return found + model.irregular * model.persistence**far
+
+
+def a_case(seed, steps=40):
+    rng = np.random.default_rng(seed)
+    harmonics = Harmonics(4.0)
+    numbers = np.array(Parameters.middle(4.0).numbers) + rng.normal(0, 1, 8)
+    found = find_variances(numbers[None], harmonics)
+    model = Model(found.moves[0] * 2, float(found.irregular[0] * 2), float(found.persistence[0]))
+    gaps = rng.choice([1.0, 1.0, 1.0, 2.0, 7.0], steps)
+    gaps[0] = 0.0
+    noise = rng.choice([0.0, 0.5, 3.0, 20.0], steps)
+    rows = harmonics.rows(np.cumsum(gaps) / 4)
+    values = rng.normal(5, 2, (steps, 3))
+    return harmonics, numbers, model, found.before[0] * 2, rows, gaps, noise, values
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_filter_and_hindsight_are_those_of_dense_conditioning(seed):
+    _, _, model, before, rows, gaps, noise, values = a_case(seed)
+    truth = dense(rows, gaps, model, before)
+    means = np.zeros((rows.shape[1], 3))
+    means[0] = 4.0
+    seen = Filter(means, np.diag(before)).meet(values, rows, noise, gaps, model)
+    for t in range(len(rows)):
+        known = truth[: t + 1, : t + 1] + np.diag(noise[: t + 1])
+        weights = np.linalg.solve(known, truth[: t + 1, t])
+        assert seen.estimates[t] == pytest.approx(4.0 + weights @ (values[: t + 1] - 4.0), rel=1e-6)
+        assert seen.variances[t] == pytest.approx(truth[t, t] - weights @ truth[: t + 1, t], rel=1e-5, abs=1e-7)
+    weights = np.linalg.solve(truth + np.diag(noise), truth)
+    estimates, variances = look_back(seen, rows, noise)
+    assert estimates == pytest.approx(4.0 + weights.T @ (values - 4.0), rel=1e-6)
+    assert variances == pytest.approx(np.diag(truth - truth @ weights), rel=1e-5, abs=1e-7)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_likelihood_is_that_of_the_dense_normal_distribution(seed):
+    harmonics, numbers, _, _, rows, gaps, noise, values = a_case(seed)
+    sets = np.array([numbers, numbers + 0.3])
+    amplitudes, begin = np.array([1.0, 2.0, 0.5]), np.array([4.0, 5.0, 6.0])
+    found = find_cost(sets, values, rows, noise + 0.1, gaps, amplitudes, begin, harmonics)
+    for k, these in enumerate(sets):
+        variances, total = find_variances(these[None], harmonics), 0.0
+        for j, size in enumerate(amplitudes**2):
+            moves = variances.moves[0] * size
+            model = Model(moves, float(variances.irregular[0] * size), float(variances.persistence[0]))
+            known = dense(rows, gaps, model, variances.before[0] * size) + np.diag(noise + 0.1)
+            moved = values[:, j] - begin[j]
+            total += (np.linalg.slogdet(known)[1] + moved @ np.linalg.solve(known, moved)) / 2
+        assert found[k] == pytest.approx(total, rel=1e-9)
+
+
+def test_local_level_is_the_kalman_filter_of_its_drift():
+    rng = np.random.default_rng(5)
+    values, scales = np.cumsum(rng.normal(0, 0.3, (300, 1)), axis=0) + rng.laplace(0, 1, (300, 1)), np.ones(300)
+    fitted = LocalLevel(4.0)
+    estimates = fitted.estimate(values, scales).values
+    assert fitted._fit is not None
+    drift = math.sqrt(math.exp(fitted._fit.parameters.numbers[0]) * 2.0 ** fitted._kinds[0])
+    assert 0.15 < drift < 0.6  # it was 0.3
+    known = Kalman(drift).smooth(values, scales)[0]
+    assert estimates[-20:] == pytest.approx(known[-20:], rel=1e-3, abs=1e-3)
+
+
+def test_waves_that_steps_cannot_tell_apart_are_left_out():
+    assert {kind for kind, _, _ in Harmonics(48).waves} == {DAY, WEEK, SIDE}
+    assert {kind for kind, _, _ in Harmonics(1).waves} == {WEEK, YEAR}
+    assert {kind for kind, _, _ in Harmonics(1 / 7).waves} == {YEAR}
+    for steps_per_day in (1 / 30, 1 / 7, 1, 2, 3, 24, 48, 144):
+        waves = Harmonics(steps_per_day).waves
+        assert all(0 < cycles < steps_per_day / 2 for _, _, cycles in waves)
+        assert len({cycles for _, _, cycles in waves}) == len(waves)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.2, 0.6, 0.95, 1.0])
+def test_a_band_holds_95_per_cent_of_a_mix_of_laplace_and_normal_errors(share):
+    half = find_half_width(np.array([share]))[0]
+    laplace = np.linspace(-30, 30, 600_001)
+    b, s = math.sqrt(share / 2), math.sqrt(1 - share)
+    from scipy.special import ndtr
+
+    if share in (0.0, 1.0):
+        inside = math.erf(half / math.sqrt(2)) if share == 0 else 1 - math.exp(-half / b)
+    else:
+        density = np.exp(-np.abs(laplace) / b) / (2 * b)
+        chance = ndtr((half - laplace) / s) - ndtr((-half - laplace) / s)
+        inside = float(np.sum(density * chance) * (laplace[1] - laplace[0]))
+    assert inside == pytest.approx(0.95, abs=3e-4)
+
+
+def series(seed, steps=224, cells=1, scale=1.0, season=2.0):
+    """A series of four steps a day with a level that drifts and a day that every weekend is flatter."""
+    rng = np.random.default_rng(seed)
+    days = np.arange(1, steps + 1) / 4
+    weekend = 1 - 0.5 * (np.floor(days) % 7 >= 5)
+    level = 10 + np.cumsum(rng.normal(0, 0.05, (steps, cells)), axis=0)
+    truth = level + (season * weekend * np.sin(2 * np.pi * days))[:, None] + rng.normal(0, 0.1, (steps, cells))
+    return truth, truth + rng.laplace(0, scale, (steps, cells))
+
+
+@pytest.mark.parametrize("kind", [Seasonal, LocalLevel])
+def test_cuts_and_restarts_change_no_bit(kind):
+    _, noisy = series(1, cells=2, scale=0.7)
+    noisy[:, 1] = noisy[:, 1] * 8 + 3
+    scales = np.full(len(noisy), 0.7)
+    scales[100:110] = 0.0
+    facts = Facts(steps=np.arange(1, 225) + (np.arange(224) > 60) * 5, worth=np.array([1.0, 8.0]))
+
+    def part(k):
+        return Facts(steps=facts.steps[k], worth=facts.worth)
+
+    whole = kind(4.0).estimate(noisy, scales, facts)
+    running, start = kind(4.0), 0
+    for length in (1, 30, 1, 0, 60, 20, 112):
+        k = slice(start, start + length)
+        found = running.estimate(noisy[k], scales[k], part(k))
+        assert found.values.tobytes() == whole.values[k].tobytes()
+        assert found.bands.tobytes() == whole.bands[k].tobytes()
+        state = json.loads(json.dumps(running.state()))
+        running = kind.from_facts(json.loads(json.dumps(running.to_facts())))
+        running.restore(state)
+        start += length
+    assert start == len(noisy)
+    assert (whole.values[100:110] == noisy[100:110]).all()
+    assert (whole.bands[100:110] == 0).all()
+    assert (whole.values[:31] == noisy[:31]).all()  # a warm-up that does not pretend to know
+    assert whole.bands[:31, 0] == pytest.approx(0.7 * math.log(20))
+
+
+def test_most_of_the_noise_is_taken_out_and_bands_hold():
+    inside, errors = [], []
+    for seed in range(2):
+        truth, noisy = series(seed, scale=1.0)
+        scales = np.ones(len(truth))
+        estimator = Seasonal(4.0)
+        for found in (estimator.estimate(noisy, scales), estimator.look_back(noisy, scales)):
+            late = slice(112, None)
+            inside.append(np.mean(np.abs(found.values - truth)[late] <= found.bands[late]))
+            errors.append(np.abs(found.values - truth)[late].mean())
+    raw = 1.0
+    live, revised = np.mean(errors[::2]), np.mean(errors[1::2])
+    assert live < 0.5 * raw
+    assert revised < 0.85 * live
+    assert (
+        np.mean(inside[::2]) > 0.93
+    )  # with so few values they are wide: little is known of how fast the season changes
+    assert np.mean(inside[1::2]) > 0.93
+
+
+def test_bands_are_neither_too_narrow_nor_too_wide_where_the_model_is_true():
+    """Values drawn from the model itself, with its own parameters: of 20,000 estimates 95 % lie within the band."""
+    rng, steps, cells = np.random.default_rng(8), 100, 400
+    public = Seasonal(4.0, {"level": 0.1, "irregular": 0.3}, amplitude=2.0)
+    found = find_variances(np.array([public.public.numbers]), public.models[0])
+    rows, size = public.models[0].rows(np.arange(1, steps + 1) / 4), 4.0
+    states = rng.normal(0, np.sqrt(found.before[0] * size)[:, None], (rows.shape[1], cells))
+    truth = np.empty((steps, cells))
+    for t, row in enumerate(rows):
+        if t:
+            states[-1] *= found.persistence[0]
+            states += rng.normal(0, np.sqrt(found.moves[0] * size)[:, None], states.shape)
+        truth[t] = row @ states
+    noisy, scales = truth + rng.laplace(0, 2.0, truth.shape), np.full(steps, 2.0)
+    for made in (public.estimate(noisy, scales), public.look_back(noisy, scales)):
+        inside = np.mean(np.abs(made.values - truth)[50:] <= made.bands[50:])
+        assert 0.945 < inside < 0.957
+
+
+def test_where_noise_is_small_nothing_gets_worse():
+    truth, noisy = series(3, scale=0.01)
+    found = Seasonal(4.0).smooth(noisy, np.full(len(truth), 0.01))[0]
+    assert np.abs(found - truth).mean() < 1.02 * np.abs(noisy - truth).mean()
+
+
+@pytest.mark.parametrize("what", ["walk", "white"])
+def test_without_a_season_it_is_as_good_as_the_better_of_raw_and_a_fitted_kalman_filter(what):
+    worse = []
+    for seed in range(2):
+        rng = np.random.default_rng(seed)
+        truth = rng.normal(0, 1, (300, 1))
+        truth = np.cumsum(truth * 0.4, axis=0) if what == "walk" else truth
+        noisy, scales = truth + rng.laplace(0, 1.0, truth.shape), np.ones(300)
+        errors = [np.abs(v - truth)[100:].mean() for v in (noisy, LocalLevel(6.0).smooth(noisy, scales)[0])]
+        worse.append(np.abs(Seasonal(6.0).smooth(noisy, scales)[0] - truth)[100:].mean() / min(errors))
+    assert np.mean(worse) < 1.02
+
+
+def test_reused_noise_is_carried_undiminished():
+    truth, noisy = series(2)
+    reused = np.tile(np.random.default_rng(9).laplace(0, 2.0, 4), 56)[:, None]
+    both = Facts(fresh=np.ones(224), reused=np.full(224, 2.0))
+    found = Seasonal(4.0).estimate(noisy + reused, np.full(224, math.hypot(1, 2)), both)
+    assert (found.bands >= 2 * math.log(20) * 0.999).all()
+    assert np.mean(np.abs(found.values - truth) <= found.bands) > 0.93
+    alone = Facts(fresh=np.zeros(224), reused=np.full(224, 2.0))  # weak almost-periodic: nothing to take out
+    exact = truth + reused
+    same = Seasonal(4.0).estimate(exact, np.full(224, 2.0), alone)
+    assert (same.values == exact).all()
+    assert same.bands == pytest.approx(2 * math.log(20))
+
+
+def test_days_go_by_the_local_clock():
+    hours = np.arange(24 * 60)
+    start = 1_364_083_200_000_000  # 24 March 2013, a week before London's clocks change
+    days = local_days((start + hours * 3_600_000_000).tolist(), "Europe/London")
+    change = 7 * 24 + 1
+    assert days[change] - days[change - 1] == pytest.approx(2 / 24)  # a day of 23 hours
+    assert np.diff(days[:change]) == pytest.approx(1 / 24)
+    assert days[0] % 7 == pytest.approx(6)  # a Sunday
+    autumn = local_days([1_382_832_000_000_000 + h * 3_600_000_000 for h in range(4)], "Europe/London")  # 27 October
+    assert np.round(autumn % 1 * 24).tolist() == [1, 1, 2, 3]
+
+
+def test_parameters_are_public_or_fitted_at_public_times():
+    assert [next_fit(n, 1 / 7) for n in (0, 32, 1000, 1024)] == [32, 64, 1024, 2048]
+    noisy = series(1)[1]
+    public = Seasonal(4.0, {"level": 0.05, "irregular": 0.1}, amplitude=1.5)
+    values, _ = public.smooth(noisy, np.ones(len(noisy)))
+    again = Seasonal.from_facts(public.to_facts())
+    assert again.smooth(noisy, np.ones(len(noisy)))[0].tobytes() == values.tobytes()
+    assert public.to_facts()["parameters"]["level"] == pytest.approx(0.05)
+    with pytest.raises(InvalidInput, match="give both, or none"):
+        Seasonal(4.0, {"level": 0.05})
+    with pytest.raises(InvalidInput, match="persistence must be a number above 0 and below 1"):
+        Seasonal(4.0, {"persistence": 1.0}, amplitude=1.0)
+    with pytest.raises(InvalidInput, match="steps_per_day"):
+        Seasonal(0)
+    with pytest.raises(InvalidInput, match="in order"):
+        Seasonal(4.0).smooth(noisy[:2], np.ones(2), Facts(steps=np.array([2, 2])))
+
+
+def test_amplitudes_of_noise_alone_are_not_held_to_be_nothing():
+    kinds = class_of(np.array([1.0, 0.0]), 1.0, 100.0)
+    assert 2.0 ** kinds[0] == pytest.approx(math.sqrt(5 / 100), rel=0.5)
+    assert class_of(np.array([0.0]), 0.0, 10.0)[0] < -900  # a constant that is published exactly
+    constant = Seasonal(4.0).estimate(np.full((120, 1), 3.0), np.zeros(120))
+    assert (constant.values == 3.0).all()

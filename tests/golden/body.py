@@ -44,6 +44,9 @@ def continue_ledger(golden: Path, scratch: Path) -> None:
         text = Path(path).read_bytes()
         assert text.startswith(known[name])
         assert len(text) > len(known[name])
+    with open_ledger(policy.ledger_url, read_only=True) as book:
+        families = {(entry.stream, release.noise) for entry in book.entries() for release in entry.releases}
+    assert len(families) == len(outputs), f"a ledger keeps the family of noise that it was begun with: {families}"
     now, more = read_ledger(policy.ledger_url)
     assert now == facts, "facts stay as they were stored"
     assert more[: len(links)] == links

@@ -12,8 +12,8 @@ HOMES = ("a", "b", "c", "d")
 START_US = 1_767_225_600 * 1_000_000
 STEPS, FIRST, MORE = 16, 3, 7
 """How many steps of the clock there are readings of; after how many a golden ledger is first published, and again."""
-WIDTHS = {"1 h": 1, "1 day": 24}
-"""Hours in a step of the clock."""
+WIDTHS = {"1 h": 1, "1 day": 24, "1 month": 24 * 31}
+"""Hours in a step of the clock; of a month about: k of them after the start step k is over, and k + 1 is not, for k ≤ 16."""
 START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 TIMES: dict[str, Callable[[datetime.datetime], str]] = {
     "local": lambda moment: f"{moment.astimezone(ZoneInfo('Europe/Paris')):%Y-%m-%dT%H:%M}",
@@ -45,6 +45,12 @@ SWELLFISH = {
     "neighbours": "one-window",
     "specifications": {"files": "secrets.json", "readings": 1},
 }
+BY_PLACE: dict[str, Any] = {
+    "name": "by-place", "source": {**MEAN["source"], "group": "where"}, "output": "by-place.jsonl",
+    "statistic": {"kind": "histogram", "unit": "kWh", "resolution": "1 Wh", "edges": ["0", "1", "5"], "fold": "max"},
+    "groups": {"names": ["north", "south"], "most_per_person": 2},
+}  # fmt: skip
+"""Four counts that one person moves by 1: of a few releases Laplace noise by its losses, Gaussian noise by both sensitivities."""
 FIXED = {"table": {"file": "homes.csv", "person": "home", "group": "where"}}
 WINDOW = {"notion": "w-event", "epsilon": 1.0, "w": 6}
 FADING = {"notion": "exponential", "epsilon": 1.0, "half_life": "1 day"}
@@ -79,6 +85,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "classical-delta": policy({"notion": "classical", "epsilon": 5.0, "delta": 1e-6}),
     "w-event": policy({"notion": "w-event", "epsilon": 1.0, "w": 6}),
     "w-event-delta": policy({"notion": "w-event", "epsilon": 1.0, "w": 6, "delta": 1e-6, "noise": "gaussian"}),
+    "w-event-delta-begun": policy({"notion": "w-event", "epsilon": 1.0, "w": 3, "delta": 1e-6}, BY_PLACE),
+    "w-event-delta-chosen": policy({"notion": "w-event", "epsilon": 1.0, "w": 3, "delta": 1e-6}, BY_PLACE),
     "exponential": policy({"notion": "exponential", "epsilon": 1.0, "half_life": "1 day"}),
     "hyperbolic": policy({"notion": "hyperbolic", "epsilon": 1.0, "beta": 0.1}),
     "gaussian-discount": policy({"notion": "gaussian-discount", "epsilon": 1.0, "delta": 1e-6, "beta": 0.1}),
@@ -88,6 +96,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "age-dependent-delta": aged(CHAIN, delta=1e-6, noise="gaussian"),
     "age-dependent-family": aged({"name": "process-family", "processes": [CHAIN, {**CHAIN, "matrix": [[0.7, 0.3], [0.4, 0.6]]}]}),
     "age-dependent-autoregressive": aged({"name": "autoregressive", "rho": 0.9, "sigma": 0.5, "span": 4.0}),
+    "age-dependent-delta-leaps": aged(CHAIN, delta=1e-6),
+    "age-dependent-span": aged({"name": "autoregressive", "rho": 0.9, "sigma": 0.5, "span": 1.0}),
     "almost-periodic-weak": policy({
         "notion": "almost-periodic", "epsilon": 1.0, "period": "4 h",
         "variations": "public", "readings": "complete", "rounding": "none",
@@ -113,6 +123,14 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "post-processing": policy({"notion": "w-event", "epsilon": 1.0, "w": 6}, {
         **MEAN, "post": [{"moving_average": 3, "above": "0.1 kWh"}, {"kalman": "0.3 kWh"}, {"truncate": ["0", "5 kWh"]}],
     }),
+    "estimates": policy(
+        {"notion": "w-event", "epsilon": 1.0, "w": 6},
+        {**MEAN, "post": [{"kalman": "fitted"}, {"truncate": ["0", "5 kWh"]}]},
+        {
+            **MEAN, "name": "seasonal", "step": "2 h", "output": "seasonal.csv",
+            "post": [{"seasonal": {"amplitude": "0.5 kWh", "level": 0.1}}],
+        },
+    ),
     "groups": policy(
         {"notion": "w-event", "epsilon": 1.0, "w": 6},
         {**MEAN, "groups": FIXED, "delay": "2 h", "share": 0.25},
@@ -136,6 +154,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
     "capped-as-planned": policy({**FADING, "cap": 0.25}, late="as-planned"),
     "days": policy(WINDOW, step="1 day", end="2026-02-01", zone="Europe/London"),
+    "months": policy(
+        {**WINDOW, "w": "1 year"},
+        {**MEAN, "delay": "3 days"},
+        {**MEAN, "name": "wide", "step": "2 months", "start": "2026-02-01", "delay": "1 month", "output": "wide.csv"},
+        step="1 month", end="2028-02-01", zone="Europe/London",
+    ),
     "gaussian-discount-exponential": policy({**FADING, "notion": "gaussian-discount", "delta": 1e-6}),
     "age-dependent-geometric": aged({"name": "geometric", "c": 1.0, "rho": 0.8}, bound="paper"),
     "age-dependent-periodic": aged({"name": "periodic-markov-chain", "kernels": [CHAIN["matrix"], [[0.7, 0.3], [0.4, 0.6]]]}),
@@ -175,6 +199,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
         **MEAN, "source": {**MEAN["source"], "group": "where"},
         "groups": {"names": ["north", "south"], "most_per_person": 1, "sizes": {"north": 2, "south": 2}},
     }),
+    "reconciled": {
+        **policy(WINDOW, MEAN, {**MEAN, "name": "by-place", "groups": FIXED, "output": "by-place.csv"}),
+        "reconcile": [{"total": "mean", "parts": "by-place", "non_negative": True}],
+    },
     "quantiles": policy(
         {**WINDOW, "epsilon": 300.0},
         QUANTILE,

@@ -338,6 +338,10 @@ def test_verify_of_an_emptied_ledger_says_what_was_published(tmp_path):
     policy = make(tmp_path)
     hl.publish(policy)
     (tmp_path / "town.ledger").unlink()
+    with pytest.raises(hl.HalflifeError, match="no such file, but 24 entries were published"):
+        hl.publish(policy)
+    assert not (tmp_path / "town.ledger").exists(), "no empty one is put in its place"
+    (tmp_path / "town.ledger").touch()
     with pytest.raises(hl.HalflifeError, match="24 were published"):
         hl.publish(policy)
     (problem,) = hl.verify(policy.ledger_url, {"mean": str(policy.path("mean.csv"))}).problems

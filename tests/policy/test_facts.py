@@ -112,7 +112,7 @@ HELD = {
     "floor": (SECRETS, {"promise__floor": "0.1 kWh"}, "floor of noise was '1/5' and is now '1/10'"),
     "block": (SECRETS, {"promise__block": "6 h"}, "block of steps with one noise, in minutes, was not given and is now '360'"),
     "plan": (FADING, {"promise__plan": "paper"}, "plan was 'tight' and is now 'paper'"),
-    "noise": (changed(PLAIN, promise__delta=1e-6), {"promise__noise": "gaussian"}, "noise was not given and is now 'gauss"),
+    "noise": (changed(PLAIN, promise__delta=1e-6), {"promise__noise": "gaussian"}, "noise was 'laplace' and is now 'gauss"),
     "cap": (FADING, {"promise__cap": 0.01}, "cap of the plan was not given and is now 0.01"),
     "clock step": (PLAIN, {"clock__step": "30 min"}, "width of a step was 60 min and is now 30 min"),
     "clock start": (PLAIN, {"clock__start": "2026-01-02"}, "start of step 1 was 2026-01-01 00:00:00 UTC and is now"),
@@ -122,6 +122,16 @@ HELD = {
     ),
     "late": (FADING, {"clock__late": "as-planned"}, "late steps count was 'now' and is now 'as-planned'"),
     "step": (FADING, {"clock__step": "30 min", f"{S}step": "1 h"}, "width of a step was 60 min"),
+    "clock months": (
+        changed(PLAIN, clock__end="2026-02-01"),
+        {"clock__step": "1 month"},
+        "width of a step was 60 min and is now not fixed",
+    ),
+    "months": (
+        changed(PLAIN, clock__step="1 month", clock__end="2027-01-01"),
+        {"clock__step": "3 months"},
+        "how many calendar months a step has was 1 and is now 3",
+    ),
     "stream step": (FADING, {f"{S}step": "2 h"}, "mean: the width of a step was 60 min and is now 120 min"),
     "stream start": (PLAIN, {f"{S}start": "2026-01-02"}, "mean: the start of step 1 was"),
     "end": (PLAIN, {f"{S}end": "2026-01-03"}, "mean: its last step was 72 and is now 48"),
@@ -397,11 +407,12 @@ def test_meters_instead_of_households_are_refused(tmp_path):
     hl.publish(make(tmp_path), clock=at(5))
     other = make(tmp_path, population={"person": "meter"})
     with pytest.raises(
-        LedgerError, match=r"identifies a person was 'home' and is now 'meter'\. A promise is kept .* undo the"
+        LedgerError,
+        match=r"identifies a person was 'home' and is now 'meter' \(policy\.yaml:\d+:\d+\)\. A promise is kept .* undo the",
     ):
         hl.publish(other, clock=at(6))
     (problem,) = hl.verify(other.ledger_url, policy=other).problems
-    assert problem.endswith("another policy: the column that identifies a person was 'home' and is now 'meter'")
+    assert problem.endswith("the column that identifies a person was 'home' and is now 'meter' (policy.yaml:1:42)")
 
 
 CHAINS = ([], [{"moving_average": 3}], [{"truncate": ["0", "9"]}, {"kalman": "0.3 kWh"}], [], [{"moving_average": 3}])
@@ -471,3 +482,41 @@ def test_a_checked_process_is_the_same_promise(tmp_path):
         policy = Policy.from_dict(data, tmp_path)
         assert hl.publish(policy, clock=at(3 * turn)).published == {"mean": 3}
         assert hl.verify(policy.ledger_url, policy=policy).good
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line"),
+    [
+        ("size: 5", "size: 6", 3),
+        ("w: 6", "w: 7", 5),
+        ("step: 1 h", "step: 2 h", 6),
+        ("clip: [0, 5 kWh]", "clip: [0, 4 kWh]", 10),
+        ("value: kwh", "value: other", 9),
+        ("name: mean", "name: other", 7),
+        ("2026-01-02", "2026-01-03", 6),
+    ],
+)
+def test_a_change_is_named_with_its_line(tmp_path, before, after, line):
+    text = """\
+population:
+  id: town
+  size: 5
+  person: home
+promise: {notion: w-event, epsilon: 1, w: 6}
+clock: {step: 1 h, start: 2026-01-01, end: 2026-01-02}
+streams:
+  - name: mean
+    source: {files: readings.csv, time: time, value: kwh}
+    statistic: {kind: mean, unit: kWh, resolution: 1 Wh, clip: [0, 5 kWh], fold: sum}
+    output: mean.csv
+"""
+    assert before in text
+    known = ledger_facts(Policy.parse(text, tmp_path))
+    said = find_change(known, Policy.parse(text.replace(before, after), tmp_path))
+    assert f"(policy.yaml:{line}:" in said
+
+
+def test_a_cap_is_named_where_it_stands(tmp_path):
+    data = policy_dict(promise={"notion": "w-event", "epsilon": 1, "w": 6, "cap": 0.5})
+    with pytest.raises(InvalidInput, match=r"promise\.cap: a tight plan of w-event has no cap: leave it out"):
+        Policy.from_dict(data, tmp_path)

@@ -47,7 +47,7 @@ BAD = [
     # Keys that nobody knows, at every level
     (GOOD, "halflife: 1\n", "halflife: 1\nledgr: x\n",
      "2:1: ledgr: unknown key 'ledgr': did you mean 'ledger'? Known: clock, halflife, ledger, population, "
-     "promise, streams"),
+     "promise, reconcile, streams"),
     (GOOD, "  size: 4", "  sise: 4",
      "2:1: population.size: missing: How many people there are. Public knowledge, never counted from the data.\n"
      "4:3: population.sise: unknown key 'sise': did you mean 'size'? Known: id, neighbours, person, size, units"),
@@ -76,7 +76,7 @@ BAD = [
      "sizes, table"),
     (GOOD, "moving_average: 4", "moving_avrage: 4",
      "37:9: streams.0.post.1.moving_avrage: unknown key 'moving_avrage': did you mean 'moving_average'? Known: "
-     "above, kalman, moving_average, truncate"),
+     "above, kalman, moving_average, seasonal, truncate"),
     # Values that nobody knows
     (GOOD, "halflife: 1\n", "halflife: 2\n", "1:1: halflife: unknown value 2: Known: 1"),
     (GOOD, "exponential", "exponental",
@@ -106,7 +106,7 @@ BAD = [
      "with another prefix (mWh, MWh)"),
     (GOOD, "30 min", "30 minuts",
      "11:3: clock.step: '30 minuts' is no width of time (did you mean 'minutes'?): write a number and s, min, "
-     "h, day or week, such as '30 min'"),
+     "h, day, week, month or year, such as '30 min'"),
     (GOOD, "fold: sum", "fold: median",
      "27:7: streams.0.statistic.fold: unknown value 'median': did you mean 'mean'? Known: first, last, max, "
      "mean, min, sum"),
@@ -187,7 +187,7 @@ BAD = [
     (GOOD, "half_life: 1 day", "half_life: -3", "9:3: promise.half_life: half_life must be above 0, not -3"),
     (GOOD, "half_life: 1 day", "half_life: 1 dy",
      "9:3: promise.half_life: '1 dy' is no width of time (did you mean 'day'?): write a number and s, min, h, "
-     "day or week, such as '30 min'"),
+     "day, week, month or year, such as '30 min'"),
     (GOOD, "half_life: 1 day", "half_life: 1 day\n  alpha: 0.5",
      "6:1: promise: give either alpha or half_life, not alpha=0.5 and half_life=48"),
     (GOOD, "  half_life", "  cap: inf\n  half_life", "9:3: promise.cap: must be a finite number, not 'inf'"),
@@ -233,8 +233,8 @@ BAD = [
     (GOOD, "end: 2026-02-01", "end: someday",
      "13:3: clock.end: 'someday' is no date: write it as 2026-01-31, or with a time as 2026-01-31T13:30"),
     (GOOD, "delay: 1 h", "delay: soon",
-     "34:5: streams.0.delay: 'soon' is no width of time: write a number and s, min, h, day or week, such as "
-     "'30 min'"),
+     "34:5: streams.0.delay: 'soon' is no width of time: write a number and s, min, h, day, week, month or "
+     "year, such as '30 min'"),
     (GOOD, "name: load", "name: load\n    step: 45 min",
      "17:5: streams.0.step: a stream's steps must be whole multiples of the clock's step, 30 min"),
     (GOOD, "name: load", "name: load\n    step: 1 s",
@@ -244,7 +244,7 @@ BAD = [
     (GOOD, "name: load", "name: load\n    start: 2026-01-01T00:10",
      "17:5: streams.0.start: a stream starts where one of the clock's steps does"),
     (GOOD, "name: load", "name: load\n    start: 2026-01-01T06:00\n    step: 1 day",
-     "18:5: streams.0.step: a step of local days starts at midnight in Europe/London, not at "
+     "17:5: streams.0.start: a step of local days starts at midnight in Europe/London, not at "
      "2026-01-01T06:00:00+00:00"),
     (GOOD, "name: load", "name: load\n    end: 2026-03-01",
      "17:5: streams.0.end: a stream cannot end after the clock does (2026-02-01)"),
@@ -259,9 +259,9 @@ BAD = [
     (GOOD, "      missing: 0.2", "      weights: {file: homes.csv, person: who, weight: weight, largest: 5}",
      "28:7: streams.0.statistic.weights: a sum has no `weights`: leave it out"),
     (GOOD, "- moving_average: 4", "  moving_average: 4",
-     "36:9: streams.0.post.0: one step is one of truncate, moving_average and kalman: write a list of such steps"),
+     "36:9: streams.0.post.0: one step is one of truncate, moving_average, kalman and seasonal: write a list of such steps"),
     (GOOD, "- moving_average: 4", "- {}",
-     "37:9: streams.0.post.1: one step is one of truncate, moving_average and kalman: write a list of such steps"),
+     "37:9: streams.0.post.1: one step is one of truncate, moving_average, kalman and seasonal: write a list of such steps"),
     # Public tables
     (GOOD, "homes.csv", "twice.csv",
      "30:7: streams.0.groups.table: twice.csv, row 2: who 'a' stands twice: a person has one where"),

@@ -51,12 +51,14 @@ def test_the_first_step_meets_independent_noise(folder):
 def test_the_steps_of_the_page_can_be_written(folder):
     page = (Path(__file__).resolve().parents[2] / "docs" / "smoothing.md").read_text()
     blocks = re.findall(r"```yaml\n(    post:\n.*?)```", page, re.S)
-    assert len(blocks) == 2
+    assert len(blocks) == 4
     old = "    post:\n      - truncate: [0, 20]\n      - moving_average: 4\n"
     made = [channels(Policy.parse(change(old, block), folder))[0].smoothers() for block in blocks]
-    assert [[s.name for s in smoothers] for smoothers in made] == [["moving_average", "truncate"], ["kalman"]]
+    names = [["moving_average", "truncate"], ["kalman"], ["seasonal", "truncate"], ["seasonal"]]
+    assert [[s.name for s in smoothers] for smoothers in made] == names
 
 
+ONE = "one step is one of truncate, moving_average, kalman and seasonal: write a list of such steps"
 BAD = {
     "kalman: 0": "kalman needs how far the value drifts in one step (a standard deviation above 0), not 0.0",
     "kalman: -2 kWh": "kalman needs how far the value drifts in one step (a standard deviation above 0), not -2.0",
@@ -66,11 +68,11 @@ BAD = {
     "{moving_average: 4, above: -1}": "above needs a noise scale from 0 on, not -1.0",
     "{moving_average: 4, above: 1 V}": "'1 V' is not in kWh: give a number of kWh, or of the same unit with another "
     "prefix (mWh, MWh)",
-    "above: 1": "one step is one of truncate, moving_average and kalman: write a list of such steps",
+    "above: 1": "one step is one of truncate, moving_average, kalman and seasonal: write a list of such steps",
     "{kalman: 1, above: 1}": "`above` says when a moving_average is taken: write it beside one, or leave it out",
     "{truncate: [0, 1], above: 1}": "`above` says when a moving_average is taken: write it beside one, or leave it out",
-    "{kalman: 1, moving_average: 4}": "one step is one of truncate, moving_average and kalman: write a list of such steps",
-    "{kalman: 1, truncate: [0, 1]}": "one step is one of truncate, moving_average and kalman: write a list of such steps",
+    "{kalman: 1, moving_average: 4}": ONE,
+    "{kalman: 1, truncate: [0, 1]}": ONE,
 }
 
 

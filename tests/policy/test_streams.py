@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from halflife import Accountant, InvalidInput, Release, WEvent
+from halflife.local_time import DAY, from_us, parse_time, to_us
 from halflife.parsing.documents import parse_document
 from halflife.policy import Policy, PolicyError, channels
 from halflife.postprocessing import MovingAverage, Truncate
-from halflife.steps import DAY, from_us, parse_time, to_us
 from policy.towns import GOOD, change, write_tables
 
 

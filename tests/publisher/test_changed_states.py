@@ -349,3 +349,11 @@ def test_states_that_stand_where_facts_should_are_not_repeated(town):
             said.append(all_words(error))
     assert not [n for n in digits if n in "".join(said)]
     assert "good" not in said[0]
+
+
+@pytest.mark.parametrize("step", [2**53 + 1, 10**30])
+def test_an_account_at_a_step_that_no_clock_reaches_is_refused(town, step):
+    saved = json.loads(state(town, "account"))
+    plant(town, "account", json.dumps({**saved, "step": step}), rehash=True)
+    with pytest.raises(LedgerError, match="saved states are not those"):
+        hl.publish(town, clock=noon(4))

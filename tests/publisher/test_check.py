@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import datetime
+import importlib
 import json
 import math
 import random
@@ -398,3 +399,43 @@ def test_events_beyond_their_bound_are_said_of_most_events(tmp_path):
     problem = only_problem(hl.check(data, {"mean": tmp_path / "readings.csv"}, clock=lambda: NOW))
     assert problem.seen == "100 % clipped at the upper bound of `most_events`"
     assert problem.write == "most_events: …, from public knowledge, not from these readings"
+
+
+# Progress -------------------------------------------------------------------------------------------------------------------
+
+
+def test_progress_moves_within_a_stream_and_never_back(tmp_path, monkeypatch):
+    monkeypatch.setattr(importlib.import_module("halflife.publisher.inspection.check"), "PATIENCE", 0.0)
+    write_readings(tmp_path)
+    data = policy_dict(epsilon=LOUD)
+    data["streams"].append({**data["streams"][0], "name": "again", "output": "again.csv", "share": 0.5})
+    data["streams"][0] = {**data["streams"][0], "share": 0.5}
+    said = []
+    hl.check(hl.Policy.from_dict(data, tmp_path), progress=lambda *told: said.append(told), clock=lambda: NOW)
+    done = [told[1] for told in said]
+    assert done == sorted(done)
+    assert (done[0], done[-1]) == (0, 200)
+    assert {told[2] for told in said} == {200}
+    stages = {what.partition(": ")[2] for what, _, _ in said}
+    assert {"opening", "telling good rows from bad", "adding up"} <= stages
+    assert {what.partition(":")[0] for what, _, _ in said} == {"mean", "again", "looked"}
+    assert len(set(done)) > 6, "it moves between whole streams"
+
+
+def test_whoever_breaks_off_waits_for_nothing(tmp_path, monkeypatch):
+    """Ctrl-C comes while the engine is at work in another thread: that is broken off, and nothing is left open."""
+    from halflife.engines.duckdb.engine import DuckEngine
+
+    broken = []
+    real = DuckEngine.interrupt
+    monkeypatch.setattr(importlib.import_module("halflife.publisher.inspection.check"), "PATIENCE", 0.0)
+    monkeypatch.setattr(DuckEngine, "interrupt", lambda engine: (broken.append(engine), real(engine)))
+    write_readings(tmp_path)
+
+    def stop(what, done, total):
+        if "opening" not in what:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        hl.check(make(tmp_path), progress=stop, clock=lambda: NOW)
+    assert broken

@@ -12,8 +12,12 @@ import pytest
 import halflife as hl
 from halflife import InvalidInput, LedgerError
 from halflife.ledger import open_ledger
+from halflife.mechanisms import Turn
+from halflife.policy import Channel, channels
 from halflife.publisher.backfill import check_sources
-from halflife.publisher.preview import preview
+from halflife.publisher.drawing import find_newest_turns, find_turns
+from halflife.publisher.due import find_due
+from halflife.publisher.preview import _session, preview, rehearse
 from halflife.publisher.second_ledger import find_second_ledgers
 from publisher.town import HOMES, STEPS, make, policy_dict, write_readings
 
@@ -141,7 +145,7 @@ def test_a_second_ledger_for_the_same_population_is_refused_unless_told(tmp_path
     write_readings(tmp_path)
     hl.publish(make(tmp_path))
     other = hl.Policy.from_dict({**policy_dict(output="other.csv"), "ledger": "other.ledger"}, tmp_path)
-    assert find_second_ledgers(other) == [str(tmp_path / "town.ledger")]
+    assert find_second_ledgers(other).same == [str(tmp_path / "town.ledger")]
     with pytest.raises(LedgerError, match=r"town\.ledger is about the same population, 'town'.*--second-ledger"):
         hl.publish(other)
     with pytest.raises(LedgerError, match="same population"), hl.Stream(other) as stream:
@@ -159,7 +163,7 @@ def test_backups_other_people_and_other_files_are_no_second_ledger(tmp_path):
     shutil.copy(tmp_path / "town.ledger", tmp_path / "town.ledger.backup")
     (tmp_path / "notes.ledger").write_bytes(b"SQLite format 3\0" + bytes(84))
     (tmp_path / "broken.ledger").write_bytes((tmp_path / "town.ledger").read_bytes()[:4096])
-    assert find_second_ledgers(policy) == []
+    assert find_second_ledgers(policy).same == []
     village = {**policy_dict(output="v.csv"), "ledger": "village.ledger"}
     village["population"] = {**village["population"], "id": "village"}
     assert hl.publish(hl.Policy.from_dict(village, tmp_path)).published == {"mean": STEPS}
@@ -173,12 +177,12 @@ def test_a_link_hides_no_second_ledger(tmp_path, there):
     away.mkdir()
     (tmp_path / "town.ledger").symlink_to(away / "real.ledger")
     hl.publish(make(tmp_path))
-    assert find_second_ledgers(make(tmp_path)) == []
+    assert find_second_ledgers(make(tmp_path)).same == []
     (tmp_path / "loop.ledger").symlink_to("loop.ledger")
     (tmp_path / "gone.ledger").symlink_to("nowhere")
     ledger = "other.ledger" if there == "the other one" else "away/other.ledger"
     other = hl.Policy.from_dict({**policy_dict(output="other.csv"), "ledger": ledger}, tmp_path)
-    assert find_second_ledgers(other) == [str(away / "real.ledger")]
+    assert find_second_ledgers(other).same == [str(away / "real.ledger")]
 
 
 def test_facts_that_nobody_can_read_are_about_no_population(tmp_path):
@@ -187,7 +191,7 @@ def test_facts_that_nobody_can_read_are_about_no_population(tmp_path):
     with contextlib.closing(sqlite3.connect(tmp_path / "town.ledger")) as db, db:
         db.execute("UPDATE fact SET value = ? WHERE key = 'population'", ("[" * 100_000,))
     other = hl.Policy.from_dict({**policy_dict(output="other.csv"), "ledger": "other.ledger"}, tmp_path)
-    assert find_second_ledgers(other) == []
+    assert find_second_ledgers(other).same == []
 
 
 def test_what_was_refused_for_a_second_ledger_leaves_nothing_that_stands_in_the_way(tmp_path):
@@ -217,3 +221,213 @@ def test_an_older_copy_of_the_ledger_is_refused_as_publish_refuses_it(tmp_path):
     for run in (preview, hl.publish):
         with pytest.raises(LedgerError, match="12 were published from it"):
             run(policy, clock=at(NOON))
+
+
+# A rehearsal ----------------------------------------------------------------------------------------------------------------
+
+
+def everything(folder):
+    """All that lies in a folder, but for what SQLite keeps beside a file that is read: names, contents, times of change."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.endswith(("-shm", "-wal"))]
+    return [(str(path), path.read_bytes(), path.stat().st_mtime_ns) for path in files]
+
+
+def refusal(work):
+    with pytest.raises(hl.HalflifeError) as caught:
+        work()
+    return type(caught.value), str(caught.value)
+
+
+def someone_s_text(folder, policy):
+    (folder / "mean.csv").write_text("dear diary\n")
+
+
+def a_row_of_theirs(folder, policy):
+    (folder / "mean.csv").write_text((folder / "mean.csv").read_text() + "a line of mine\n")
+
+
+def a_folder(folder, policy):
+    (folder / "mean.csv").unlink(missing_ok=True)
+    (folder / "mean.csv").mkdir()
+
+
+def emptied(folder, policy):
+    (folder / "town.ledger").write_bytes(b"")
+    for name in ("town.ledger-wal", "town.ledger-shm"):
+        (folder / name).unlink(missing_ok=True)
+
+
+def lost(folder, policy):
+    (folder / "town.ledger").unlink()
+
+
+def restored(folder, policy):
+    """A copy from before the last twelve steps."""
+    (folder / "backup").replace(folder / "town.ledger")
+
+
+def without_its_guard(folder, policy):
+    (folder / "town.ledger.shown").unlink()
+
+
+@pytest.mark.parametrize(
+    "harm", [someone_s_text, a_row_of_theirs, a_folder, emptied, lost, restored, without_its_guard]
+)
+def test_a_dry_run_refuses_what_a_run_refuses_and_leaves_no_trace(tmp_path, harm):
+    write_readings(tmp_path)
+    policy = make(tmp_path)
+    hl.publish(policy, clock=at(NOON))
+    shutil.copy(tmp_path / "town.ledger", tmp_path / "backup")
+    hl.publish(policy)
+    rehearse(policy)
+    harm(tmp_path, policy)
+    before = everything(tmp_path)
+    said = refusal(lambda: rehearse(policy))
+    assert everything(tmp_path) == before
+    assert said == refusal(lambda: hl.publish(policy))
+
+
+@pytest.mark.parametrize("output", ["mean.csv", "mean.jsonl", "mean.parquet", "mean/"])
+def test_before_the_first_run_nothing_of_somebody_else_s_is_taken(tmp_path, output):
+    """A rehearsal makes neither folder nor file; afterwards the run does, and its own output is gone on with."""
+    write_readings(tmp_path)
+    policy = make(tmp_path, output=f"new/{output}")
+    before = everything(tmp_path)
+    rehearse(policy)
+    assert everything(tmp_path) == before
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "new").mkdir()
+    path = tmp_path / "new" / output
+    path.mkdir() if output.endswith("/") else path.write_text("not yours")
+    theirs = path / "part-000000001-000000024.parquet" if output.endswith("/") else path
+    theirs.write_text("not yours")
+    before = everything(tmp_path)
+    said = refusal(lambda: rehearse(policy))
+    assert everything(tmp_path) == before
+    assert said == refusal(lambda: hl.publish(policy))
+    theirs.unlink()
+    hl.publish(policy, clock=at(NOON))
+    rehearse(policy)
+    hl.publish(policy)
+
+
+def test_a_folder_in_which_nothing_can_be_made_is_refused_alike(tmp_path):
+    write_readings(tmp_path)
+    policy = make(tmp_path, output="readings.csv/mean.csv")
+    said = refusal(lambda: rehearse(policy))
+    assert "Not a directory" in said[1]
+    assert said == refusal(lambda: hl.publish(policy))
+
+
+def test_a_held_ledger_is_refused_with_who_holds_it_and_an_old_signature_is_not_believed(tmp_path):
+    write_readings(tmp_path)
+    policy = make(tmp_path)
+    hl.publish(policy, clock=at(NOON))
+    with open_ledger(policy.ledger_url) as book, book.hold(0.0):
+        said = refusal(lambda: rehearse(policy, wait=0.0))
+        assert "held by process" in said[1]
+        assert said == refusal(lambda: hl.publish(policy, wait=0.0))
+        signature = (tmp_path / "town.ledger.lock").read_bytes()
+    (tmp_path / "town.ledger.lock").write_bytes(
+        signature
+    )  # of a process that was killed, and whose number another one has
+    rehearse(policy, wait=0.0)
+
+
+def test_a_second_ledger_is_refused_in_a_rehearsal_too(tmp_path):
+    write_readings(tmp_path)
+    hl.publish(make(tmp_path))
+    other = hl.Policy.from_dict({**policy_dict(output="other.csv"), "ledger": "other.ledger"}, tmp_path)
+    said = refusal(lambda: rehearse(other))
+    rehearse(other, second_ledger=True)
+    assert not (tmp_path / "other.ledger").exists()
+    assert said == refusal(lambda: hl.publish(other))
+
+
+def test_a_neighbour_that_is_locked_is_not_waited_for_and_named(tmp_path, monkeypatch):
+    """Waiting would show as a call of SQLite's with a time: the connection is asked for none."""
+    write_readings(tmp_path)
+    hl.publish(make(tmp_path))
+    other = hl.Policy.from_dict({**policy_dict(output="other.csv"), "ledger": "other.ledger"}, tmp_path)
+    with contextlib.closing(sqlite3.connect(tmp_path / "town.ledger", isolation_level=None)) as db:
+        db.execute("PRAGMA locking_mode = EXCLUSIVE")
+        db.execute("PRAGMA journal_mode = DELETE")
+        db.execute("BEGIN EXCLUSIVE")
+        waits = []
+        monkeypatch.setattr("halflife.ledger.sqlite.connect._set_up", spy(waits))
+        found = find_second_ledgers(other)
+        assert found.same == []
+        (why,) = found.unread
+        assert "town.ledger" in why
+        assert "another program holds it" in why
+        assert waits == [0.0]
+        assert any(why in line for line in preview(other, clock=at(NOON)).warnings)
+
+
+def spy(waits):
+    from halflife.ledger.sqlite import connect
+
+    real = connect._set_up
+
+    def set_up(db, patience=connect.PATIENCE):
+        if patience != connect.PATIENCE:
+            waits.append(patience)
+        return real(db, patience)
+
+    return set_up
+
+
+# Many late steps ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("late", [1, 7, 24])
+def test_turns_from_the_newest_on_are_those_from_the_oldest_on_turned_round(tmp_path, monkeypatch, late):
+    monkeypatch.setattr("halflife.publisher.drawing.AHEAD", 3)
+    promise = {"notion": "hyperbolic", "epsilon": 1.0, "beta": 0.5}
+    (channel,) = channels(hl.Policy.from_dict({**policy_dict(), "promise": promise}, tmp_path))
+    due, mechanism = find_due(channel, 1, late, 0), channel.make_mechanism()
+    forward = list(find_turns(due, mechanism))
+    assert list(find_newest_turns(due, mechanism)) == forward[::-1]
+    requests = channel.requests(mechanism, 1, late)
+    assert forward == list(map(Turn, due.release_steps.tolist(), requests, due.late.tolist()))
+
+
+def test_of_many_late_steps_the_newest_alone_are_worked_out(tmp_path, monkeypatch):
+    """3 million late minutes: how many have room is told from the newest thousands."""
+    promise = {"notion": "hyperbolic", "epsilon": 1.0, "beta": 0.1}
+    data = policy_dict()
+    data |= {"promise": promise, "clock": {"step": "1 min", "start": "2020-01-01"}}
+    asked = []
+    real = Channel.requests
+
+    def count(channel, mechanism, first, last):
+        asked.append(last - first + 1)
+        return real(channel, mechanism, first, last)
+
+    monkeypatch.setattr(Channel, "requests", count)
+    (said,) = preview(hl.Policy.from_dict(data, tmp_path), clock=at(NOON)).streams
+    assert said.due + said.passed_over == (NOON - 1_577_836_800) // 60 > 3_000_000
+    assert 0 < said.due < 1_000
+    assert sum(asked) <= 2_000
+
+
+def test_two_streams_are_filled_in_turn_from_the_newest_on(tmp_path):
+    """Beside a plain search: all steps of both, by how many are newer, the first stream first."""
+    data = policy_dict()
+    data["promise"] = {"notion": "exponential", "epsilon": 1.0, "half_life": "3 h"}
+    first = {**data["streams"][0], "share": 0.3}
+    data["streams"] = [first, {**first, "name": "slow", "step": "2 h", "share": 0.7, "output": "slow.csv"}]
+    with _session(hl.Policy.from_dict(data, tmp_path), at(NOON)) as session:
+        dues = session.all_due()
+        kept = [len(d.steps) for d in session.select_fitting(dues)]
+        trial, found, full = session.saved.draw.copy(), [0, 0], set()
+        turns = [list(find_turns(d, d.channel.make_mechanism())) for d in dues]
+        for _, i, k in sorted((len(t) - k, i, k) for i, t in enumerate(turns) for k in range(len(t))):
+            if i not in full:
+                try:
+                    trial.batch([turns[i][k]])
+                    found[i] += 1
+                except hl.BudgetExceeded:
+                    full.add(i)
+    assert kept == found
+    assert 0 < sum(kept) < sum(len(d.steps) for d in dues)

@@ -793,6 +793,9 @@ class SlowEngine:
         assert self.heard.wait(5), "nobody broke it off"
         raise Interrupted("broken off")
 
+    def progress(self):
+        return "reading", 0.5
+
     def interrupt(self):
         self.left -= 1
         if self.left < 0:

@@ -349,8 +349,8 @@ def work(policy, outputs, monkeypatch):
     statements, read = [], []
     connect, read_entry = ledger.connect_to_read, reading.read_entry
 
-    def traced(path):
-        db, stamp = connect(path)
+    def traced(*arguments):
+        db, stamp = connect(*arguments)
         db.set_trace_callback(statements.append)
         return db, stamp
 

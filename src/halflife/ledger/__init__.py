@@ -12,32 +12,42 @@ from halflife.ledger.address import (
     ledgers_beside,
     resolve_ledger,
 )
-from halflife.ledger.base import Batch, Ledger, Link
+from halflife.ledger.base import Batch, Ledger, Link, NoLedger
 from halflife.ledger.entry import Entry
 from halflife.ledger.sqlite import SqliteLedger
+from halflife.ledger.sqlite.connect import PATIENCE
+from halflife.ledger.sqlite.guard import Guard
 
 __all__ = [
     "Batch",
     "Entry",
     "Ledger",
     "Link",
+    "NoLedger",
     "ledger_exists",
     "ledger_files",
     "ledger_names",
     "ledgers_beside",
     "open_ledger",
+    "refuse_lost_ledger",
     "resolve_ledger",
 ]
 
 
-def open_ledger(url: str | Path, *, read_only: bool = False) -> Ledger:
+def refuse_lost_ledger(url: str | Path) -> None:
+    """Refuse an address at which there is no ledger any more, while something was published from the one that was there."""
+    Guard(ledger_file(url)).refuse_lost()
+
+
+def open_ledger(url: str | Path, *, read_only: bool = False, patience: float = PATIENCE) -> Ledger:
     """Open the ledger at an address, `town.ledger` or `sqlite:///town.ledger`; make an empty one if there is none.
 
-    Read-only, there must be one, and it is never written to.
+    Read-only, there must be one, and it is never written to. `patience`: how many seconds to wait for a program that keeps
+    everybody else from reading it.
 
     >>> open_ledger("nowhere.ledger", read_only=True)
     Traceback (most recent call last):
     ...
     halflife.errors.LedgerError: nowhere.ledger: cannot be opened: no such file: publish first, or give the path of a ledger
     """
-    return SqliteLedger(ledger_file(url), read_only=read_only)
+    return SqliteLedger(ledger_file(url), read_only=read_only, patience=patience)

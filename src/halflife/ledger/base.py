@@ -12,7 +12,13 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple, Protocol, Self
 
+from halflife.errors import LedgerError
 from halflife.ledger.entry import Entry
+
+
+class NoLedger(LedgerError):
+    """A file that is somebody else's, whatever it is: there is nothing of a ledger in it."""
+
 
 Link = tuple[int, Entry, bytes]
 """An entry with its number (1, 2, … in the order of the chain) and its hash."""

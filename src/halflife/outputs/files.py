@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
@@ -34,6 +35,18 @@ def check_regular(path: Path) -> None:
     if path.exists() and not path.is_file():
         kind = "a folder" if path.is_dir() else "not a regular file"
         raise InvalidInput(f"{path} is {kind}: give the output another name, or end it with / for a folder of parts")
+
+
+def check_place(path: Path) -> None:
+    """Raise what the system would if a file were made at a path, or an old one opened to be written; nothing is made."""
+    if path.is_file():
+        os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK))
+        return
+    above = next(folder for folder in (path, *path.parents) if folder.exists())
+    if not above.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 def sync_folder(folder: Path) -> None:
@@ -106,13 +119,19 @@ def replace(path: Path, fill: Callable[[BinaryIO], None], record: Callable[[byte
 
 
 def clear_leftover(temporary: Path) -> None:
-    """Remove what a crash left of `replace`: a file of that name that begins as a Parquet file does, and nothing else."""
+    """Remove what a crash left of `replace`."""
+    if check_leftover(temporary):
+        temporary.unlink()
+
+
+def check_leftover(temporary: Path) -> bool:
+    """Return whether a crash left something of `replace`, a file that begins as a Parquet file does; refuse others."""
     if not os.path.lexists(temporary):
-        return
+        return False
     ours = temporary.is_file() and not temporary.is_symlink()
     if ours:
         with open(temporary, "rb") as file:
             ours = MAGIC.startswith(file.read(len(MAGIC)))
     if not ours:
         raise InvalidInput(f"{temporary} is in the way and not a file that a crash left here: move it, and run again")
-    temporary.unlink()
+    return True

@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from halflife.errors import InvalidInput
+from halflife.local_time import find_zone, from_us
 from halflife.numerics.forms import JsonObject
-from halflife.steps import MOST_STEPS, find_zone, from_us
+from halflife.steps import MOST_STEPS
 
 FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 """The years 1 to 9999, which a calendar holds, in µs since 1970."""

@@ -22,6 +22,7 @@ from halflife.numerics.arrays import Integers
 from halflife.outputs.compare import Line, ahead, confirm
 from halflife.outputs.files import (
     TEMPORARY,
+    check_leftover,
     check_regular,
     clear_leftover,
     make_folder,
@@ -42,6 +43,7 @@ from halflife.outputs.layout import (
     csv_form,
     csv_line,
 )
+from halflife.outputs.noise_facts import KEY, NoiseFacts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,8 +63,9 @@ _PART = re.compile(r"part-(\d{9,10})-(\d{9,10})\.parquet")
 class ParquetOutput:
     """One Parquet file. Steps are gathered, and readers see them at `close`, when the file is rewritten."""
 
-    def __init__(self, path: Path, layout: Layout, ledger: Stored) -> None:
+    def __init__(self, path: Path, layout: Layout, ledger: Stored, facts: NoiseFacts | None = None) -> None:
         self._path, self._layout, self._digests, self.last_step = path, layout, ledger.digests, 0
+        self._facts = facts
         self._pending: list[Published] = []
         with name_failures(path, "opened"):
             check_regular(path)
@@ -70,8 +73,7 @@ class ParquetOutput:
             clear_leftover(temporary_of(path))
             if path.exists() and path.stat().st_size:
                 self._stamp = _stamp(path)
-                self.last_step = _check_file(path, layout, ledger)
-                _check_bytes(path, WHOLE, ledger.digests)
+                self.last_step = check_file(path, layout, ledger)
             else:
                 self._rewrite(())
 
@@ -100,29 +102,22 @@ class ParquetOutput:
     def _rewrite(self, old: Iterable[pa.RecordBatch]) -> None:
         last, before = self._pending[-1].step if self._pending else 0, self.last_step
         record = partial(self._digests.record, WHOLE, last)
-        _save(self._path, self._layout, old, self._pending, lambda sha256: record(sha256, before))
+        _save(self._path, self._layout, self._facts, old, self._pending, lambda sha256: record(sha256, before))
         self._stamp = _stamp(self._path)
 
 
 class PartsOutput:
     """A folder of Parquet files, a new one for each write, named by its first and last step."""
 
-    def __init__(self, folder: Path, layout: Layout, ledger: Stored) -> None:
+    def __init__(self, folder: Path, layout: Layout, ledger: Stored, facts: NoiseFacts | None = None) -> None:
         self._folder, self._layout, self._digests, self.last_step = folder, layout, ledger.digests, 0
+        self._facts = facts
         with name_failures(folder, "opened"):
             check_folder(folder)
             make_folder(folder)
-            for name in os.listdir(folder):
-                if name.startswith(".part-") and name.endswith(TEMPORARY):
-                    clear_leftover(folder / name)
-            parts = list_parts(folder)
-            if parts and parts[-1][1] > ledger.last:
-                raise ahead(folder, parts[-1][1], ledger.last)
-            _check_gaps(folder, parts, ledger)
-            if parts:
-                self.last_step = _check_file(parts[-1][2], layout, ledger)
-                _check_name(parts[-1], layout)
-                _check_bytes(parts[-1][2], parts[-1][2].name, ledger.digests)
+            for left in _leftovers(folder):
+                clear_leftover(left)
+            self.last_step = check_parts(folder, layout, ledger)
 
     def write(self, items: Sequence[Published]) -> None:
         """Add a part."""
@@ -133,11 +128,46 @@ class PartsOutput:
         if path.exists():
             raise InvalidInput(f"{path} was written by someone else: open the output again, which checks it")
         record = partial(self._digests.record, path.name, items[-1].step)
-        _save(path, self._layout, (), items, lambda sha256: record(sha256, None))
+        _save(path, self._layout, self._facts, (), items, lambda sha256: record(sha256, None))
         self.last_step = items[-1].step
 
     def close(self) -> None:
         """Do nothing: no file is held open."""
+
+
+def check_file(path: Path, layout: Layout, ledger: Stored) -> int:
+    """Return the last step of a single file, 0 if there is none; refuse one that is not ours, and change nothing."""
+    check_regular(path)
+    check_leftover(temporary_of(path))
+    if not path.exists() or not path.stat().st_size:
+        return 0
+    step = _last_step(path, layout, ledger)
+    _check_bytes(path, WHOLE, ledger.digests)
+    return step
+
+
+def check_parts(folder: Path, layout: Layout, ledger: Stored) -> int:
+    """Return the last step of a folder of parts, 0 if there is none; refuse what is not ours, and change nothing."""
+    check_folder(folder)
+    if not folder.exists():
+        return 0
+    for left in _leftovers(folder):
+        check_leftover(left)
+    parts = list_parts(folder)
+    if parts and parts[-1][1] > ledger.last:
+        raise ahead(folder, parts[-1][1], ledger.last)
+    _check_gaps(folder, parts, ledger)
+    if not parts:
+        return 0
+    step = _last_step(parts[-1][2], layout, ledger)
+    _check_name(parts[-1], layout)
+    _check_bytes(parts[-1][2], parts[-1][2].name, ledger.digests)
+    return step
+
+
+def _leftovers(folder: Path) -> list[Path]:
+    """What a crash may have left of a part."""
+    return [folder / name for name in os.listdir(folder) if name.startswith(".part-") and name.endswith(TEMPORARY)]
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:
@@ -177,17 +207,19 @@ def make_table(items: Sequence[Published], layout: Layout) -> pa.Table:
 def _save(
     path: Path,
     layout: Layout,
+    facts: NoiseFacts | None,
     old: Iterable[pa.RecordBatch],
     items: Sequence[Published],
     record: Callable[[bytes], None],
 ) -> None:
-    """Write a file of old rows, which are passed on a few at a time, and new ones."""
+    """Write a file of old rows, which are passed on a few at a time, and new ones; and what is known of the noise of all."""
     import pyarrow.parquet as pq
 
     new = make_table(items, layout)
+    about = new.schema.metadata | ({} if facts is None else {KEY: facts.to_json()})
 
     def fill(file: BinaryIO) -> None:
-        with pq.ParquetWriter(file, new.schema, write_page_checksum=True) as writer:
+        with pq.ParquetWriter(file, new.schema.with_metadata(about), write_page_checksum=True) as writer:
             for table in _regroup(chain(old, new.to_batches(max_chunksize=1 << 16)), new.schema):
                 writer.write_table(table)
 
@@ -245,7 +277,7 @@ def read_batches(path: Path, layout: Layout, data: BinaryIO | None = None) -> It
         yield from file.iter_batches()
 
 
-def _check_file(path: Path, layout: Layout, ledger: Stored) -> int:
+def _last_step(path: Path, layout: Layout, ledger: Stored) -> int:
     """Return the last step of a file, after comparing its rows with the ledger's."""
     rows = layout.rows
     with _readable(path), _open(path, layout) as file:

@@ -132,6 +132,14 @@ def _recover(file: BinaryIO, path: Path, form: Form, ledger: Stored) -> tuple[in
     return step, size - len(cut)
 
 
+def check_text(path: Path, form: Form, ledger: Stored) -> None:
+    """Refuse a file that is not ours, and change nothing."""
+    check_regular(path)
+    if path.exists():
+        with path.open("rb", buffering=0) as file:
+            _recover(file, path, form, ledger)
+
+
 def _read(file: BinaryIO, at: int, size: int) -> bytes:
     file.seek(at)
     block = bytearray()

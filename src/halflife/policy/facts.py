@@ -34,17 +34,18 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from halflife.errors import HalflifeError, InvalidInput
+from halflife.local_time import from_us
 from halflife.notions.base import Notion
 from halflife.numerics.forms import leave_out, read_form
 from halflife.numerics.trees import CountTree
 from halflife.outputs import Layout
+from halflife.parsing.documents import Where
 from halflife.parsing.quantities import parse_quantity
 from halflife.policy.model import Source
 from halflife.policy.policy import Policy, channels
 from halflife.policy.promises.base import Adapter
 from halflife.policy.streams import Channel
 from halflife.postprocessing.quantiles import TreeQuantiles
-from halflife.steps import from_us
 
 FORMAT = {"name": "halflife.ledger", "version": 1}
 LONGEST = 200
@@ -82,13 +83,17 @@ def _write_population(policy: Policy, units: Mapping[str, str] | None) -> Facts:
 
 
 def _write_promise(policy: Policy, adapter: Adapter) -> Facts:
-    """The notion with its parameters, how it is kept, and the keys of its own."""
+    """The notion with its parameters, how it is kept, and the keys of its own.
+
+    The family of noise is written also where it was chosen; a ledger with a δ that has none was begun by a version that chose
+    from losses alone.
+    """
     p = policy.promise
     facts = {
         "version": 1,
         "notion": _name_notion(adapter.notion.to_facts(), adapter.notion),
         "plan": p.plan,
-        "noise": p.noise,
+        "noise": p.noise or adapter.chosen,
         "cap": p.cap,
     }
     return leave_out(facts, plan="tight", noise=None, cap=None) | adapter.to_facts()
@@ -235,7 +240,7 @@ def _say_time(us: int) -> str:
 
 
 def _say_width(us: int) -> str:
-    return f"{Fraction(us, 60_000_000)} min"
+    return f"{Fraction(us, 60_000_000)} min" if us else "not fixed"
 
 
 POPULATION = {
@@ -253,8 +258,9 @@ PROMISE = {
 }
 STEPS = {
     "start_us": Key("the start of step 1", say=_say_time),
-    "width_us": Key("the width of a step", say=_say_width),
+    "width_us": Key("the width of a step", 0, say=_say_width),
     "days": Key("how many local days a step has", 0),
+    "months": Key("how many calendar months a step has", 0),
     "zone": Key("the zone of the clock", "UTC"),
 }
 CLOCK = {**STEPS, "late": Key("how late steps count", "now")}
@@ -310,20 +316,74 @@ STREAM = {
 PARTS: Mapping[str, Mapping[str, Key]] = {"population": POPULATION, "promise": PROMISE, "clock": CLOCK}
 
 
+Change = tuple[Where, str]
+"""What has changed: at which key, named as the facts name it, and a sentence."""
+
+WRITTEN = {
+    "start_us": "start",
+    "width_us": "step",
+    "days": "step",
+    "last": "end",
+    "places": "columns",
+    "worth": "statistic",
+}
+"""How a policy names what facts name otherwise."""
+
+
+def follow_ledger(policy: Policy, known: Mapping[str, str]) -> Policy:
+    """Return the policy with what it leaves open as the ledger of these facts was begun with; itself where there is nothing.
+
+    That is the family of noise, and by which version's rules losses add up. Another family would have to be composed with the
+    first in every window, and other rules would not be those of the account.
+    """
+    if not known or known.get("promise") == ledger_facts(policy)["promise"]:
+        return policy
+    try:
+        begun = _parse(known, "promise")
+    except InvalidInput:  # `find_change` says so
+        return policy
+    other = policy.model_copy()
+    other._begun = begun if isinstance(begun, dict) else None
+    return other
+
+
 def find_change(known: Mapping[str, str], policy: Policy) -> str | None:
-    """Say what the policy changes of the facts that a ledger was begun with, None if nothing.
+    """Say what the policy changes of the facts that a ledger was begun with, and where, None if nothing.
 
     Raises InvalidInput for facts that a newer halflife wrote, or that are damaged.
     """
+    policy = follow_ledger(policy, known)
+    change = _find_change(known, policy)
+    if change is None:
+        return None
+    place = policy.name_place(*_find_key(policy, *change[0]))
+    return change[1] if place is None else f"{change[1]} ({place})"
+
+
+def _find_key(policy: Policy, part: str | int, *keys: str | int) -> Where:
+    """Return the key of the policy for one of the facts: of a stream those of the clock too, which it may have of its own."""
+    names = tuple(WRITTEN.get(str(key), key) for key in keys if key != "steps")
+    streams = [f"stream:{s.name}" for s in policy.streams]
+    if part not in streams:
+        return (part, *names)
+    i = streams.index(str(part))
+    if names[:1] in (("start",), ("step",), ("end",), ("zone",)) and not getattr(
+        policy.streams[i], str(names[0]), None
+    ):
+        return ("clock", *names)
+    return ("streams", i, *names)
+
+
+def _find_change(known: Mapping[str, str], policy: Policy) -> Change | None:
     now, adapter = ledger_facts(policy), channels(policy)[0].promise
     parts = {**PARTS, "promise": {**PROMISE, **{key: Key(words, None) for key, words in adapter.words.items()}}}
     if read_form("a ledger", _parse(known, "format"), ("name",))["name"] != FORMAT["name"]:
         raise InvalidInput("its facts are not those of a ledger")
     for key in sorted(set(known) ^ set(now)):
-        return f"{key.replace(':', ' ')} {'is new' if key in now else 'is gone'}"
-    change = _compare_names(_parse(known, "promise"), _parse(now, "promise"))
-    if change:
-        return change
+        return (key if key in now else "streams",), f"{key.replace(':', ' ')} {'is new' if key in now else 'is gone'}"
+    other = _compare_names(_parse(known, "promise"), _parse(now, "promise"))
+    if other:
+        return ("promise", "notion"), other
     for key in now:
         part, where = parts.get(key, STREAM), "" if key in parts else f"stream {key.removeprefix('stream:')}: "
         if key == "format":
@@ -334,12 +394,12 @@ def find_change(known: Mapping[str, str], policy: Policy) -> str | None:
         if key == "promise":
             change = _compare_notions(old.pop("notion"), new.pop("notion"), adapter.notion)
             if change:
-                return change
+                return ("promise", *change[0]), change[1]
             if old["noise"] != new["noise"] and _uses_same_noise(policy, old["noise"]):
                 old["noise"] = new["noise"]
         change = _compare(old, new, part)
         if change:
-            return where + change
+            return (key, *change[0]), where + change[1]
     return None
 
 
@@ -361,15 +421,16 @@ def _fill(what: str, stored: object, part: Mapping[str, Key]) -> Facts:
     return filled
 
 
-def _compare(old: Facts, new: Facts, part: Mapping[str, Key]) -> str | None:
+def _compare(old: Facts, new: Facts, part: Mapping[str, Key]) -> Change | None:
     """The first key of two filled parts that differs, in words."""
     for key, about in part.items():
         a, b = old.get(key), new.get(key)
         if a == b:
             continue
         if about.keys is not None and a is not None and b is not None:
-            return _compare(a, b, about.keys)
-        return _say_change(about.words, a, b, about.say)
+            inside = _compare(a, b, about.keys)
+            return inside and ((key, *inside[0]), inside[1])
+        return (key,), _say_change(about.words, a, b, about.say)
     return None
 
 
@@ -380,17 +441,15 @@ def _compare_names(old: Any, new: Facts) -> str | None:
     return None if name == new["notion"]["name"] else _say_change("the promise", name, new["notion"]["name"])
 
 
-def _compare_notions(old: Facts, new: Facts, notion: Notion[Any]) -> str | None:
+def _compare_notions(old: Facts, new: Facts, notion: Notion[Any]) -> Change | None:
     """The first parameter of a promise that differs; stored facts are read as this version would write them."""
     old = _name_notion(notion.complete(old), notion)
     for key in sorted(set(old) | set(new)):
         if old.get(key) != new.get(key):
             said = _say_change(f"{key.replace('_', ' ')} of the promise", old.get(key), new.get(key))
-            return (
-                f"{said}, which differ by rounding alone: write it out as it was"
-                if _rounds(old.get(key), new.get(key))
-                else said
-            )
+            if _rounds(old.get(key), new.get(key)):
+                said += ", which differ by rounding alone: write it out as it was"
+            return (key,), said
     return None
 
 

@@ -22,6 +22,7 @@ from pydantic import (
 
 from halflife.errors import HalflifeError, InvalidInput, unknown
 from halflife.ledger import resolve_ledger
+from halflife.numerics.forms import JsonObject
 from halflife.parsing.documents import Document, PolicyError, Problem, Where
 from halflife.parsing.quantities import parse_quantity
 
@@ -60,6 +61,7 @@ Texts = Annotated[
 Columns = Annotated[list[Text], Field(min_length=2, max_length=10_000)]
 Moment = Annotated[Text, BeforeValidator(_moment)]
 Positive = Annotated[int, Field(ge=1, le=10**12), BeforeValidator(read_number)]
+PositiveReal = Annotated[float, Field(gt=0), BeforeValidator(read_number)]
 Share = Annotated[float, Field(gt=0, le=1), BeforeValidator(read_number)]
 
 
@@ -112,7 +114,7 @@ class Promise(Part):
 class Clock(Part):
     """Steps in wall-clock terms."""
 
-    step: Text = Field(description="The account's step: 30 min, 1 h, 1 day.")
+    step: Text = Field(description="The account's step: 30 min, 1 h, 1 day, 1 month.")
     start: Moment = Field(description="When step 1 begins, as 2026-01-31 or 2026-01-31T13:30.")
     end: Moment | None = Field(None, description="When the last step is over; without it the stream is for ever.")
     zone: Text = Field("UTC", description="Whose clock people read, and whose midnight begins a day.")
@@ -232,8 +234,28 @@ class Groups(Part):
     sizes: dict[str, Positive] | None = Field(None, description="Public sizes, for means of groups without a table.")
 
 
+class SeasonalKeys(Part):
+    """Public parameters of a seasonal estimate, instead of fitted ones. Standard deviations count in the amplitude."""
+
+    amplitude: Text = Field(
+        description="How far the series swings about its mean (a standard deviation), such as 0.1 kWh."
+    )
+    level: PositiveReal | None = Field(None, description="By how much the level moves in one step.")
+    day: PositiveReal | None = Field(None, description="By how much the day's first wave moves in one step.")
+    week: PositiveReal | None = Field(None, description="By how much the week's first wave moves in one step.")
+    side: PositiveReal | None = Field(
+        None, description="By how much the day's shape on different weekdays moves in one step."
+    )
+    year: PositiveReal | None = Field(None, description="By how much the year's first wave moves in one step.")
+    irregular: PositiveReal | None = Field(None, description="How large the irregular part is.")
+    persistence: PositiveReal | None = Field(
+        None, description="How much of the irregular part is left a step later, below 1."
+    )
+    decay: PositiveReal | None = Field(None, description="The k-th wave moves by k^-decay of the first one's variance.")
+
+
 class PostProcessing(Part):
-    """One step of post-processing, truncate, moving_average or kalman; it costs no privacy."""
+    """One step of post-processing: truncate, moving_average, kalman or seasonal; it costs no privacy."""
 
     truncate: Annotated[list[Text], Field(min_length=2, max_length=2)] | None = Field(
         None, description="Keep values within these bounds."
@@ -248,7 +270,13 @@ class PostProcessing(Part):
     kalman: Text | None = Field(
         None,
         description="A running estimate of a value that drifts by about this much in one step, such as 0.3 kWh (a standard "
-        "deviation). Public, not from the data; the error band depends on it.",
+        "deviation), public and not from the data; or `fitted`: by likelihood, on published values alone. The error band "
+        "depends on it.",
+    )
+    seasonal: Literal["fitted"] | SeasonalKeys | None = Field(
+        None,
+        description="A running estimate of a series with a day and a week. `fitted`: its parameters follow from published values "
+        "alone; or public ones.",
     )
 
 
@@ -277,6 +305,19 @@ class StreamPart(Part):
     )
 
 
+class Reconcile(Part):
+    """A stream that is the sum over the groups of another: published together, they add up; it costs no privacy."""
+
+    total: Text = Field(description="The stream of the total, which has no groups.")
+    parts: Text = Field(description="The stream whose groups add up to it.")
+    complete: bool = Field(
+        False,
+        description="Where the data names the groups: that in every step all readings of a person lie in one of the named "
+        "groups. Public knowledge, not from the data.",
+    )
+    non_negative: bool = Field(False, description="Whether no value is published below 0.")
+
+
 class PolicyKeys(Part):
     """All keys of a policy with their positions in its file, validated one by one; `Policy` checks how they fit together."""
 
@@ -287,10 +328,20 @@ class PolicyKeys(Part):
     streams: Annotated[list[StreamPart], Field(min_length=1, max_length=1000)] = Field(
         description="What is published: one or more streams of statistics."
     )
+    reconcile: list[Reconcile] = Field(
+        default_factory=list, description="Which streams add up, and are published such that they do."
+    )
     ledger: Text | None = Field(None, description="The file that remembers; beside the policy if not given.")
 
     _document: Document = PrivateAttr(default_factory=lambda: Document("policy", None, {}))
     _folder: Path = PrivateAttr(default_factory=lambda: Path().resolve())
+    _begun: JsonObject | None = PrivateAttr(None)
+
+    @property
+    def begun(self) -> JsonObject | None:
+        """What the ledger remembers of its promise, which the policy follows where it leaves something open; None if there is no
+        ledger, or nobody has looked."""
+        return self._begun
 
     @classmethod
     def from_document(cls, document: Document, folder: Path) -> Self:
@@ -318,6 +369,10 @@ class PolicyKeys(Part):
     def error(self, *problems: Problem) -> PolicyError:
         """Return the error that names these problems, with line and column."""
         return self._document.error(list(problems))
+
+    def name_place(self, *where: str | int) -> str | None:
+        """Return where a key stands, or the nearest one around it, as file:line:column; None if the policy is no text."""
+        return self._document.name_place(where) if self._document.places else None
 
     @contextmanager
     def about(self, *where: str | int) -> Iterator[None]:

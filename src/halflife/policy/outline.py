@@ -85,18 +85,11 @@ class Outline:
 
     def release_steps(self, first: int, last: int) -> Integers:
         """Return the account's steps at which steps first … last are published."""
-        ends = self.steps.edges(first, last)[1:]
-        if not self.account.days:
-            return -(-(ends - self.account.start_us) // self.account.width) + self.age
-        return np.array([self.account.step(int(e) - 1) for e in ends], dtype=np.int64) + self.age
+        return self.account.numbers(self.steps.edges(first, last)[1:] - 1) + self.age
 
     def spans(self, first: int, last: int) -> Integers:
         """Return how many of the account's steps each of the steps first … last covers, those that it only touches included."""
-        if (self.steps.width, self.steps.days) == (self.account.width, self.account.days):
+        if self.steps.same_width(self.account):
             return np.ones(last - first + 1, dtype=np.int64)
-        begins = self.steps.edges(first, last)[:-1]
-        if self.account.days:
-            covered = np.array([self.account.step(int(b)) for b in begins], dtype=np.int64)
-        else:
-            covered = (begins - self.account.start_us) // self.account.width + 1
+        covered = self.account.numbers(self.steps.edges(first, last)[:-1])
         return self.release_steps(first, last) - self.age - covered + 1

@@ -14,7 +14,9 @@ from halflife.numerics.forms import JsonObject
 from halflife.parsing.documents import Document, Where, parse_document, read_document
 from halflife.policy.model import PolicyKeys
 from halflife.policy.promises import ADAPTERS
+from halflife.policy.reconcile import read_rules
 from halflife.policy.streams import Channel, work_out
+from halflife.postprocessing.reconcile import Rule
 
 
 class Policy(PolicyKeys):
@@ -77,7 +79,7 @@ class Policy(PolicyKeys):
     @classmethod
     def _check(cls, document: Document, folder: Path) -> Self:
         policy = cls.from_document(document, folder)
-        channels(policy)
+        rules(policy)
         return policy
 
     @classmethod
@@ -105,6 +107,11 @@ def channels(policy: Policy) -> tuple[Channel, ...]:
     if policy._channels is None:
         policy._channels = work_out(policy)
     return policy._channels
+
+
+def rules(policy: Policy) -> tuple[Rule, ...]:
+    """Return which streams of a policy are reconciled; those that do not add up are refused."""
+    return read_rules(policy, channels(policy))
 
 
 GivenPolicy = Policy | str | Path | Mapping[str, object]

@@ -5,8 +5,6 @@ Everything here follows from the policy and its public tables; no reading has be
 
 from __future__ import annotations
 
-import math
-import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,43 +16,34 @@ from halflife import registry
 from halflife.accountant import Accountant
 from halflife.engines.base import LARGEST_UNITS, Question
 from halflife.errors import InvalidInput, unknown
+from halflife.local_time import (
+    DAY,
+    find_zone,
+    naive_to_utc,
+    parse_time,
+)
 from halflife.mechanisms import Mechanism, Request, ScheduledMechanism, Turn, check_adaptive, record
 from halflife.noise import SMALLEST_LOSS
 from halflife.numerics.arrays import Integers
 from halflife.numerics.rounding import down
 from halflife.outputs import Layout
-from halflife.parsing.documents import Where
 from halflife.parsing.quantities import parse_quantity
 from halflife.plans import Plan
 from halflife.policy.groups import read_groups, read_units
 from halflife.policy.measure import read_measure
-from halflife.policy.model import PolicyKeys, Source, StreamPart
+from halflife.policy.model import PolicyKeys, PostProcessing, SeasonalKeys, Source, StreamPart
 from halflife.policy.outline import Outline
 from halflife.policy.paths import check_files
 from halflife.policy.promises import Adapter, find_adapter
+from halflife.policy.times import find_pace, read_delay, read_steps, read_times
 from halflife.policy.unused import refuse_unused
-from halflife.postprocessing import Kalman, MovingAverage, Smoother, Truncate
+from halflife.postprocessing import Kalman, LocalLevel, MovingAverage, Seasonal, Smoother, Truncate
 from halflife.postprocessing.quantiles import TreeQuantiles
+from halflife.postprocessing.structural.parameters import NAMES
 from halflife.release import Noise, Release
-from halflife.steps import (
-    DAY,
-    LATEST,
-    MOST_STEPS,
-    Steps,
-    find_zone,
-    microseconds,
-    naive_to_utc,
-    offsets,
-    parse_time,
-    parse_width,
-    to_us,
-)
+from halflife.steps import Steps
 
-SHORTER = DAY // 8
-"""By how much a local day may be shorter than 24 hours, at most: three hours."""
 MOST_CELLS = 10_000_000
-CALENDAR = 30 * 365 * DAY
-"""How far ahead the changes of a zone's offset are looked up."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,7 +190,8 @@ class Channel(Outline):
     def smoothers(self) -> list[Smoother]:
         """Return new post-processors, without state."""
         fresh = not self.plan.notion.shares_draws
-        return [_smoother(self.part, j, independent=fresh and j == 0) for j in range(len(self.part.post))]
+        a_day = steps_per_day(self.steps)
+        return [_smoother(self.part, j, a_day, independent=fresh and j == 0) for j in range(len(self.part.post))]
 
 
 def work_out(policy: PolicyKeys) -> tuple[Channel, ...]:
@@ -211,8 +201,7 @@ def work_out(policy: PolicyKeys) -> tuple[Channel, ...]:
         find_zone(clock.zone)
     with policy.about("clock", "start"):
         start = parse_time(clock.start, clock.zone)
-    with policy.about("clock", "step"):
-        account = Steps.of(clock.step, start, clock.zone)
+    account = read_steps(policy, ("clock", "step"), ("clock", "start"), start)
     with policy.about("promise", "notion"):
         adapter = find_adapter(policy.promise.notion)
     promise = adapter(policy, account)
@@ -220,7 +209,7 @@ def work_out(policy: PolicyKeys) -> tuple[Channel, ...]:
     _check_names(policy)
     check_files(policy)
     refuse_unused(policy)
-    times = [_times(policy, i, account) for i in range(len(policy.streams))]
+    times = [read_times(policy, i, account) for i in range(len(policy.streams))]
     for i, (steps, _) in enumerate(times):
         with policy.about("streams", i, "step"):
             _check_width(steps, promise)
@@ -298,12 +287,12 @@ def _outline(
         offsets = measure.offsets(groups, size)
     for j in range(len(part.post)):
         with policy.about(*at, "post", j):
-            _smoother(part, j, independent=True)
+            _smoother(part, j, steps_per_day(steps), independent=True)
     cells = max(1, len(groups.names)) * measure.numbers
     if cells > MOST_CELLS:
         raise policy.error((at, f"a step has {cells:,} numbers (groups × bins): the most is {MOST_CELLS:,}"))
-    every, widest = _pace(steps, account, last)
-    age, wait = _age(policy, i, account)
+    every, widest = find_pace(steps, account, last)
+    age, wait = read_delay(policy, i, account)
     return Outline(
         index=i, name=part.name, part=part, person=policy.population.person, share=share, steps=steps, last=last,
         account=account, age=age, wait=wait, every=every, widest=widest, measure=measure, sensitivity=sensitivity,
@@ -337,7 +326,13 @@ def _plans(policy: PolicyKeys, promise: Adapter, outlines: list[Outline]) -> lis
         if asked.noise not in (None, *notion.noises):
             raise unknown(f"noise for {notion.name}", asked.noise, notion.noises)
     with policy.about("promise", "plan"):
-        plans = promise.make_plans(outlines)
+        try:
+            plans = promise.make_plans(outlines)
+        except InvalidInput as error:
+            if error.about != "cap":
+                raise
+            said = f"a {asked.plan} plan of {notion.name} has no cap: leave it out"
+            raise policy.error((("promise", "cap"), said)) from error
         for outline, plan in zip(outlines, plans, strict=True):
             if plan.loss(1) < SMALLEST_LOSS * outline.sensitivity.touched:
                 raise InvalidInput(
@@ -346,74 +341,14 @@ def _plans(policy: PolicyKeys, promise: Adapter, outlines: list[Outline]) -> lis
     return plans
 
 
-def _times(policy: PolicyKeys, i: int, account: Steps) -> tuple[Steps, int | None]:
-    """The steps of a stream, and the last of them."""
-    part, clock = policy.streams[i], policy.clock
-    with policy.about(*_find_time_key(policy, i, "start")):
-        start = parse_time(part.start or clock.start, clock.zone)
-        if to_us(start) < account.start_us:
-            raise InvalidInput("a stream cannot start before the clock does")
-    with policy.about(*_find_time_key(policy, i, "step")):
-        steps = Steps.of(part.step or clock.step, start, clock.zone)
-        if steps.width % account.width or (account.days and not steps.days):
-            raise InvalidInput(f"a stream's steps must be whole multiples of the clock's step, {clock.step}")
-    with policy.about(*_find_time_key(policy, i, "start")):
-        _check_start(steps, account)
-    end = part.end or clock.end
-    if end is None:
-        return steps, None
-    with policy.about(*_find_time_key(policy, i, "end")):
-        end_us = to_us(parse_time(end, clock.zone))
-        last = steps.last_over(end_us)
-        if last < 1 or steps.end(last) != end_us:
-            raise InvalidInput(f"the end must be whole steps of {part.step or clock.step} after the start")
-        if last > MOST_STEPS:
-            raise InvalidInput(f"the end is {last:,} steps after the start: the most is {MOST_STEPS:,}")
-        if clock.end is not None and end_us > to_us(parse_time(clock.end, clock.zone)):
-            raise InvalidInput(f"a stream cannot end after the clock does ({clock.end})")
-    return steps, last
-
-
-def _find_time_key(policy: PolicyKeys, i: int, key: str) -> Where:
-    """Return where a time key (start, step, end) is written: in the stream, or else in the policy's clock."""
-    return ("clock", key) if getattr(policy.streams[i], key) is None else ("streams", i, key)
-
-
-def _check_start(steps: Steps, account: Steps) -> None:
-    """Refuse a stream that begins in the middle of one of the account's steps: its steps would lie across two of them.
-
-    Local days on an account of hours begin anywhere; they are charged at the account's step in which they are over.
-    """
-    free = steps.days and not account.days
-    if not free and account.start(account.step(steps.start_us)) != steps.start_us:
-        raise InvalidInput("a stream starts where one of the clock's steps does")
-
-
 def _check_width(steps: Steps, promise: Adapter) -> None:
     """Refuse steps wider than the clock's where it is not known what a release about several steps costs."""
     notion, account = promise.notion, promise.account
-    if (steps.width, steps.days) != (account.width, account.days) and not notion.charges_spans:
+    if not steps.same_width(account) and not notion.charges_spans:
         raise InvalidInput(
             f"it is not worked out what a step that covers several of the clock's costs under {notion.name} as promised here: "
             "set clock.step to this width"
         )
-
-
-def _pace(steps: Steps, account: Steps, last: int | None) -> tuple[int, int]:
-    """How many of the account's steps lie between two releases of a stream, at least, and how many each covers, at most.
-
-    Local days on a finer clock are the one case in which they differ. k of them in a row last k days but for how far the zone's
-    offset moved meanwhile, by S at most, so one lasts D + S at most; and where it begins and ends within steps of width W, at
-    multiples of g, it touches up to 2(W − g) more.
-    """
-    whole, width = max(1, steps.width // account.width), account.width
-    if not steps.days or account.days:
-        return whole, whole
-    end = min(steps.start_us + CALENDAR, LATEST if last is None else steps.end(last))
-    known = [offset for _, offset in offsets(steps.zone, steps.start_us, end)]
-    grid = math.gcd(width, steps.start_us - account.start_us, *(offset - known[0] for offset in known))
-    widest = -(-(steps.width + max(known) - min(known) + 2 * (width - grid)) // width)
-    return max(1, (steps.width - SHORTER) // width), widest
 
 
 def _check_ages(policy: PolicyKeys, outlines: list[Outline], promise: Adapter) -> None:
@@ -435,7 +370,8 @@ def _check_ages(policy: PolicyKeys, outlines: list[Outline], promise: Adapter) -
                 f"remembers what was said about that time: two delays must differ by fewer than {notion.memory} steps",
             ))  # fmt: skip
         narrower = [other.age for other in outlines if other.steps.width < c.steps.width]
-        oldest, most = c.age + int(c.spans(1, 1)[0]) - 1, notion.memory + min(narrower, default=0)
+        span = c.widest if c.steps.months else int(c.spans(1, 1)[0])
+        oldest, most = c.age + span - 1, notion.memory + min(narrower, default=0)
         if narrower and oldest >= most:
             raise policy.error((
                 ("streams", c.index, "step"),
@@ -445,34 +381,43 @@ def _check_ages(policy: PolicyKeys, outlines: list[Outline], promise: Adapter) -
             ))  # fmt: skip
 
 
-def _age(policy: PolicyKeys, i: int, account: Steps) -> tuple[int, int]:
-    """Return the age of a stream's releases, and the µs beyond that a step waits before it is published (ours).
-
-    The age is how many of the account's steps pass, whole, before a step that is over is published: a delay D is ⌊D/W⌋ steps and
-    a rest below W. Whatever is published before the account's next step is over counts in the step before, however soon it is, so
-    a delay below W is age 0. Age that is rounded down never makes data older than it is.
-    """
-    delay = policy.streams[i].delay
-    if delay is None or re.fullmatch(r"\s*(none|0+(\.0*)?\s*[a-z]*)\s*", delay):
-        return 0, 0
-    with policy.about("streams", i, "delay"):
-        return divmod(microseconds(parse_width(delay)), account.width)
+def steps_per_day(steps: Steps) -> float:
+    """Return how many steps a day has, about."""
+    return DAY / steps.width
 
 
-def _smoother(part: StreamPart, j: int, independent: bool) -> Smoother:
+def _smoother(part: StreamPart, j: int, a_day: float, independent: bool) -> Smoother:
     """A step of post-processing. What another step has changed, or noise that is reused, is not independent from step to step."""
     post, unit = part.post[j], "people" if part.statistic.kind == "histogram" else part.statistic.unit
-    if [post.truncate, post.moving_average, post.kalman].count(None) != 2:
-        raise InvalidInput("one step is one of truncate, moving_average and kalman: write a list of such steps")
+    if [post.truncate, post.moving_average, post.kalman, post.seasonal].count(None) != 3:
+        raise InvalidInput(
+            "one step is one of truncate, moving_average, kalman and seasonal: write a list of such steps"
+        )
     if post.above is not None and post.moving_average is None:
         raise InvalidInput("`above` says when a moving_average is taken: write it beside one, or leave it out")
+    if post.truncate is not None:
+        low, high = (float(parse_quantity(x, unit)) for x in post.truncate)
+        return Truncate(low, high)
+    if any(_is_fitted(before) for before in part.post[:j]):
+        raise InvalidInput("an estimate has taken the noise out already: only truncate may follow it")
+    if _is_fitted(post) and j:
+        raise InvalidInput("an estimate needs values as they were published, whose noise is known: put it first")
     if post.moving_average is not None:
         above = None if post.above is None else float(parse_quantity(post.above, unit))
         return MovingAverage(post.moving_average, independent=independent, above=above)
     if post.kalman is not None:
+        if post.kalman == "fitted":
+            return LocalLevel(a_day)
         return Kalman(float(parse_quantity(post.kalman, unit)), independent=independent)
-    low, high = (float(parse_quantity(x, unit)) for x in post.truncate or ())
-    return Truncate(low, high)
+    if isinstance(post.seasonal, SeasonalKeys):
+        known = {name: value for name in NAMES if (value := getattr(post.seasonal, name)) is not None}
+        return Seasonal(a_day, known, float(parse_quantity(post.seasonal.amplitude, unit)))
+    return Seasonal(a_day)
+
+
+def _is_fitted(post: PostProcessing) -> bool:
+    """Whether a step is an estimate that must see values as they were published."""
+    return post.seasonal is not None or post.kalman == "fitted"
 
 
 def explain(channel: Channel) -> Iterator[str]:

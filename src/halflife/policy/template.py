@@ -46,7 +46,7 @@ promise:
   plan: tight
 
 clock:
-  step: 30 min                # or 1 h, 1 day; the account counts these
+  step: 30 min                # or 1 h, 1 day, 1 month; the account counts these
   start:                      # when step 1 begins, such as 2026-01-01
   # end: 2027-01-01           # without an end the stream is for ever
   zone: UTC                   # whose clock people read, such as Europe/London

@@ -3,7 +3,9 @@ what was published."""
 
 from halflife.publisher.backfill import Summary, publish
 from halflife.publisher.inspection import CheckReport, check
+from halflife.publisher.looking_back import Revised, hindsight
 from halflife.publisher.preview import Preview, preview
+from halflife.publisher.reading import read_published
 from halflife.publisher.standing import Status, StreamStatus, status
 from halflife.publisher.stream import Pushed, Stream
 from halflife.publisher.verification import Verdict, verify
@@ -12,14 +14,17 @@ __all__ = [
     "CheckReport",
     "Preview",
     "Pushed",
+    "Revised",
     "Status",
     "Stream",
     "StreamStatus",
     "Summary",
     "Verdict",
     "check",
+    "hindsight",
     "preview",
     "publish",
+    "read_published",
     "status",
     "verify",
 ]

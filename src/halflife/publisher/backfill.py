@@ -20,6 +20,7 @@ import numpy as np
 
 from halflife.engines import Engine, open_source
 from halflife.errors import Interrupted, InvalidInput, unknown
+from halflife.local_time import from_us
 from halflife.numerics.progress import Progress
 from halflife.policy import Channel, GivenPolicy, Policy, channels
 from halflife.publisher import checkpoints
@@ -27,7 +28,6 @@ from halflife.publisher.drawing import ChargedBatch, Totals
 from halflife.publisher.due import Due, cut_into_batches
 from halflife.publisher.operator_log import RunRecord, write_operator
 from halflife.publisher.session import Session
-from halflife.steps import from_us
 
 BATCH_STEPS, BATCH_CELLS = 1_000, 100_000
 """A batch holds at most so many steps, and about so many numbers."""
@@ -157,7 +157,7 @@ class _Run:
                 with ThreadPoolExecutor(1) as pool:
                     reading = pool.submit(self._read_all, batches[i:], engines)
                     _draw_ahead(batches[i:], charged[i:])
-                    if not self._finish(reading, engines):
+                    if not self._finish(reading, engines, done, total):
                         return True
                     read |= reading.result()
             checkpoints.reach("totals read")
@@ -171,10 +171,12 @@ class _Run:
         self.progress("publishing", done, total)
         return False
 
-    def _finish(self, reading: Future[Any], engines: Mapping[str, Engine]) -> bool:
+    def _finish(self, reading: Future[Any], engines: Mapping[str, Engine], done: int, total: int) -> bool:
         """Wait until everything is read; False if it was asked to stop before: then what the engines do is broken off."""
         stopped = False
         while not wait([reading], timeout=PATIENCE).done:
+            share = sum(engine.progress()[1] for engine in engines.values()) / len(engines)
+            self.progress(f"reading, {share:.0%} done", done, total)
             stopped = stopped or self.stop()
             if stopped:  # said until it is heard: between two queries an engine hears nothing
                 for engine in engines.values():

@@ -13,22 +13,27 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from halflife.ledger import Entry
+from halflife.local_time import local_days
 from halflife.mechanisms import Mechanism, ReleaseDraw, ScheduledMechanism, Turn
 from halflife.noise import GridNoise
-from halflife.numerics.arrays import Floats
+from halflife.numerics.arrays import Floats, Integers
 from halflife.numerics.search import largest
 from halflife.plans.base import STD_OF_UNIT_SCALE
 from halflife.postprocessing import Facts, Smoother
+from halflife.postprocessing.chains import run_chain
 from halflife.publisher.due import Due
 from halflife.publisher.readable import in_output_units, noise_bounds
 from halflife.release import Release
+
+AHEAD = 1_000
+"""For so many steps draws are worked out at a time."""
 
 Totals = NDArray[np.int64]
 """Exact totals in whole units: steps × cells."""
@@ -43,9 +48,19 @@ class Drawn(NamedTuple):
 
 
 def find_turns(due: Due, mechanism: ScheduledMechanism) -> Iterator[Turn]:
-    """Yield what each due step of a stream draws, at its step of the account."""
+    """Yield what each due step of a stream draws, at its step of the account; worked out some steps at a time."""
+    return chain.from_iterable(_turns(due.part(low, low + AHEAD), mechanism) for low in range(0, len(due.steps), AHEAD))
+
+
+def find_newest_turns(due: Due, mechanism: ScheduledMechanism) -> Iterator[Turn]:
+    """Yield the same from the newest step to the oldest: of millions that are late, few are ever asked for."""
+    highs = range(len(due.steps), 0, -AHEAD)
+    return chain.from_iterable(_turns(due.part(max(0, high - AHEAD), high), mechanism)[::-1] for high in highs)
+
+
+def _turns(due: Due, mechanism: ScheduledMechanism) -> list[Turn]:
     requests = due.channel.requests(mechanism, int(due.steps[0]), int(due.steps[-1]))
-    return map(Turn, due.release_steps.tolist(), requests, due.late.tolist())
+    return list(map(Turn, due.release_steps.tolist(), requests, due.late.tolist()))
 
 
 class ChargedBatch:
@@ -134,17 +149,33 @@ def find_spread(scales: tuple[float, ...], noise: str) -> float:
     return largest(beyond, 0.0, 6 * (a + b), 1e-9) / math.log(20)
 
 
+def post_facts(
+    steps: Integers, starts: Sequence[int], zone: str, releases: Sequence[tuple[Release, ...]],
+    scales: Sequence[tuple[float, ...]], noise: str, worth: Floats,
+) -> Facts:  # fmt: skip
+    """Return the public facts that post-processing may use: steps, local times, and which part of their noise is reused.
+
+    scales  of all noise in each step, the fresh noise of its releases among it
+    """
+    fresh = [sum((r.scale or 0.0) ** 2 for r in found if r.draw is None) for found in releases]
+    every = [sum(scale * scale for scale in found) for found in scales]
+    reused = None
+    if any(r.draw or r.atop for found in releases for r in found):
+        reused = np.sqrt(np.maximum(0.0, np.array(every) - np.array(fresh)))
+    return Facts(steps, worth, STD_OF_UNIT_SCALE[noise], local_days(starts, zone), np.sqrt(fresh), reused)
+
+
 def make_entries(due: Due, drawn: Drawn, smoothers: Sequence[Smoother]) -> list[Entry]:
     """Return what the ledger keeps, with post-processed values if the policy has any post-processing, and with quantiles."""
     c, noisy, releases = due.channel, drawn.noisy, drawn.releases
     spreads = np.array([find_spread(scales, c.plan.noise) for scales in drawn.scales])
+    edges = c.steps.edges(int(due.steps[0]), int(due.steps[-1])).tolist()
     values = None
     if smoothers:
         values, worth = (in_output_units(x, c.factor_of_cells) for x in (noisy, np.ones(c.cells)))
-        known = Facts(due.steps, worth, STD_OF_UNIT_SCALE[c.plan.noise])
-        for smoother in smoothers:
-            values, spreads = smoother.smooth(values, spreads, known)
-    edges = c.steps.edges(int(due.steps[0]), int(due.steps[-1])).tolist()
+        known = post_facts(due.steps, edges[:-1], c.steps.zone, releases, drawn.scales, c.plan.noise, worth)
+        values, spreads, bands = run_chain(smoothers, values, spreads, known)
+        values = values if bands is None else np.concatenate([values, bands], axis=1)
     entries = [
         Entry(
             c.name,

@@ -26,13 +26,14 @@ class Due:
 
     def between(self, first: int, last: int) -> Due:
         """Return what is due at the account's steps first … last."""
-        return self._part(*np.searchsorted(self.release_steps, [first, last + 1]).tolist())
+        return self.part(*np.searchsorted(self.release_steps, [first, last + 1]).tolist())
 
     def last(self, count: int) -> Due:
         """Return the newest so many steps."""
-        return self._part(len(self.steps) - count, len(self.steps))
+        return self.part(len(self.steps) - count, len(self.steps))
 
-    def _part(self, low: int, high: int) -> Due:
+    def part(self, low: int, high: int) -> Due:
+        """Return the steps from place to place, counted from 0; the last is not among them."""
         return Due(self.channel, self.steps[low:high], self.release_steps[low:high], self.late[low:high])
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from halflife.errors import HalflifeError, InvalidInput
-from halflife.steps import from_us, parse_time
+from halflife.local_time import from_us, parse_time
 
 RUN = "run"
 """The event of a line about a run."""

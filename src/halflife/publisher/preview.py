@@ -14,14 +14,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from halflife.ledger import ledger_exists, open_ledger
+from halflife.errors import LedgerError
+from halflife.ledger import ledger_exists, open_ledger, refuse_lost_ledger
+from halflife.local_time import DAY, from_us
 from halflife.notions.base import Notion
 from halflife.policy import Channel, GivenPolicy, Policy, channels, explain, ledger_facts
 from halflife.policy.ranges import total_range
 from halflife.publisher.due import Due
-from halflife.publisher.second_ledger import find_second_ledgers
+from halflife.publisher.second_ledger import find_second_ledgers, refuse_second_ledger
 from halflife.publisher.session import Session
-from halflife.steps import DAY, from_us
 
 LARGE_EPSILON = 10.0
 """From here on a promise bounds nothing that matters: e^10 is 22,026."""
@@ -123,6 +124,7 @@ def preview(policy: GivenPolicy, clock: Callable[[], float] = time.time) -> Prev
     """
     given = Policy.of(policy)
     with _session(given, clock) as session:
+        given = session.policy  # as the ledger was begun with it
         wanted = {d.channel.name: d for d in session.all_due()}
         kept = dict(zip(wanted, session.select_fitting(list(wanted.values())), strict=True))
         forgets, fresh = session.late_counts_now, session.ledger.newest() is None
@@ -139,7 +141,12 @@ def _session(policy: Policy, clock: Callable[[], float]) -> Iterator[Session]:
         book = None
         if ledger_exists(policy.ledger_url):
             book = stack.enter_context(open_ledger(policy.ledger_url, read_only=True))
-        if book is None or not book.facts() or (book.newest() is None and book.find_rollback() is None):
+            wrong = book.find_rollback()
+            if wrong:
+                raise LedgerError(wrong)
+        else:
+            refuse_lost_ledger(policy.ledger_url)
+        if book is None or not book.facts() or book.newest() is None:
             folder = stack.enter_context(TemporaryDirectory(prefix="halflife-"))
             book = stack.enter_context(open_ledger(Path(folder) / "none.ledger"))
             with book.hold(0.0):
@@ -147,6 +154,28 @@ def _session(policy: Policy, clock: Callable[[], float]) -> Iterator[Session]:
         session = Session(policy, clock, ledger=book)
         session.look()
         yield session
+
+
+def rehearse(
+    policy: GivenPolicy, wait: float = 10.0, *, second_ledger: bool = False, clock: Callable[[], float] = time.time
+) -> None:
+    """Refuse what `publish` would refuse before it reads anything, in the same words; nothing is made, changed or written.
+
+    wait, second_ledger  as `publish` has them
+
+    A ledger that is held, an older copy, a second ledger for one population, an output that is somebody else's or ahead of the
+    ledger. Whether the ledger is held is asked only if somebody has signed its lock.
+    """
+    given = Policy.of(policy)
+    if ledger_exists(given.ledger_url):
+        with open_ledger(given.ledger_url, read_only=True) as book:
+            if book.writer() is not None:
+                with book.snapshot(wait):
+                    pass
+    with _session(given, clock) as session:
+        if not second_ledger and session.ledger.newest() is None:
+            refuse_second_ledger(given)
+        session.check_outputs()
 
 
 def _look_ahead(policy: Policy, c: Channel, session: Session, wanted: Due | None, kept: Due | None) -> StreamPreview:
@@ -182,7 +211,7 @@ def _look_ahead(policy: Policy, c: Channel, session: Session, wanted: Due | None
 
 def _noise(c: Channel, first: int, last: int, due: int) -> Iterator[Noise]:
     """The noise of the first, the middle and the last step that is due, and of one a year later."""
-    later = c.steps.last_over(c.steps.end(last) + YEAR)
+    later = c.steps.last_over(c.steps.end(last) + YEAR + (DAY if c.steps.months else 0))
     later = later if c.last is None else min(later, c.last)
     middle = (first + last) // 2
     asked = [("of the first step due" if due else "of the next step", first)]
@@ -217,7 +246,10 @@ def _warn(policy: Policy, streams: Sequence[StreamPreview], forgets: bool, fresh
             )
         if s.passed_over:
             yield f"{s.name}: {s.passed_over:,} late steps will never be published: {FORGETS if forgets else REMEMBERS}"
-    for other in find_second_ledgers(policy):
+    beside = find_second_ledgers(policy)
+    for why in beside.unread:
+        yield f"this file beside the ledger was not looked at, and may be about the same population: {why}"
+    for other in beside.same:
         yield (
             f"{other} is about the same population, {policy.population.id!r}: neither ledger knows what the other has spent, and "
             "the risks of both add up" + ("; to begin this one is refused without --second-ledger" if fresh else "")

@@ -2,19 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 import numpy as np
 
 from halflife.errors import InvalidInput
 from halflife.ledger import Entry
+from halflife.mechanisms import ScheduledMechanism
 from halflife.numerics.arrays import Floats
-from halflife.outputs import Block, Published
+from halflife.numerics.noise_sums import GAUSSIAN_BAND, LAPLACE_BAND
+from halflife.outputs import Block, NoiseFacts, Published
+from halflife.policy import Channel
+from halflife.postprocessing.chains import Record
+from halflife.postprocessing.reconcile.rules import RuleRecord
 from halflife.release import Release
 
-BAND_OF_UNIT_SCALE = {"laplace": 2.995732273553991, "gaussian": 1.959963984540054}
+BAND_OF_UNIT_SCALE = {"laplace": LAPLACE_BAND, "gaussian": GAUSSIAN_BAND}
 """95 % of the noise of scale 1 lies within ± this: P(|X| > x) = exp(−x) = 1/20 for Laplace noise."""
+
+
+def was_reconciled(stream: str, rules: Mapping[str, RuleRecord]) -> bool:
+    """Return whether a stream was ever reconciled with others, as the total or as its parts, by the records of all totals."""
+    known = [(total, since.rule) for total, record in rules.items() for since in record]
+    return any(rule is not None and stream in (total, rule.parts) for total, rule in known)
+
+
+def find_facts(channel: Channel, record: Record, reconciled: bool) -> NoiseFacts | None:
+    """Return what is public about the noise in a stream's rows; None of a mechanism that says nothing about it, and of quantiles.
+
+    record      the stream's post-processing, as the ledger has it
+    reconciled  whether it was ever reconciled with others: then its rows mix the noises of all of them, whichever steps they were
+    """
+    mechanism = channel.make_mechanism()
+    said = mechanism.noise_facts() if isinstance(mechanism, ScheduledMechanism) else None
+    if said is None or channel.quantiles is not None:
+        return None
+    chains = [(since.step, [facts["name"] for facts in since.chain]) for since in record]
+    if reconciled:
+        chains = [(1, []), *chains] if not chains or chains[0][0] > 1 else chains
+        chains = [(step, [*names, "reconcile"]) for step, names in chains]
+    return NoiseFacts.of(said, chains)
 
 
 def in_output_units(units: Floats, factors: Sequence[Fraction]) -> Floats:
@@ -60,10 +88,12 @@ def make_readable_block(entries: Sequence[Entry], factors: Sequence[Fraction], *
     if banded:
         return Block(*times, *_split(entries))
     values = in_output_units(np.concatenate([e.noisy for e in entries]).reshape(-1, len(factors)), factors)
-    for k, e in enumerate(entries):
-        if e.value is not None:
-            values[k] = e.value
     bands = in_output_units(np.repeat(noise_bounds(entries)[:, None], len(factors), axis=1), factors)
+    for k, e in enumerate(entries):
+        if e.value is not None and len(e.value) == 2 * len(factors):  # a band for each value, where they have their own
+            values[k], bands[k] = np.split(e.value, 2)
+        elif e.value is not None:
+            values[k] = e.value
     return Block(*times, values, bands)
 
 

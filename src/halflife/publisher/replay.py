@@ -2,75 +2,106 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 
 from halflife.ledger import Entry
-from halflife.plans.base import STD_OF_UNIT_SCALE
-from halflife.postprocessing import Facts, Smoother
-from halflife.postprocessing.chains import Record
+from halflife.numerics.arrays import Floats
+from halflife.postprocessing import Smoother
+from halflife.postprocessing.chains import Record, run_chain
 from halflife.postprocessing.quantiles import TreeQuantiles
-from halflife.publisher.drawing import find_spread
+from halflife.publisher.drawing import find_spread, post_facts
 from halflife.publisher.readable import in_output_units, noise_bounds
 
 ALIKE = 1e-9
 """How far, relatively, two machines may differ in a value that both work out."""
 
 
+class Expected(NamedTuple):
+    """What an entry should hold: its value, None if it has no post-processing, the spread, and how far its numbers reach."""
+
+    value: Floats | None
+    spread: float | None
+    reach: float
+
+    def agrees(self, entry: Entry) -> bool:
+        """Return whether an entry holds this, but for rounding."""
+        if self.value is None or self.spread is None:
+            return entry.value is None
+        if entry.value is None or np.shape(entry.value) != np.shape(self.value):
+            return False
+        near = np.all(np.abs(entry.value - self.value) <= ALIKE * self.reach)
+        return bool(near and abs(entry.spread - self.spread) <= ALIKE * max(entry.spread, self.spread))
+
+
 class Replay:
     """Recomputes one stream's post-processing as its entries are read in order.
 
-    factors  what a unit is worth, number by number
+    factors  what a unit is worth, number by number;  zone  whose clock days go by
     """
 
-    def __init__(self, record: Record, factors: Sequence[Fraction]) -> None:
-        self._record, self._factors = record, factors
+    def __init__(self, record: Record, factors: Sequence[Fraction], zone: str) -> None:
+        self._record, self._factors, self._zone = record, factors, zone
         self._since = -1
         self._smoothers: list[Smoother] = []
         self._shared: dict[str, float] = {}
 
     def find_changed(self, entries: Sequence[Entry]) -> Iterator[Entry]:
         """Return the entries whose value, or the spread that is left in it, is not what the chain of their step gives."""
+        return (e for e, expected in zip(entries, self.expect(entries), strict=True) if not expected.agrees(e))
+
+    def expect(self, entries: Sequence[Entry]) -> Iterator[Expected]:
+        """Yield what the chain of each entry's step gives."""
         if not self._record:
-            yield from (entry for entry in entries if entry.value is not None)
+            yield from (Expected(None, None, 0.0) for _ in entries)
             return
         for since, block in groupby(entries, self._find_chain):
             if since != self._since:
                 self._since, self._smoothers = since, self._record[since].smoothers()
-            yield from self._compare(list(block))
+            yield from self._run(list(block))
 
     def _find_chain(self, entry: Entry) -> int:
         """Return the index of the chain in force at an entry's step, −1 before the first."""
         return sum(since.step <= entry.step for since in self._record) - 1
 
-    def _compare(self, entries: list[Entry]) -> Iterator[Entry]:
-        scales = np.array([self._scale(entry) for entry in entries])
+    def _run(self, entries: list[Entry]) -> Iterator[Expected]:
+        noises = list(find_scales(entries, self._shared))
+        scales = np.array([find_spread(found, e.releases[0].noise) for found, e in zip(noises, entries, strict=True)])
         if not self._smoothers:
-            yield from (entry for entry in entries if entry.value is not None)
+            yield from (Expected(None, None, 0.0) for _ in entries)
             return
         values, worth = (
             in_output_units(x, self._factors)
             for x in (np.array([entry.noisy for entry in entries]), np.ones(len(self._factors)))
         )
-        facts = Facts(np.array([e.step for e in entries]), worth, STD_OF_UNIT_SCALE[entries[0].releases[0].noise])
+        steps, starts = np.array([e.step for e in entries]), [e.start_us for e in entries]
+        releases = [e.releases for e in entries]
+        facts = post_facts(steps, starts, self._zone, releases, noises, releases[0][0].noise, worth)
         reach = np.abs(values).max(axis=1) + scales * worth.max()
-        for smoother in self._smoothers:
-            values, scales = smoother.smooth(values, scales, facts)
-        for entry, value, scale, far in zip(entries, values, scales.tolist(), reach.tolist(), strict=True):
-            same = entry.value is not None and np.all(np.abs(entry.value - value) <= ALIKE * far)
-            if not same or abs(entry.spread - scale) > ALIKE * max(entry.spread, scale):
-                yield entry
+        values, scales, bands = run_chain(self._smoothers, values, scales, facts)
+        values = values if bands is None else np.concatenate([values, bands], axis=1)
+        yield from map(Expected, values, scales.tolist(), reach.tolist())
 
-    def _scale(self, entry: Entry) -> float:
-        """Return the scale of all noise in a step before post-processing, reused noise included."""
-        self._shared |= {r.draw: r.scale or 0.0 for r in entry.releases if r.draw is not None}
+    def find_scale(self, entry: Entry) -> float:
+        """Return the scale of all noise in a step before post-processing, reused noise included; entries come in order."""
+        return find_spread(next(find_scales([entry], self._shared)), entry.releases[0].noise)
+
+
+def find_scales(entries: Iterable[Entry], shared: dict[str, float] | None = None) -> Iterator[tuple[float, ...]]:
+    """Yield the scales of all noise in each step before post-processing, reused noise included.
+
+    shared  the scales of reused noise by name, as entries have shown them so far; what these show is added
+    """
+    known = {} if shared is None else shared
+    for entry in entries:
+        known |= {r.draw: r.scale or 0.0 for r in entry.releases if r.draw is not None}
         fresh = [r.scale or 0.0 for r in entry.releases if r.draw is None]
         names = {r.draw or r.atop for r in entry.releases} - {None}
-        scales = (*fresh, *(self._shared[name] for name in sorted(map(str, names))))
-        return find_spread(scales, entry.releases[0].noise)
+        yield (*fresh, *(known[name] for name in sorted(map(str, names))))
 
 
 class QuantileReplay:

@@ -15,8 +15,12 @@ from halflife.ledger import Ledger
 from halflife.mechanisms import ReleaseDraw
 from halflife.numerics.forms import JsonObject, read_form
 from halflife.outputs import Digests
-from halflife.policy import Policy, channels
+from halflife.policy import Policy, channels, rules
 from halflife.postprocessing.chains import Record, add_chain, dump_chains, load_chains
+from halflife.postprocessing.reconcile.rules import RuleRecord, add_rule, dump_rules, load_rules
+
+LATEST_STEP = 2**53
+"""No clock reaches this step of an account, however narrow a step is: differences of steps are kept as 64-bit numbers."""
 
 UNREADABLE = (HalflifeError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 """What reading a damaged state may raise. Such errors may quote the state, which may be secret, so they are not passed on."""
@@ -27,6 +31,7 @@ class SavedStates:
 
     draw        the account, with the noise that is used again;  owners  which stream uses which name of it
     mechanisms, smoothers, chains   by stream; `chains` says from which step on which post-processing held
+    rules       by the stream of the total: from which step on it was reconciled with which parts
     """
 
     def __init__(self, policy: Policy, book: Ledger) -> None:
@@ -36,6 +41,7 @@ class SavedStates:
         self.done = {c.name: book.last_step(c.name) for c in self._channels}
         self.owners: dict[str, str] = {}
         self.chains: dict[str, Record] = {}
+        self.rules: dict[str, RuleRecord] = {}
         readable = True
         try:
             self._restore(book, book.states())
@@ -54,10 +60,13 @@ class SavedStates:
             raise LedgerError(f"{book.name}: has entries and no account: put a whole copy back, the newest one")
         self._kept = states.get("attachment")
         self.draw = ReleaseDraw(self._read_account(book, states.get("account")))
+        if self.draw.account.step > LATEST_STEP:
+            raise InvalidInput("the account is at a step that no clock reaches")
         self.smoothers = {c.name: c.smoothers() for c in self._channels}
         self.mechanisms = {c.name: c.make_mechanism() for c in self._channels}
         for name in self.mechanisms:
             self._restore_stream(name, json.loads(states.get(f"stream:{name}", "{}")), states.get(f"post:{name}"))
+        self._restore_rules(states)
         if missing := self.draw.account.draws_at(self.draw.account.step) - set(self.owners):
             raise InvalidInput(f"{len(missing)} names of noise that is used again have no noise")
 
@@ -72,6 +81,14 @@ class SavedStates:
             self.mechanisms[name].restore(state["mechanism"])
             self.draw.restore(state["noise"])
             self.note_owner(name, state["noise"])
+
+    def _restore_rules(self, states: Mapping[str, str]) -> None:
+        asked = {rule.total: rule for rule in rules(self._policy)}
+        for name in self.done:
+            text, rule = states.get(f"reconcile:{name}"), asked.get(name)
+            known = () if text is None else load_rules(name, text)
+            newest = max(self.done[name], self.done[rule.parts] if rule else 0)
+            self.rules[name] = add_rule(known, rule, newest + 1)
 
     def _read_account(self, book: Ledger, saved: str | None) -> Accountant:
         """Return the account as the ledger has it, under the policy's promise, which may add to what is not yet published."""
@@ -121,6 +138,8 @@ class SavedStates:
                 states[f"stream:{name}"] = json.dumps(state)
             if self.chains[name]:
                 states[f"post:{name}"] = dump_chains(self.chains[name])
+            if self.rules[name]:
+                states[f"reconcile:{name}"] = dump_rules(self.rules[name])
         return states
 
     def adopt(self, draw: ReleaseDraw, states: Mapping[str, str]) -> None:

@@ -3,38 +3,50 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from contextlib import suppress
+from typing import NamedTuple
 
 from halflife.errors import HalflifeError, LedgerError
-from halflife.ledger import Ledger, ledger_exists, ledgers_beside, open_ledger
+from halflife.ledger import Ledger, NoLedger, ledger_exists, ledgers_beside, open_ledger
 from halflife.policy import Policy
 
 
-def find_second_ledgers(policy: Policy) -> list[str]:
+class Neighbours(NamedTuple):
+    """The ledgers beside a policy's own: those about the same population; and why others could not be looked at."""
+
+    same: list[str]
+    unread: list[str]
+
+
+def find_second_ledgers(policy: Policy) -> Neighbours:
     """Return the ledgers in the folder of a policy's ledger from which the same population's data was published.
 
     A population is the same if its `id` is. A copy of the policy's own ledger, a backup, is none: it begins with the same entry.
-    Files that cannot be read as ledgers are passed over.
+    Nobody is waited for: a ledger that another program keeps to itself was not looked at. Other SQLite files are passed over.
     """
-    own = set(_first_hash(policy.ledger_url)) if ledger_exists(policy.ledger_url) else set()
-    found = []
-    for path in ledgers_beside(policy.ledger_url):
-        first = list(_first_hash(str(path), policy.population.id))
-        if first and not own & set(first):
-            found.append(str(path))
+    own = set()
+    if ledger_exists(policy.ledger_url):
+        with suppress(HalflifeError):  # whoever opens it says so
+            own.add(_first_hash(policy.ledger_url))
+    found = Neighbours([], [])
+    for path in map(str, ledgers_beside(policy.ledger_url)):
+        try:
+            first = _first_hash(path, policy.population.id, patience=0.0)
+            if first is not None and first not in own:
+                found.same.append(path)
+        except NoLedger:
+            continue
+        except HalflifeError as error:
+            found.unread.append(str(error))
     return found
 
 
-def _first_hash(url: str, population: str | None = None) -> Iterator[bytes]:
-    """Yield the hash of a ledger's first entry, if it has one and is about this population."""
-    try:
-        with open_ledger(url, read_only=True) as book:
-            if population in (None, _population(book)):
-                for _, _, link in book.chained():
-                    yield link
-                    return
-    except HalflifeError:
-        return
+def _first_hash(url: str, population: str | None = None, **patience: float) -> bytes | None:
+    """Return the hash of a ledger's first entry, None if it has none or is about another population."""
+    with open_ledger(url, read_only=True, **patience) as book:
+        if population not in (None, _population(book)):
+            return None
+        return next((link for _, _, link in book.chained()), None)
 
 
 def _population(book: Ledger) -> object:
@@ -47,7 +59,7 @@ def _population(book: Ledger) -> object:
 
 def refuse_second_ledger(policy: Policy) -> None:
     """Refuse to begin a ledger beside one that is about the same population."""
-    for other in find_second_ledgers(policy):
+    for other in find_second_ledgers(policy).same:
         raise LedgerError(
             f"{policy.ledger_url}: {other} is about the same population, {policy.population.id!r}, and neither would know what "
             "the other has spent: add the streams to that policy; or, if the people are others, give them another `id`; if two "

@@ -10,22 +10,27 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from itertools import islice
+from typing import TypeVar
 
 from halflife.accountant import Accountant
 from halflife.engines.duckdb.scratch import sweep
-from halflife.errors import BudgetExceeded, InvalidInput, LedgerError
+from halflife.errors import BudgetExceeded, HalflifeError, InvalidInput, LedgerError
 from halflife.ledger import Entry, Ledger, open_ledger
-from halflife.mechanisms import ScheduledMechanism, Turn
-from halflife.outputs import Output, Published, open_output
-from halflife.policy import Channel, GivenPolicy, Policy, channels, find_change, ledger_facts
+from halflife.local_time import from_us
+from halflife.mechanisms import ReleaseDraw, ScheduledMechanism, Turn
+from halflife.outputs import Output, Published, check_output, open_output
+from halflife.policy import Channel, GivenPolicy, Policy, channels, find_change, follow_ledger, ledger_facts, rules
 from halflife.publisher import checkpoints
-from halflife.publisher.drawing import ChargedBatch, Totals, find_turns, make_entries, run_steps
+from halflife.publisher.drawing import ChargedBatch, Totals, find_newest_turns, find_turns, make_entries, run_steps
 from halflife.publisher.due import Due, find_due
-from halflife.publisher.readable import make_readable
+from halflife.publisher.readable import find_facts, make_readable, was_reconciled
+from halflife.publisher.reconciling import Pair, reconcile_entries
 from halflife.publisher.saved import SavedStates, stream_digests
 from halflife.publisher.second_ledger import refuse_second_ledger
-from halflife.steps import from_us
+
+T = TypeVar("T")
 
 BLOCK = 1_000
 CLOCK_SLACK = 120 * 1_000_000
@@ -39,8 +44,9 @@ def read_entries(channel: Channel, entries: Sequence[Entry]) -> list[Published]:
     return make_readable(entries, channel.factor_of_cells, banded=channel.quantiles is not None)
 
 
-def refuse_other_policy(name: str, known: Mapping[str, str], policy: Policy) -> None:
-    """Refuse a policy that changes what the ledger of this name was begun with."""
+def hold_to_ledger(name: str, known: Mapping[str, str], policy: Policy) -> Policy:
+    """Return the policy as the ledger of this name was begun with it; refuse one that changes what it was begun with."""
+    policy = follow_ledger(policy, known)
     try:
         change = find_change(known, policy)
     except InvalidInput as error:
@@ -50,6 +56,20 @@ def refuse_other_policy(name: str, known: Mapping[str, str], policy: Policy) -> 
             f"{name}: was begun under another policy: {change}. A promise is kept as it was made: undo the change, or begin a "
             "new ledger, with new outputs, for a new population"
         )
+    return policy
+
+
+def _fits(draw: ReleaseDraw, turn: Turn) -> bool:
+    """Charge a draw if there is room for it, and return whether there was."""
+    try:
+        draw.batch([turn])
+    except BudgetExceeded:
+        return False
+    except InvalidInput:  # the account no longer remembers the time that a late step is about
+        if not turn.late:
+            raise
+        return False
+    return True
 
 
 class Session:
@@ -64,12 +84,20 @@ class Session:
         ledger: Ledger | None = None,
     ) -> None:
         self.clock, self._second_ledger = clock, second_ledger
-        self.policy = policy = Policy.of(given)
-        self.channels = channels(policy)
+        policy = Policy.of(given)
+        self.ledger = open_ledger(policy.ledger_url) if ledger is None else ledger
+        try:
+            self.policy = policy = follow_ledger(policy, self.ledger.facts())
+            self.channels = channels(policy)
+            self._facts = ledger_facts(policy)
+        except HalflifeError:
+            self.ledger.close()
+            raise
         self.notion = policy.notion
         self.emitted_again = dict.fromkeys((c.name for c in self.channels), 0)
-        self._facts = ledger_facts(policy)
-        self.ledger = open_ledger(policy.ledger_url) if ledger is None else ledger
+        factors = {c.name: c.factor_of_cells for c in self.channels}
+        size = policy.population.size
+        self._pairs = [Pair.of(rule, factors[rule.total], factors[rule.parts], size) for rule in rules(policy)]
 
     def close(self) -> None:
         """Close the ledger."""
@@ -119,7 +147,7 @@ class Session:
     def _check_policy(self, known: Mapping[str, str]) -> None:
         """Refuse a policy that changes what the ledger was begun with."""
         if known != self._facts:
-            refuse_other_policy(self.ledger.name, known, self.policy)
+            hold_to_ledger(self.ledger.name, known, self.policy)
 
     @property
     def account(self) -> Accountant:
@@ -149,12 +177,23 @@ class Session:
         """Return where a stream's output goes: a path, or - for stdout."""
         return self.policy.outputs.get(channel.name, "-")
 
+    def check_outputs(self) -> None:
+        """Refuse outputs that could not be gone on with, as they would be when published to; nothing is written."""
+        for channel in self.channels:
+            self._at_output(check_output, channel)
+
     def _open_output(self, channel: Channel) -> Output:
+        facts = find_facts(channel, self.saved.chains[channel.name], was_reconciled(channel.name, self.saved.rules))
+        return self._at_output(partial(open_output, facts=facts), channel)
+
+    def _at_output(self, use: Callable[..., T], channel: Channel) -> T:
+        """Open or check a stream's output beside what the ledger holds of it."""
+
         def find(step: int) -> Published | None:
             found = read_entries(channel, list(self.ledger.entries(channel.name, step, step)))
             return found[0] if found else None
 
-        return open_output(
+        return use(
             self.target(channel), channel.layout, self.done[channel.name], find,
             emitted=self.ledger.last_printed(channel.name),
             next_step=lambda after: self.ledger.next_step(channel.name, after),
@@ -208,24 +247,18 @@ class Session:
         scheduled = self._scheduled_mechanisms
         if not (self.late_counts_now or self.notion.by_data_time) or scheduled is None:
             return list(dues)
-        found = [find_turns(d, scheduled[d.channel.name]) for d in dues]
         if not self.late_counts_now:
+            found = [find_turns(d, scheduled[d.channel.name]) for d in dues]
             return [d.last(len(d.steps) - self._count_forgotten(turns)) for d, turns in zip(dues, found, strict=True)]
-        turns = list(map(list, found))
-        trial, kept, full = self.saved.draw.copy(), [0] * len(dues), set()
-        newest_first = sorted((len(d.steps) - k, i, k) for i, d in enumerate(dues) for k in range(len(d.steps)))
-        for _, i, k in newest_first:
-            if i in full:
-                continue
-            try:
-                trial.batch([turns[i][k]])
-                kept[i] += 1
-            except BudgetExceeded:
-                full.add(i)
-            except InvalidInput:  # the account no longer remembers the time that a late step is about
-                if not turns[i][k].late:
-                    raise
-                full.add(i)
+        trial, kept = self.saved.draw.copy(), [0] * len(dues)
+        waiting = {i: find_newest_turns(d, scheduled[d.channel.name]) for i, d in enumerate(dues)}
+        while waiting:  # the newest of each stream in turn, until it has no room or no step left
+            for i in list(waiting):
+                turn = next(waiting[i], None)
+                if turn is None or not _fits(trial, turn):
+                    del waiting[i]
+                else:
+                    kept[i] += 1
         return [d.last(count) for d, count in zip(dues, kept, strict=True)]
 
     def _count_forgotten(self, turns: Iterator[Turn]) -> int:
@@ -274,6 +307,7 @@ class Session:
                 d.channel.name, (r.draw for releases in made.releases for r in releases if r.draw is not None)
             )
             entries += make_entries(d, made, self.saved.smoothers[d.channel.name])
+        entries = reconcile_entries(self._pairs, entries)
         entries.sort(key=lambda e: e.release_step)
         checkpoints.reach("noise drawn")
         states = self.saved.write(draw)

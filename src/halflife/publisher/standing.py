@@ -21,6 +21,7 @@ import numpy as np
 from halflife.accountant import Accountant
 from halflife.errors import InvalidInput
 from halflife.ledger import Ledger, ledger_exists, open_ledger
+from halflife.local_time import DAY, LATEST, from_us
 from halflife.noise import SMALLEST_LOSS
 from halflife.numerics.arrays import Floats
 from halflife.numerics.forms import JsonObject
@@ -31,8 +32,8 @@ from halflife.publisher.drawing import find_spread
 from halflife.publisher.operator_log import Run, read_last_run
 from halflife.publisher.readable import BAND_OF_UNIT_SCALE
 from halflife.publisher.saved import SavedStates
-from halflife.publisher.session import refuse_other_policy
-from halflife.steps import DAY, LATEST, MOST_STEPS, from_us
+from halflife.publisher.session import hold_to_ledger
+from halflife.steps import MOST_STEPS
 
 SCANNED = 1_000_000
 """At most so many steps ahead are looked at one by one: a year of them, if that is less."""
@@ -155,9 +156,10 @@ def status(policy: GivenPolicy, *, error: float | None = None, clock: Callable[[
 
 def _status(policy: Policy, book: Ledger | None, now_us: int, asked: float | None) -> Status:
     known = {} if book is None else book.facts()
+    if book is not None and known:
+        policy = hold_to_ledger(book.name, known, policy)
     account, done, newest = Accountant(policy.notion), dict.fromkeys((s.name for s in policy.streams), 0), None
     if book is not None and known:
-        refuse_other_policy(book.name, known, policy)
         saved = SavedStates(policy, book)
         account, done, newest = saved.draw.account, saved.done, book.newest()
     zone, late_now = policy.clock.zone, policy.notion.forgets and policy.clock.late == "now"
@@ -283,7 +285,7 @@ def _find(c: Channel, planned: int | None, measure: Callable[[int, int], Floats]
             return _at(c, first + int(above[0]))
         rising = rising and bool(np.all(np.diff(values, prepend=before) >= -1e-12 * np.abs(values)))
         before = float(values[-1])
-    most = min(MOST_STEPS, (LATEST - 2 * DAY - c.steps.start_us) // c.steps.width - c.age)
+    most = min(MOST_STEPS, (LATEST - 10 * DAY - c.steps.start_us) // c.steps.width - c.age)
     if c.last is not None:
         most = c.last
     if last >= most:

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from halflife.errors import InvalidInput, unknown
+from halflife.local_time import find_zone, from_us, parse_time, to_us
 from halflife.outputs import Published
 from halflife.policy import GivenPolicy, Policy
 from halflife.policy.ranges import total_range
 from halflife.publisher.drawing import Totals
 from halflife.publisher.operator_log import write_operator
 from halflife.publisher.session import Session, read_entries
-from halflife.steps import find_zone, from_us, parse_time, to_us
 
 BEYOND = 2**200
 """Further from 0 than any total in any unit: larger numbers are taken as this, so that no arithmetic with them is slow."""

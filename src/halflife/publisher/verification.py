@@ -6,6 +6,7 @@ costs, each risk by replaying every release through a new account, which must co
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -19,10 +20,12 @@ from halflife.ledger import Batch, Entry, Ledger, Link, open_ledger
 from halflife.ledger.entry import batch_link, digest, first_link, name_entry
 from halflife.numerics.progress import Progress
 from halflife.outputs import Pinned, compare_output, find_changed_files, match_output, pin_output
-from halflife.policy import GivenPolicy, Policy, find_change, stream_shape
+from halflife.policy import GivenPolicy, Policy, find_change, follow_ledger, stream_shape
 from halflife.policy.facts import Shape
-from halflife.postprocessing.chains import load_chains
+from halflife.postprocessing.chains import Record, load_chains
+from halflife.postprocessing.reconcile.rules import load_rules
 from halflife.publisher.readable import make_readable, make_readable_block
+from halflife.publisher.reconciling import ReconcileReplay
 from halflife.publisher.replay import QuantileReplay, Replay
 from halflife.publisher.saved import UNREADABLE, SavedStates, stream_digests
 
@@ -136,6 +139,7 @@ def _other_policy(walk: _Walk, policy: Policy | None) -> Iterator[str]:
     if policy is None:
         return
     try:
+        policy = follow_ledger(policy, walk.facts)
         change = find_change(walk.facts, policy)
     except InvalidInput as error:
         change = str(error)
@@ -148,6 +152,11 @@ def _other_policy(walk: _Walk, policy: Policy | None) -> Iterator[str]:
             SavedStates(policy, walk.book)
         except LedgerError as error:
             yield str(error)
+
+
+def _begin_replay(record: Record, shape: Shape | None) -> Replay:
+    """The post-processing of a stream; of one whose facts cannot be read, whatever: the chain shows that."""
+    return Replay(record, shape.factors, shape.layout.zone) if shape else Replay(record, (), "UTC")
 
 
 def _fail(problem: str) -> Verdict:
@@ -170,6 +179,8 @@ class _Walk:
         self.broken = False
         self.head = first_link(self.facts)
         self._replays = dict(self._begin_replays()) if self.states_are_sound else {}
+        self._reconciled = self._begin_reconciled() if self.states_are_sound else None
+        self._ends: set[int] = set()
         self._batches = book.batches()
         self._batch, self._last = next(self._batches, None), 0
 
@@ -186,7 +197,25 @@ class _Walk:
                 record = load_chains(self.states[f"post:{name}"]) if f"post:{name}" in self.states else ()
                 shape = self._read_shape(name)
                 known = None if shape is None else shape.quantiles
-                yield name, QuantileReplay(known) if known else Replay(record, shape.factors if shape else ())
+                yield name, QuantileReplay(known) if known else _begin_replay(record, shape)
+
+    def _begin_reconciled(self) -> ReconcileReplay | None:
+        """The streams that were ever reconciled are recomputed together, and no longer each for itself."""
+        prefix = "reconcile:"
+        records = {
+            key.removeprefix(prefix): load_rules(key.removeprefix(prefix), text)
+            for key, text in self.states.items()
+            if key.startswith(prefix)
+        }
+        if not records:
+            return None
+        replays = {name: replay for name, replay in self._replays.items() if isinstance(replay, Replay)}
+        shapes = {name: self._read_shape(name) for name in replays}
+        factors = {name: s.factors for name, s in shapes.items() if s is not None}
+        made = ReconcileReplay(records, replays, factors, json.loads(self.facts["population"])["size"])
+        for name in made.streams:
+            del self._replays[name]
+        return made
 
     def _read_shape(self, name: str) -> Shape | None:
         """What a stream's entries hold; None where its facts cannot be read, which the chain shows."""
@@ -236,6 +265,7 @@ class _Walk:
         if self.head != link:
             yield f"{self.book.name}: the batch that ends with entry {last} was changed: its hash does not follow"
             self.head, self.broken = link, True
+        self._ends.add(last)
         self._last, self._batch = last, next(self._batches, None)
 
     def _charge(self, block: Sequence[Link]) -> Iterator[str]:
@@ -265,6 +295,13 @@ class _Walk:
             if wrong is not None:
                 del self._replays[name]
                 yield f"{self._say_where(mine[id(wrong)], wrong)}: its value is not what post-processing gives from its noisy one"
+        if self._reconciled is not None:
+            numbered = [(number, entry) for number, entry, _ in block]
+            found = next(self._reconciled.find_changed(numbered, self._ends), None)
+            if found is not None:
+                self._reconciled = None
+                yield f"{self._say_where(*found)}: its value is not what post-processing and reconciliation give"
+        self._ends.clear()
 
     def _end(self) -> Iterator[str]:
         """What must hold of the newest batch: it ends the ledger, and its states are the saved ones."""

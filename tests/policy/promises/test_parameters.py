@@ -86,14 +86,14 @@ def test_every_parameter_that_is_no_number_is_tried_above():
         (name, f.name)
         for name, cls in registry.NOTIONS.items()
         for f in fields(cls)
-        if f.init and meaning_of(f) not in ("number", "clock")
+        if f.init and meaning_of(f) not in ("number", "clock", "rules")
     }
     assert special == {(name, key) for name, promise in WRITTEN.items() for key in promise if (name, key) in special}
     here = SOURCE / "halflife" / "notions"
     marked = [
         line for file in here.rglob("*.py") for line in file.read_text().splitlines() if "metadata=means(" in line
     ]
-    assert len(marked) == sum(map(len, ANNOTATIONS.values()))
+    assert len(marked) == sum(map(len, ANNOTATIONS.values())) + 1  # rules are the ledger's, and no policy writes them
 
 
 WRONG = {

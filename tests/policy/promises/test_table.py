@@ -58,6 +58,7 @@ POST = {
     "truncate": [{"truncate": [0, 5]}],
     "moving_average": [{"moving_average": 2}],
     "kalman": [{"kalman": "1"}],
+    "seasonal": [{"seasonal": "fitted"}],
 }
 
 

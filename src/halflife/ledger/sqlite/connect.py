@@ -14,6 +14,9 @@ OPERATOR = ".operator.jsonl"
 FILES = ("", "-wal", "-shm", "-journal", ".lock", ".shown", ".shown.new", ".behind", OPERATOR)
 """What stands behind the ledger's path in the names of the files that are its own: all may be read by its owner alone."""
 
+PATIENCE = 10.0
+"""Seconds to wait for a program that holds the file."""
+
 Stamp = tuple[int, int, int, int]
 """(device, inode, size, time of change) of a file."""
 
@@ -31,8 +34,10 @@ def connect_to_write(path: Path) -> sqlite3.Connection:
     return db
 
 
-def connect_to_read(path: Path) -> tuple[sqlite3.Connection, Stamp | None]:
+def connect_to_read(path: Path, patience: float = PATIENCE) -> tuple[sqlite3.Connection, Stamp | None]:
     """Open a file so that it cannot be written; with its stamp if SQLite is told that nobody else writes either.
+
+    patience  seconds to wait for a program that keeps everybody else away
 
     SQLite reads a write-ahead log through a file that it makes beside it, so where nothing can be made (a read-only mount) it
     must be told that the file is all there is: true if there is no log. A writer that was killed while it made the ledger
@@ -41,21 +46,21 @@ def connect_to_read(path: Path) -> tuple[sqlite3.Connection, Stamp | None]:
     _check_regular(path, os.stat(path))
     stamp, address = stamp_of(path), path.resolve().as_uri()
     try:
-        return _read_by(f"{address}?mode=ro"), None
+        return _read_by(f"{address}?mode=ro", patience), None
     except sqlite3.OperationalError as error:
         code = error.sqlite_errorcode & 0xFF
         if code not in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
             raise
     logs = [f"{os.path.realpath(path)}{ending}" for ending in ("-wal", "-journal")]
     if not any(os.path.exists(log) and os.path.getsize(log) for log in logs):
-        return _read_by(f"{address}?mode=ro&immutable=1"), stamp
+        return _read_by(f"{address}?mode=ro&immutable=1", patience), stamp
     if code == sqlite3.SQLITE_CANTOPEN:
         raise LedgerError(
             f"{path}: has a write-ahead log (-wal), which cannot be read where nothing can be written: copy the ledger, its -wal "
             "and its .shown into a folder of your own, and verify the copy"
         )
-    _read_by(f"{address}?mode=rw").close()
-    return _read_by(f"{address}?mode=ro"), None
+    _read_by(f"{address}?mode=rw", patience).close()
+    return _read_by(f"{address}?mode=ro", patience), None
 
 
 def stamp_of(path: Path) -> Stamp:
@@ -83,13 +88,14 @@ def _check_regular(path: Path, found: os.stat_result) -> None:
         raise LedgerError(f"{path}: is a pipe or a device, not a file: give the path of a ledger")
 
 
-def _read_by(address: str) -> sqlite3.Connection:
-    return _set_up(sqlite3.connect(address, uri=True, isolation_level=None))
+def _read_by(address: str, patience: float) -> sqlite3.Connection:
+    return _set_up(sqlite3.connect(address, uri=True, isolation_level=None), patience)
 
 
-def _set_up(db: sqlite3.Connection) -> sqlite3.Connection:
+def _set_up(db: sqlite3.Connection, patience: float = PATIENCE) -> sqlite3.Connection:
     """The same connection, set up and seen to read."""
-    for setting in ("trusted_schema = OFF", "foreign_keys = ON", "busy_timeout = 10000", "cell_size_check = ON"):
+    waits = f"busy_timeout = {round(1000 * patience)}"
+    for setting in (waits, "trusted_schema = OFF", "foreign_keys = ON", "cell_size_check = ON"):
         db.execute(f"PRAGMA {setting}")
     db.execute("SELECT count(*) FROM sqlite_master").fetchone()
     return db

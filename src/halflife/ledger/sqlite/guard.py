@@ -61,6 +61,16 @@ class Guard:
             raise LedgerError(f"{self.file} cannot be understood: {WHY}")
         return Shown(int(line[1]), bytes.fromhex(line[2])) if line[1] else Shown(0)
 
+    def refuse_lost(self) -> None:
+        """Refuse a ledger that is not there, while its guard says that something was published from it."""
+        lost = not os.path.exists(self.path) and os.path.isdir(os.path.dirname(self.file))
+        shown = self.read() if lost else None
+        if shown is not None and shown.entries:
+            raise LedgerError(
+                f"{self.path}: no such file, but {shown.entries:,} entries were published from it, says {self.file}: put the "
+                "newest copy back"
+            )
+
     @translate("how much of it was published cannot be read (.shown)")
     def _content(self) -> bytes | None:
         try:

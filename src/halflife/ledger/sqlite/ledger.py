@@ -16,7 +16,15 @@ from typing import Self
 
 from halflife.errors import LedgerError
 from halflife.ledger.entry import Entry, batch_link, digest, first_link, span_cells
-from halflife.ledger.sqlite.connect import OPERATOR, Stamp, connect_to_read, connect_to_write, make_private, stamp_of
+from halflife.ledger.sqlite.connect import (
+    OPERATOR,
+    PATIENCE,
+    Stamp,
+    connect_to_read,
+    connect_to_write,
+    make_private,
+    stamp_of,
+)
 from halflife.ledger.sqlite.faults import translate
 from halflife.ledger.sqlite.guard import WHY, Guard, Shown
 from halflife.ledger.sqlite.lock import Lock
@@ -27,32 +35,23 @@ from halflife.ledger.sqlite.schema import prepare
 class SqliteLedger(Reader):
     """One population's ledger in a file. See `halflife.ledger.base.Ledger`."""
 
-    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+    def __init__(self, path: Path, *, read_only: bool = False, patience: float = PATIENCE) -> None:
         self.path = path
         self._lock, self._guard = Lock(path), Guard(path)
         self._unwritten: Stamp | None = None
-        self._open(read_only)
+        self._open(read_only, patience)
         self._head: bytes | None = None
         self._held = False
         self._shown: Shown | None = None
 
     @translate("cannot be opened")
-    def _open(self, read_only: bool) -> None:
+    def _open(self, read_only: bool, patience: float) -> None:
+        self._guard.refuse_lost()
         if read_only:
-            self._check_there()
-            self._db, self._unwritten = connect_to_read(self.path)
+            self._db, self._unwritten = connect_to_read(self.path, patience)
         else:
             self._db = connect_to_write(self.path)
         self._identity = stamp_of(self.path)[:2]
-
-    def _check_there(self) -> None:
-        """Refuse a missing file whose guard is left: telling its owner to publish first would be wrong."""
-        shown = None if self.path.exists() else self._guard.read()
-        if shown is not None and shown.entries:
-            raise LedgerError(
-                f"{self.path}: no such file, but {shown.entries:,} entries were published from it, says {self._guard.file}: put "
-                "the newest copy back"
-            )
 
     @property
     def name(self) -> str:
@@ -137,7 +136,7 @@ class SqliteLedger(Reader):
     def _rollback(self) -> str | None:
         """Read the guard; say whether the ledger holds less than was published from it, or other things."""
         self._shown = shown = self._guard.read()
-        last = self._last_entry()
+        last = self._last_entry() if self._check_tables() else 0
         if shown is None:
             return f"{self._guard.file} is missing: {WHY}" if last else None
         if shown.entries > last:

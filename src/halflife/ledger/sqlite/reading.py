@@ -118,7 +118,7 @@ class Reader:
         try:
             return check_tables(self._db)
         except LedgerError as error:
-            raise LedgerError(f"{self.path}: {error}") from None
+            raise type(error)(f"{self.path}: {error}") from None
 
     def _last_entry(self) -> int:
         return self._number("SELECT coalesce(max(id), 0) FROM entry")

@@ -10,6 +10,7 @@ from contextlib import closing
 from functools import cache
 
 from halflife.errors import LedgerError
+from halflife.ledger.base import NoLedger
 
 _FACTS = "CREATE TABLE fact (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID"
 _ENTRIES = """CREATE TABLE entry (
@@ -96,7 +97,7 @@ def check_tables(db: sqlite3.Connection) -> int:
             "outputs, for a new population"
         )
     if application or version < 0 or (found and not found & wanted):
-        raise LedgerError("an SQLite file, but no ledger: its tables are others; give the ledger a path of its own")
+        raise NoLedger("an SQLite file, but no ledger: its tables are others; give the ledger a path of its own")
     if found != wanted:
         kinds = sorted({kind for kind, *_ in found ^ wanted} & {"table", "index", "view", "trigger"})
         raise LedgerError(

@@ -12,12 +12,13 @@ from pydantic import Field
 
 from halflife import registry
 from halflife.errors import InvalidInput, unknown
+from halflife.local_time import DAY, find_zone
 from halflife.notions import AlmostPeriodic, Notion
 from halflife.notions.meaning import meaning_of
 from halflife.policy.model import Part, Statistic
 from halflife.policy.promises.base import Adapter, read_plain, register_adapter
 from halflife.policy.promises.table import ADD, COMPLETE, FIXED, REPLACE, SUMS, accept, refuse
-from halflife.steps import DAY, Steps, find_zone
+from halflife.steps import Steps
 
 PRESENT = refuse(
     "neighbours",
@@ -222,7 +223,7 @@ class AlmostPeriodicAdapter(Adapter):
         """Refuse a period of days whose phases would not follow the wall clock that people live by: their noise would be used
         for another stretch of the day after a clock change, and the difference of the two values has no noise."""
         policy, account = self.policy, self.account
-        if account.days or (self.notion.period * account.width) % DAY:
+        if account.days or account.months or (self.notion.period * account.width) % DAY:
             return
         if DAY % account.width:
             raise policy.error(

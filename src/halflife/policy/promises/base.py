@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
-from fractions import Fraction
 from typing import Any, ClassVar
 
 from halflife import registry
@@ -27,9 +26,10 @@ from halflife.parsing.quantities import parse_quantity
 from halflife.plans import Plan
 from halflife.policy.model import Part, PolicyKeys, PostProcessing, Statistic, find_culprit
 from halflife.policy.outline import COUNTED, Outline
+from halflife.policy.promises.noise_choice import Planner, begun_noise, choose_noise, explain_noise
 from halflife.policy.promises.table import Case, Rule, judge, sensitivity_in_letters
 from halflife.release import Noise
-from halflife.steps import Steps, microseconds, parse_width
+from halflife.steps import Steps
 
 ADAPTERS: dict[str, type[Adapter]] = {}
 """Adapters by the names of the notions that they serve."""
@@ -51,6 +51,7 @@ class Adapter:
     keys      what a policy may write beside the parameters of the notion; `keys_of` says of which promises, if not of all
     template  lines of `halflife init` about it
     words     what a sentence calls each of its own facts, where a policy changes one that a ledger was begun with
+    chosen    the family of noise that its plans have, where the policy leaves it open: a ledger remembers it
     """
 
     names: ClassVar[tuple[str, ...]] = ()
@@ -63,6 +64,7 @@ class Adapter:
     def __init__(self, policy: PolicyKeys, account: Steps) -> None:
         self.policy, self.account = policy, account
         self.own = policy.read_part(self.keys, self._own_keys(), "promise")
+        self.chosen: Noise | None = None
         self.notion = self.read_notion()
 
     # Reading ----------------------------------------------------------------------------------------------------------
@@ -148,6 +150,22 @@ class Adapter:
         """Return the plan of each stream, which together keep the promise: each has its share of the budget."""
         return [self.make_plan(s, self.notion if s.share == 1 else self.notion.share(s.share)) for s in streams]
 
+    def choose_plans(self, make: Planner) -> list[Plan]:
+        """Return plans of the family that the policy asks for, else that its ledger was begun with, else that has less noise.
+
+        A ledger that remembers none was begun by a version whose plans chose by their losses alone.
+        """
+        promise, begun = self.policy.promise, self.policy.begun
+        free = getattr(self.notion, "delta", 0.0) > 0 and promise.plan != "paper" and promise.noise is None
+        if not free:
+            return make(promise.noise)
+        if begun is not None:
+            self.chosen = begun_noise(begun)
+            return make(self.chosen)
+        plans = choose_noise(make)
+        self.chosen = plans[0].noise
+        return plans
+
     def make_plan(self, stream: Outline, notion: Notion, noise: Noise | None = None) -> Plan:
         """Return a plan of a stream that keeps this notion: losses do not depend on the sensitivity, so the noise's family is
         found first, if it is not given."""
@@ -179,6 +197,8 @@ class Adapter:
         size = f"1 unit = 1 {COUNTED[unit]}" if unit in COUNTED else f"1 unit = {statistic.resolution}"
         yield f"hidden: {why}"
         yield f"{s.reason} ({size})"
+        if (noise := explain_noise(plan, float(max(stream.factors)), unit)) is not None:
+            yield noise
         kind = "count of events" if statistic.kind == "events" else statistic.kind
         what = kind if tree is None else f"tree of {tree.nodes} counts, from which quantiles follow"
         yield f"published as a {what}: at most {float(s.l1 * max(stream.factors)):.6g} {unit}".rstrip()
@@ -242,7 +262,7 @@ def read_plain(parameter: Field[Any], value: object, account: Steps, step: str) 
     except InvalidInput:
         if meaning not in ("steps", "whole steps"):
             raise InvalidInput(f"{parameter.name} must be a number, not {value!r}") from None
-        exact = Fraction(microseconds(parse_width(value)), account.width)
+        exact = account.count(value)
         if exact.denominator != 1 and meaning == "whole steps":
             raise InvalidInput(f"{value} is no whole number of steps of {step}") from None
     return int(exact) if exact.denominator == 1 else float(exact)
@@ -256,8 +276,8 @@ def _read_truth(name: str, value: str) -> bool:
 
 
 def _parameters(cls: Any) -> dict[str, Field[Any]]:
-    """The parameters of a notion that a policy may write; the clock is the policy's own."""
-    return {f.name: f for f in fields(cls) if f.init and meaning_of(f) != "clock"}
+    """The parameters of a notion that a policy may write; the clock is the policy's own, and rules are the ledger's."""
+    return {f.name: f for f in fields(cls) if f.init and meaning_of(f) not in ("clock", "rules")}
 
 
 def _unknown_key(name: str, key: str, known: Sequence[str]) -> InvalidInput:
@@ -268,7 +288,9 @@ def _unknown_key(name: str, key: str, known: Sequence[str]) -> InvalidInput:
 
 
 def _name_post(post: PostProcessing) -> str:
-    return next((key for key in ("truncate", "moving_average", "kalman") if getattr(post, key) is not None), "none")
+    return next(
+        (key for key in ("truncate", "moving_average", "kalman", "seasonal") if getattr(post, key) is not None), "none"
+    )
 
 
 def _find_key(about: str, i: int) -> Where:

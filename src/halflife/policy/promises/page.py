@@ -28,8 +28,8 @@ One person moves the numbers of a step by at most the sensitivity (L1), in the l
 the fold, `clip_readings`, alone or too ("of readings"); "never binds" is declared by `readings: complete`. Counts have none,
 events `most_events`, which may bind, and histograms and quantiles none but `clip_readings`. [low, high] is `clip`, or
 `clip_readings` where that is left out; `fold: sum` needs `clip`. `fold` is how several readings of a step become one.
-Post-processing (truncate, moving_average, kalman) sees published values alone: it is free everywhere. Quantiles have none, as the
-error bands of what it would make of them are not worked out.
+Post-processing (truncate, moving_average, kalman, seasonal) sees published values alone: it is free everywhere. Quantiles
+have none, as the error bands of what it would make of them are not worked out.
 """
 
 

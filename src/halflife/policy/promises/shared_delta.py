@@ -11,7 +11,7 @@ from halflife.notions.base import Notion
 from halflife.plans import Plan
 from halflife.policy.outline import Outline
 from halflife.policy.promises.base import Adapter
-from halflife.release import Release
+from halflife.release import Noise, Release
 
 LONGEST = 64
 """How many releases of each stream are tried. With more of them composition gains far more than its rounding loses."""
@@ -30,13 +30,19 @@ class SharedDelta(Adapter):
 
     def make_plans(self, streams: Sequence[Outline]) -> list[Plan]:
         """Return the plan of each stream, of which the account admits all."""
-        plans = super().make_plans(streams)
-        if len({plan.noise for plan in plans}) > 1:
-            plans = [self.make_plan(s, self.notion.share(s.share), "gaussian") for s in streams]
+        plans = self.choose_plans(lambda noise: self._plan_each(streams, noise))
         if len(streams) == 1 or self.notion.adaptive or admits(self.notion, plans):
             return plans
         pure: Notion = replace(self.notion, delta=0.0)  # type: ignore[type-var]
-        return [self.make_plan(stream, pure.share(stream.share)) for stream in streams]
+        return [self.make_plan(stream, pure.share(stream.share), plans[0].noise) for stream in streams]
+
+    def _plan_each(self, streams: Sequence[Outline], noise: Noise | None) -> list[Plan]:
+        """Plan each stream's part with noise of this family, or, if none is given, of the one that its losses speak for."""
+        parts = [self.notion if s.share == 1 else self.notion.share(s.share) for s in streams]
+        plans = [self.make_plan(s, part, noise) for s, part in zip(streams, parts, strict=True)]
+        if len({plan.noise for plan in plans}) > 1:
+            return self._plan_each(streams, "gaussian")
+        return plans
 
 
 def admits(notion: Notion, plans: Sequence[Plan]) -> bool:

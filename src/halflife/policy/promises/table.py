@@ -20,7 +20,7 @@ FIXED = ("none", "table")
 GROUPS = (*FIXED, "column")
 CLIPS = ("none", "may bind", "of readings", "never binds")
 FOLDS = ("none", "sum", "mean", "first", "last", "min", "max")
-POSTS = ("none", "truncate", "moving_average", "kalman")
+POSTS = ("none", "truncate", "moving_average", "kalman", "seasonal")
 """What stands in a policy today, written out: what is added to a policy's keys is refused until a rule names it."""
 
 

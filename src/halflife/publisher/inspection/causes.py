@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from halflife.engines.grammar import SECONDS
 from halflife.engines.inspection import TOO_SMALL, Inspection
+from halflife.local_time import SECOND, from_us, offsets
 from halflife.policy import Policy
 from halflife.publisher.inspection.report import Problem, StreamReport, next_width, percent, say_duration
 from halflife.publisher.inspection.times import guess_epoch, guess_times, guess_values
 from halflife.publisher.inspection.units import likely_factors, name_unit
-from halflife.steps import SECOND, from_us, offsets
 
 SOME, MANY, HOLES, HALF, NEARLY_ALL = 0.01, 0.05, 0.2, 0.5, 0.9
 HOUR = 3600 * SECOND
@@ -151,6 +151,8 @@ def shifted(case: Case) -> Iterator[Problem]:
     i, r, source = case.found, case.report, case.report.channel.part.source
     steps = r.channel.steps
     if source is None or not r.looked or i.earliest is None or i.latest is None or source.zone == steps.zone:
+        return
+    if steps.months:  # they are far wider than any two zones are apart
         return
     apart = (
         offsets(source.zone, steps.start_us, steps.start_us)[0][1]

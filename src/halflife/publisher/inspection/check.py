@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -29,7 +30,12 @@ from halflife.publisher.inspection.causes import Case, find_problems, noise_besi
 from halflife.publisher.inspection.report import CheckReport, Noise, StreamReport, round_digits, say_duration
 from halflife.publisher.inspection.times import common_shapes, guess_epoch
 
+T = TypeVar("T")
+
 EXAMPLES = 3
+PARTS = 100
+PATIENCE = 0.2
+"""Seconds between two looks at how far the engine is."""
 LATE = 2 * 86_400 * 1_000_000
 """A file that was changed longer than this after its newest reading, in µs, was copied: that says nothing of lateness."""
 
@@ -47,7 +53,7 @@ def check(
     policy    a Policy, the path of its file, or a dict
     sources   pandas, Polars or Arrow frames by stream, instead of the policy's files
     show      keep some cells that could not be read as they stand, which are somebody's; else only their shapes
-    progress  is told what is being done, how many streams are done, and how many there are
+    progress  is told what is being done, how many parts of it are done, and how many there are: PARTS a stream
     clock     the time in seconds since 1970: it decides which steps are due
 
     Policies, files and columns that cannot be read are refused, as `publish` refuses them. What the data look like never is: it
@@ -63,16 +69,24 @@ def check(
     for name in frames:
         if name not in [c.name for c in streams]:
             raise unknown("stream", name, [c.name for c in streams])
-    now, reports = int(clock() * 1_000_000), []
+    now, reports, reached = int(clock() * 1_000_000), [], 0
     for done, channel in enumerate(streams):
-        progress(f"looking at {channel.name}", done, len(streams))
+
+        def move(what: str, share: float, done: int = done, name: str = channel.name) -> None:
+            nonlocal reached  # DuckDB guesses anew with every statement: what was reached stays
+            reached = max(reached, min(int(PARTS * (done + share)), PARTS * (done + 1)))
+            progress(f"{name}: {what}", reached, PARTS * len(streams))
+
+        move("opening", 0.0)
         with loaded.about("streams", channel.index, "source"):
-            reports.append(_check_stream(loaded, channel, frames.get(channel.name), now, show))
-    progress("looked", len(streams), len(streams))
+            reports.append(_check_stream(loaded, channel, frames.get(channel.name), now, show, move))
+    progress("looked", PARTS * len(streams), PARTS * len(streams))
     return CheckReport(loaded._document.name, tuple(reports), tuple(promise_problems(loaded)))
 
 
-def _check_stream(policy: Policy, channel: Channel, frame: object, now: int, show: bool) -> StreamReport:
+def _check_stream(
+    policy: Policy, channel: Channel, frame: object, now: int, show: bool, move: Callable[[str, float], None]
+) -> StreamReport:
     """Look at one stream; a stream that a program pushes has its noise alone."""
     looked = channel.newest(now)
     report = StreamReport(channel, policy.population.size, looked, _noise(policy, channel, looked, None))
@@ -84,9 +98,23 @@ def _check_stream(policy: Policy, channel: Channel, frame: object, now: int, sho
     engine = _open(policy, channel, frame)
     try:
         report = replace(report, files=tuple(map(str, files)), **_shown_columns(channel, engine))
-        return _inspect(policy, report, engine, files, show)
+        return _watch(engine, move, lambda: _inspect(policy, report, engine, files, show))
     finally:
         engine.close()
+
+
+def _watch(engine: Engine, move: Callable[[str, float], None], look: Callable[[], T]) -> T:
+    """Return what a look gives, taken in a thread of its own: meanwhile this one says how far the engine is, or breaks it off."""
+    with ThreadPoolExecutor(1) as pool:
+        looking = pool.submit(look)
+        try:
+            while not wait([looking], timeout=PATIENCE).done:
+                move(*engine.progress())
+        except BaseException:
+            while not wait([looking], timeout=PATIENCE).done:  # said until it is heard
+                engine.interrupt()
+            raise
+        return looking.result()
 
 
 def _open(policy: Policy, channel: Channel, frame: object) -> Engine:

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from halflife.engines.inspection import Inspection
+from halflife.local_time import from_us, say_months
 from halflife.numerics.forms import JsonObject
 from halflife.policy import Channel
-from halflife.steps import from_us
 
 FIRST_LINE = "Private: for the operator alone. Nothing of this may be published, or decide whether something is."
 NOT_FREE = (
@@ -349,12 +349,13 @@ def say_duration(us: float) -> str:
 def next_width(us: float) -> str:
     """Return the next width of a step that people use, of at least about so many µs, as a policy writes it.
 
-    >>> next_width(51 * 60e6), next_width(1800e6), next_width(90 * 86400e6)
-    ('1 h', '30 min', '90 days')
+    >>> next_width(51 * 60e6), next_width(1800e6), next_width(30 * 86400e6), next_width(90 * 86400e6)
+    ('1 h', '30 min', '1 month', '3 months')
     """
     minutes = {n: f"{n} min" for n in (1, 2, 5, 10, 15, 20, 30)}
     hours = {60 * n: f"{n} h" for n in (1, 2, 3, 4, 6, 8, 12)}
-    known = {**minutes, **hours, 1440: "1 day", 10_080: "7 days"}
+    months = {43_800 * n: say_months(n) for n in (1, 2, 3, 4, 6, 12)}
+    known = {**minutes, **hours, 1440: "1 day", 10_080: "7 days", **months}
     return next((text for n, text in known.items() if n * 60e6 >= 0.95 * us), f"{round(us / 86_400e6)} days")
 
 

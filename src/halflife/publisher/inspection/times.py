@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from halflife.steps import YEARS
+from halflife.local_time import YEARS
 
 LONGEST = 40
 ENOUGH = 0.5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 
 import numpy as np
 import pytest
@@ -308,8 +309,8 @@ def test_an_autoregressive_process_asks_for_a_fine_resolution(sigma, statistic, 
 def test_an_autoregressive_process_is_counted_in_resolutions_as_the_account_is(resolution, units):
     """σ and span 1000, clip [0, 6000]: at 100 a person moves 60 resolutions, fewer than 1000, and 60 ≥ 10 is what matters.
 
-    Two people who differ by the span differed by ρ^t of it t steps ago, in any unit. So nothing hangs on the resolution: losses
-    are the same, and the account admits what is planned.
+    Two people who differ by the span differed by ρ^t of it t steps ago, in any unit. So nothing hangs on the resolution but that
+    the span is rounded up to whole ones: a loss is ε(1 − ρ) for a move by the span, and the account admits what is planned.
     """
     process = "{name: autoregressive, rho: 0.9, sigma: 1000, span: 1000}"
     statistic = (
@@ -318,12 +319,11 @@ def test_an_autoregressive_process_is_counted_in_resolutions_as_the_account_is(r
     policy = Policy.parse(aged(process, text=GOOD[: GOOD.index("    source:")] + statistic))
     (channel,) = channels(policy)
     notion = policy.notion
-    assert (notion.process.rho, notion.process.span) == (0.9, pytest.approx(units, rel=1e-15))
+    assert (notion.process.rho, notion.process.span) == (0.9, math.ceil(units))
     assert notion.process.sigma <= units <= notion.process.span
-    assert notion.process.shift(5) == pytest.approx(AutoRegressive(0.9, 1000.0, 1000.0).shift(5), rel=1e-14)
-    assert channel.losses(1, 1)[0] == pytest.approx(
-        AgeDependent(1.0, AutoRegressive(0.9, 1.0, 1.0)).plan().loss(1), rel=1e-9
-    )
+    wider = math.ceil(units) / units
+    assert notion.process.shift(5) == pytest.approx(AutoRegressive(0.9, 1000.0, 1000.0 * wider).shift(5), rel=1e-14)
+    assert channel.losses(1, 1)[0] == pytest.approx(0.1 * 6 / wider, rel=1e-9)
     account = Accountant(notion)
     for release in channel.plan_releases(20):
         account.admit(release)

@@ -5,6 +5,7 @@ The process is written out, read from a file or fitted (`process`). Streams shar
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, replace
 from typing import Any
@@ -21,6 +22,7 @@ from halflife.policy.promises.age_dependent.process import process_schema, read_
 from halflife.policy.promises.base import Adapter, register_adapter
 from halflife.policy.promises.table import ADD, COMPLETE, FIXED, GROUPS, REPLACE, STATISTICS, SUMS, Rule, accept, refuse
 from halflife.processes import AutoRegressive
+from halflife.release import Noise
 
 BELOW_ONE = 1 - 1e-12
 """So that the shares of a loss, rounded and added up again, never come to more than the loss."""
@@ -88,6 +90,30 @@ class AgeDependentAdapter(Adapter):
             return read_process(self.policy, value, self.account)
         return super().read_parameter(parameter, value)
 
+    def read_notion(self) -> Notion:
+        """Return the promise, by the rules of the ledger if there is one, else by the newest.
+
+        The newest charge how far the span moves a value, which whole resolutions of it do. With weights a value moves by as much
+        more as a person weighs, and the sensitivity does not say by how much: there the first rules hold.
+        """
+        made = super().read_notion()
+        assert isinstance(made, AgeDependent)
+        weighted = any(s.statistic.weights is not None for s in self.policy.streams)
+        if isinstance(made.process, AutoRegressive) and (weighted or self._begun_rules(made.rules) == 1):
+            return replace(made, rules=1)
+        if isinstance(made.process, AutoRegressive):
+            return replace(made, process=_widen(made.process))
+        return replace(made, rules=self._begun_rules(made.rules))
+
+    def _begun_rules(self, newest: int) -> int:
+        """The rules that the ledger was begun under: the first if it says none, the newest if there is no ledger."""
+        begun = self.policy.begun
+        if begun is None:
+            return newest
+        notion = begun.get("notion")
+        rules = notion.get("rules", 1) if isinstance(notion, dict) else 1
+        return rules if rules in range(1, newest + 1) else newest
+
     @classmethod
     def variant(cls, notion: Notion) -> str:
         """Return the rules for an autoregressive process, which is about a number, or those for all others, about states."""
@@ -119,10 +145,13 @@ class AgeDependentAdapter(Adapter):
 
     def make_plans(self, streams: Sequence[Outline]) -> list[Plan]:
         """Return the plan of each stream: its share of each loss of one plan for all of them, on data of its own age."""
-        whole = self._shared_plan(streams)
+        return self.choose_plans(lambda noise: self._plan_all(streams, noise))
+
+    def _plan_all(self, streams: Sequence[Outline], noise: Noise | None) -> list[Plan]:
+        whole = self._shared_plan(streams, noise)
         return [_take_share(whole, stream) for stream in streams]
 
-    def _shared_plan(self, streams: Sequence[Outline]) -> Plan:
+    def _shared_plan(self, streams: Sequence[Outline], noise: Noise | None) -> Plan:
         """Return the plan of all streams together, as one: its losses are then shared out.
 
         Risks do not add up as losses about one data time do (Theorem 1's bound grows faster than the loss), so parts of ε would
@@ -130,7 +159,8 @@ class AgeDependentAdapter(Adapter):
         which publishes L about each of them, as soon as the first of the streams does: and more loss is never less risk. So L is
         planned for the smallest age and for the stretch of all streams, and a stream with share s publishes s·L (ours). A step
         that is wider than the clock's counts at the newest step that it covers: streams of one width, begun together, publish
-        about the same data times, `every` apart; otherwise every step may be one.
+        about the same data times, `every` apart; otherwise every step may be one. On an AR(1) process the plan is for the least
+        of the streams' sensitivities, of which the span is the largest part.
         """
         if len(streams) > 1 and self.notion.delta:
             with self.policy.about("promise", "delta"):
@@ -138,11 +168,15 @@ class AgeDependentAdapter(Adapter):
         ends = [s.last_data_time for s in streams if s.last_data_time is not None]
         horizon = max(ends) - min(s.first for s in streams) + 1 if len(ends) == len(streams) else None
         made: Plan = self.notion.plan(
-            sensitivity=self.notion.least_sensitivity or 1.0, method=self.policy.promise.plan, noise=self.policy.promise.noise,
+            sensitivity=self._planned_sensitivity(streams), method=self.policy.promise.plan, noise=noise,
             age=min(s.age for s in streams), horizon=horizon, span=max(s.widest for s in streams),
             every=streams[0].every if len({s.steps for s in streams}) == 1 else 1, **self.plan_options(),
         )  # fmt: skip
         return made
+
+    def _planned_sensitivity(self, streams: Sequence[Outline]) -> float:
+        by_the_span = isinstance(self.notion.process, AutoRegressive) and self.notion.rules > 1
+        return float(min(s.sensitivity.l1 for s in streams)) if by_the_span else self.notion.least_sensitivity or 1.0
 
     @classmethod
     def schema(cls) -> dict[str, JsonObject]:
@@ -150,6 +184,12 @@ class AgeDependentAdapter(Adapter):
         found = super().schema()
         found["process"] |= process_schema()
         return found
+
+
+def _widen(process: AutoRegressive) -> AutoRegressive:
+    """The process with a span of whole resolutions: two values that differ by no more differ by no more once rounded."""
+    made = AutoRegressive(process.rho, process.sigma, float(math.ceil(process.span)))
+    return made if process.checked is None else made.with_check(process.checked)
 
 
 def _take_share(whole: Plan, stream: Outline) -> Plan:

@@ -48,7 +48,7 @@ from halflife.processes import (
     ProcessFamily,
 )
 from halflife.processes.sequences import InvalidSequence
-from halflife.steps import Steps, microseconds, parse_width
+from halflife.steps import Steps
 
 LARGEST_FILE = 100_000_000
 LONGEST = 500
@@ -393,7 +393,7 @@ def _check_declared(policy: PolicyKeys, process: Process, given: Mapping[str, An
         return process
     with policy.about(*AT):
         width = fitted.get("step")
-        if width is not None and microseconds(parse_width(width)) != account.width:
+        if width is not None and not account.same_width(Steps.of(width, "1970-01-01", account.zone)):
             raise InvalidInput(
                 f"the process was fitted on steps of {width}, and the clock's are {policy.clock.step}: fit it on those"
             )

@@ -22,6 +22,7 @@ import numpy as np
 from pydantic import Field
 
 from halflife.errors import InvalidInput
+from halflife.local_time import DAY, from_us
 from halflife.notions import Notion, Swellfish
 from halflife.notions.meaning import meaning_of
 from halflife.numerics.arrays import Integers
@@ -36,7 +37,7 @@ from halflife.policy.promises.swellfish.secrets import read_secrets, secrets_sch
 from halflife.policy.promises.table import ADD, COMPLETE, FIXED, REPLACE, SUMS, Case, Rule, accept, refuse
 from halflife.release import Noise
 from halflife.specifications.neighbours import INTERPRETATIONS
-from halflife.steps import DAY, Steps, from_us, microseconds, parse_width
+from halflife.steps import Steps, microseconds, parse_width
 
 RULES: Mapping[str, tuple[Rule, ...]] = {
     "swellfish": (
@@ -106,6 +107,12 @@ class SwellfishAdapter(Adapter):
         """Return the secrets in units of the streams, or a plain parameter."""
         if meaning_of(parameter) != "specifications":
             return super().read_parameter(parameter, value)
+        if self.account.months:
+            raise self.policy.error((
+                ("clock", "step"),
+                "it is not worked out how far an event moves steps of months, whose lengths differ: take steps of days or weeks "
+                "for swellfish promises",
+            ))  # fmt: skip
         found = read_secrets(self.policy, value, self.account)
         self.unread = found.problems
         return found.specifications

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from halflife.errors import InvalidInput
+from halflife.local_time import parse_time, to_us
 from halflife.numerics.forms import JsonObject
 from halflife.parsing.documents import PolicyError, Where
 from halflife.parsing.quantities import parse_quantity
@@ -25,7 +26,7 @@ from halflife.policy.model import ONE_OR_MANY, Part, PolicyKeys, Positive, Text,
 from halflife.policy.promises.table import SUMS
 from halflife.specifications import Specifications
 from halflife.specifications.files import ParsedSpecifications, read_specifications
-from halflife.steps import MOST_STEPS, Steps, parse_time, to_us
+from halflife.steps import MOST_STEPS, Steps
 
 AT: Where = ("promise", "specifications")
 HOUR = Fraction(3_600_000_000)

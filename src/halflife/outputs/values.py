@@ -1,0 +1,289 @@
+"""The published values of one stream, to be added up: totals, means, calendar periods, and any weighted sum of rows."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import count
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from halflife.errors import InvalidInput, unknown
+from halflife.local_time import find_zone, from_us, offsets, parse_time, to_us
+from halflife.numerics.arrays import Bools, Floats, Integers
+from halflife.outputs.combining import Combination, Noises, Source, add_up
+from halflife.outputs.layout import clock
+from halflife.outputs.noise_facts import Layer, NoiseFacts
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Moment = str | datetime.datetime
+Period = Literal["day", "week", "month", "year"]
+PERIODS: dict[Period, str] = {"day": "D", "week": "W", "month": "M", "year": "Y"}
+"""Calendar periods, and what NumPy calls them; its weeks begin on Thursdays, as 1970 did."""
+TO_MONDAY = 4
+
+_readings = count(1)
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedValues:
+    """The rows of one stream's output.
+
+    frame   the rows as they are published: step, start, end, group, bins, value and error_band, as an Arrow table
+    name    of the output;  stream, unit, zone  as far as it says
+    facts   what is known of its noise, None if nothing is;  why_unknown  says why, in words
+
+    `total`, `mean` and `by` are weighted sums, which `combine` works out for any weights. Times without an offset are by the
+    clock of the output's zone; `start` is within a stretch and `end` is not.
+    """
+
+    frame: pa.Table
+    name: str
+    stream: str = ""
+    unit: str = ""
+    zone: str | None = None
+    facts: NoiseFacts | None = None
+    why_unknown: str = ""
+
+    def __post_init__(self) -> None:
+        if "quantile" in self.frame.column_names:
+            raise InvalidInput(
+                f"{self.name} holds quantiles, which cannot be added up: the median of a month follows from no medians of its "
+                "days; publish a stream of wider steps"
+            )
+        if not len(self.frame):
+            raise InvalidInput(f"{self.name} holds no step yet: publish first")
+        if len(np.unique(np.stack([self._steps, self._cells], axis=1), axis=0)) < len(self.frame):
+            raise InvalidInput(f"{self.name} holds a row twice: it is not as halflife wrote it")
+        object.__setattr__(self, "_reading", next(_readings))
+
+    def __repr__(self) -> str:
+        first, last = self._say(int(self._starts.min())), self._say(int(self._ends.max()))
+        return f"PublishedValues({self.name!r}: {len(self.frame):,} rows from {first} to {last})"
+
+    # Any weights ----------------------------------------------------------------------------------------------------
+
+    def combine(self, weights: Sequence[float] | Floats) -> Combination:
+        """Return Σ a_i y_i with its error, a weight for each row of `frame`."""
+        a = np.asarray(weights, dtype=np.float64)
+        if a.shape != (len(self.frame),) or not np.isfinite(a).all():
+            raise InvalidInput(f"{len(self.frame):,} rows need as many finite weights, not {a.shape}")
+        rows = np.flatnonzero(a)
+        noises, bound, remarks = self._errors(rows, a[rows])
+        steps = len(np.unique(self._steps[rows]))
+        return Combination(float(a[rows] @ self._values[rows]), self.unit, steps, 0, None, None, noises, bound, remarks)
+
+    def _errors(self, rows: Integers, a: Floats) -> tuple[dict[Source, Noises], float, tuple[str, ...]]:
+        """The noises of the raw ones of these rows, the bands of all others added up, and why."""
+        bands, raw = np.abs(a) * self._bands[rows], self._raw[rows]
+        bound, noises, remarks = float(bands[~raw].sum()), {}, self._remarks(self._steps[rows][~raw])
+        if raw.any():
+            assert self.facts is not None
+            assert self._layers is not None
+            rows, a = rows[raw], a[raw]
+            cells, known = self._cells[rows], int(self._cells.max()) + 1
+            numbers = [layer.numbers[self._place[rows]] * known + cells for layer in self._layers]
+            scales = [a * self._bands[rows] * layer.share for layer in self._layers]
+            source = Source(self.stream or self.name, self.facts.family, self._reading)  # type: ignore[attr-defined]
+            noises[source] = add_up(np.concatenate(numbers), np.concatenate(scales))
+        return noises, bound, remarks
+
+    def _remarks(self, steps: Integers) -> tuple[str, ...]:
+        """Why the bands of rows of these steps were added up."""
+        if not len(steps):
+            return ()
+        if self.facts is None or self._layers is None:
+            return (f"bands were added up, which holds however errors are correlated: {self.why_unknown}",)
+        chains = sorted({self.facts.find_post(step) for step in np.unique(steps).tolist()})
+        told = " and ".join(", ".join(chain) for chain in chains)
+        lean = ", or lean to one side" if any("truncate" in chain for chain in chains) else ""
+        return (f"estimates ({told}), whose errors are correlated{lean}: bands were added up",)
+
+    # Stretches of time ----------------------------------------------------------------------------------------------
+
+    def total(
+        self, start: Moment | None = None, end: Moment | None = None, group: str | None = None, bin: float | None = None
+    ) -> Combination:
+        """Return the sum of the values from start to end, of one group or all of them together.
+
+        start, end  a date or time, such as 2026-01-31 or 2026-01-31T13:30; the output's first or last if it is not given
+        bin         the low edge of a bin, where the output has bins; else all of them together
+        """
+        return self._add_stretch(*self._stretch(start, end), self._choose(group, bin))
+
+    def mean(
+        self, start: Moment | None = None, end: Moment | None = None, group: str | None = None, bin: float | None = None
+    ) -> Combination:
+        """Return the total over the number of steps that the output holds: see `total`."""
+        whole = self.total(start, end, group, bin)
+        return whole / whole.steps
+
+    def by(
+        self,
+        period: Period,
+        start: Moment | None = None,
+        end: Moment | None = None,
+        group: str | None = None,
+        bin: float | None = None,
+    ) -> list[Combination]:
+        """Return the total of each calendar day, week (from Monday), month or year with steps from start to end: see `total`.
+
+        The first and the last are cut at `start` and `end` if they are given; else whole, with steps that the output lacks.
+        """
+        if period not in PERIODS:
+            raise unknown("period", period, PERIODS)
+        zone, chosen, (first, last) = self._need_zone(), self._choose(group, bin), self._stretch(start, end)
+        within = chosen & (self._starts < last) & (self._ends > first)
+        if not within.any():
+            return [self._add_stretch(first, last, chosen)]  # which says so
+        stretches = [calendar_stretch(period, n, zone) for n in np.unique(self._labels(period, zone)[within]).tolist()]
+        least, most = first if start is not None else stretches[0][0], last if end is not None else stretches[-1][1]
+        return [self._add_stretch(max(a, least), min(b, most), chosen) for a, b in stretches]
+
+    def _stretch(self, start: Moment | None, end: Moment | None) -> tuple[int, int]:
+        """From when to when, in µs; all of the output if neither is given."""
+        first = int(self._starts.min()) if start is None else self._read_time(start)
+        return first, int(self._ends.max()) if end is None else self._read_time(end)
+
+    def _labels(self, period: Period, zone: str) -> Integers:
+        """The period that each row begins in, by a zone's clock: a number."""
+        known = offsets(zone, int(self._starts.min()), int(self._starts.max()))
+        changes, added = (np.array(column, dtype=np.int64) for column in zip(*known, strict=True))
+        local = self._starts + added[np.searchsorted(changes, self._starts, side="right") - 1]
+        days = local.astype("datetime64[us]").astype("datetime64[D]") - (TO_MONDAY if period == "week" else 0)
+        labels: Integers = days.astype(f"datetime64[{PERIODS[period]}]").astype(np.int64)
+        return labels
+
+    def _add_stretch(self, first: int, last: int, chosen: Bools) -> Combination:
+        """The sum of the chosen rows from first to last, in µs."""
+        across = chosen & (self._starts < last) & (self._ends > first)
+        inside = across & (self._starts >= first) & (self._ends <= last)
+        if (across & ~inside).any():
+            row = int(np.flatnonzero(across & ~inside)[0])
+            begin, end = (self._say(int(us[row])) for us in (self._starts, self._ends))
+            raise InvalidInput(
+                f"{self.name}: step {self._steps[row]} lasts from {begin} to {end}, and only a part of it lies between "
+                f"{self._say(first)} and {self._say(last)}: begin and end where steps do"
+            )
+        if not inside.any():
+            begin, end = (self._say(int(us)) for us in (self._starts[chosen].min(), self._ends[chosen].max()))
+            raise InvalidInput(
+                f"{self.name} has no step from {self._say(first)} to {self._say(last)}: it holds those from {begin} to {end}"
+            )
+        found = self.combine(inside.astype(np.float64))
+        width = float(np.median(self._ends - self._starts))
+        missing = max(0, round((last - first) / width) - found.steps)
+        zone = self.zone or "UTC"
+        return Combination(
+            found.value, found.unit, found.steps, missing, from_us(first, zone), from_us(last, zone), found.noises,
+            found.bound, found.remarks,
+        )  # fmt: skip
+
+    def _choose(self, group: str | None, bin: float | None) -> Bools:
+        """Whether each row is of this group and bin."""
+        chosen = np.ones(len(self.frame), dtype=np.bool_)
+        if group is not None:
+            if "group" not in self.frame.column_names:
+                raise InvalidInput(f"{self.name} has no groups: leave the group out")
+            codes = self.frame["group"].combine_chunks().dictionary_encode()
+            names = codes.dictionary.to_pylist()
+            if group not in names:
+                raise unknown("group", group, names)
+            chosen &= codes.indices.to_numpy() == names.index(group)
+        if bin is not None:
+            if "bin_low" not in self.frame.column_names:
+                raise InvalidInput(f"{self.name} has no bins: leave the bin out")
+            edges = self.frame["bin_low"].to_numpy()
+            if bin not in edges:
+                raise unknown("low edge of a bin", f"{bin:g}", [f"{edge:g}" for edge in np.unique(edges)])
+            chosen &= edges == bin
+        return chosen
+
+    # Columns --------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _steps(self) -> Integers:
+        return self.frame["step"].to_numpy()  # type: ignore[no-any-return]
+
+    @cached_property
+    def _starts(self) -> Integers:
+        return self._moments("start")
+
+    @cached_property
+    def _ends(self) -> Integers:
+        return self._moments("end")
+
+    def _moments(self, name: str) -> Integers:
+        return self.frame[name].cast("int64").to_numpy()  # type: ignore[no-any-return]
+
+    @cached_property
+    def _values(self) -> Floats:
+        return self.frame["value"].to_numpy()  # type: ignore[no-any-return]
+
+    @cached_property
+    def _bands(self) -> Floats:
+        return self.frame["error_band"].to_numpy()  # type: ignore[no-any-return]
+
+    @cached_property
+    def _cells(self) -> Integers:
+        """Which of a step's cells each row is."""
+        cells = np.zeros(len(self.frame), dtype=np.int64)
+        for name in ("group", "bin_low"):
+            if name in self.frame.column_names:
+                codes = self.frame[name].combine_chunks().dictionary_encode()
+                cells = cells * len(codes.dictionary) + codes.indices.to_numpy()
+        return cells
+
+    @cached_property
+    def _place(self) -> Integers:
+        """The place of each row's step among all steps."""
+        return np.unique(self._steps, return_inverse=True)[1]
+
+    @cached_property
+    def _layers(self) -> list[Layer] | None:
+        """The noises of each step, None if they are not known."""
+        steps, rows = np.unique(self._steps, return_index=True)
+        return None if self.facts is None else self.facts.layers(steps, self._starts[rows], self._ends[rows], self.zone)
+
+    @cached_property
+    def _raw(self) -> Bools:
+        """Whether it is known what noises a row carries."""
+        if self.facts is None or self._layers is None:
+            return np.zeros(len(self.frame), dtype=np.bool_)
+        raw = [not self.facts.find_post(step) for step in np.unique(self._steps).tolist()]
+        return np.array(raw, dtype=np.bool_)[self._place]
+
+    # Times ----------------------------------------------------------------------------------------------------------
+
+    def _need_zone(self) -> str:
+        if self.zone is None:
+            raise InvalidInput(
+                f"{self.name} does not name the zone of its clock: give zone=, such as Europe/London, or its policy"
+            )
+        return self.zone
+
+    def _read_time(self, moment: Moment) -> int:
+        if isinstance(moment, str):
+            parse_time(moment)  # refuses what is no time
+            moment = datetime.datetime.fromisoformat(moment.strip())
+        return to_us(moment if moment.tzinfo is not None else moment.replace(tzinfo=find_zone(self._need_zone())))
+
+    def _say(self, us: int) -> str:
+        return clock(us, self.zone or "UTC")
+
+
+def calendar_stretch(period: Period, label: int, zone: str) -> tuple[int, int]:
+    """Return when a calendar period begins and ends by a zone's clock, in µs; `label` counts them as NumPy does, from 1970.
+
+    >>> [str(from_us(us, "Europe/London")) for us in calendar_stretch("month", 12 * 43 + 2, "Europe/London")]
+    ['2013-03-01 00:00:00+00:00', '2013-04-01 00:00:00+01:00']
+    """
+    shift = TO_MONDAY if period == "week" else 0
+    days = np.array([label, label + 1]).astype(f"datetime64[{PERIODS[period]}]").astype("datetime64[D]") + shift
+    first, last = (to_us(parse_time(str(day), zone)) for day in days)
+    return first, last

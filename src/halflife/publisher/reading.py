@@ -1,0 +1,125 @@
+"""`read_published`: published values from their file, to be added up with a band that holds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from halflife.errors import InvalidInput, unknown
+from halflife.ledger import Entry, Ledger, open_ledger
+from halflife.local_time import find_zone
+from halflife.outputs import NoiseFacts, PublishedValues, read_rows_of
+from halflife.outputs.parquet import make_table
+from halflife.policy import Channel, GivenPolicy, Policy, channels
+from halflife.postprocessing.chains import load_chains
+from halflife.postprocessing.reconcile.rules import load_rules
+from halflife.publisher.drawing import find_spread
+from halflife.publisher.readable import find_facts, was_reconciled
+from halflife.publisher.replay import find_scales
+from halflife.publisher.session import hold_to_ledger, read_entries
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+UNKNOWN_MECHANISM = "this mechanism does not say what noise its values carry"
+
+
+def read_published(
+    file: str | Path,
+    policy: GivenPolicy | None = None,
+    *,
+    stream: str | None = None,
+    zone: str | None = None,
+    raw: bool = False,
+) -> PublishedValues:
+    """Return the published values of one stream, whose totals, means and differences carry a band that holds.
+
+    file    an output: .csv, .jsonl, .parquet, or a folder of Parquet parts
+    policy  whose output it is. Its ledger says what noise the rows carry, which a Parquet file says itself and a text file does
+            not: without it bands of text files are added up, which always holds and is far too wide for long sums
+    stream  which one, where that is not clear;  zone  of a text file's clock, where no policy is given
+    raw     take the values as they were before post-processing, from the policy's ledger: their noises are independent, so that
+            the band of a long sum is much narrower than that of a sum of estimates
+
+    >>> read_published("nowhere.parquet")
+    Traceback (most recent call last):
+    ...
+    halflife.errors.InvalidInput: nowhere.parquet is not there: give the path of an output that was published
+    """
+    name = str(file)
+    if policy is None:
+        if raw:
+            raise InvalidInput("raw values are in the ledger: give the policy whose output it is")
+        rows = read_rows_of(file, stream)
+        if zone is not None:
+            find_zone(zone)
+        return PublishedValues(
+            rows.frame, name, rows.stream, rows.unit, zone or rows.zone, rows.facts, rows.why_unknown
+        )
+    if zone is not None:
+        raise InvalidInput("the policy says in which zone its clock is: leave zone out")
+    loaded = Policy.of(policy)
+    channel = _find_channel(loaded, file, stream)
+    held = read_rows_of(file, channel.name).frame
+    with open_ledger(loaded.ledger_url, read_only=True) as book:
+        channel = _find_channel(hold_to_ledger(book.name, book.facts(), loaded), file, stream)
+        frame, facts = _read_ledger(book, channel, held, raw)
+    return PublishedValues(frame, name, channel.name, channel.unit, channel.steps.zone, facts, UNKNOWN_MECHANISM)
+
+
+def _find_channel(policy: Policy, file: str | Path, stream: str | None) -> Channel:
+    """Return the stream that is named, whose output the file is, or else the only one."""
+    known = {channel.name: channel for channel in channels(policy)}
+    if stream is not None:
+        if stream not in known:
+            raise unknown("stream", stream, known)
+        return known[stream]
+    place = os.path.realpath(file)
+    found = [name for name, target in policy.outputs.items() if os.path.realpath(target) == place] or list(known)
+    if len(found) > 1:
+        raise InvalidInput(f"{file} is no output that the policy names: say whose it is (stream: {', '.join(found)})")
+    return known[found[0]]
+
+
+def _read_ledger(book: Ledger, channel: Channel, held: pa.Table, raw: bool) -> tuple[pa.Table, NoiseFacts | None]:
+    """Return the ledger's rows of the steps that a file holds, which must be the file's, and what is known of their noise."""
+    steps = set(held["step"].to_pylist())
+    with book.snapshot(None):
+        states = book.states()
+        entries = list(book.entries(channel.name, last=max(steps, default=0)))
+    chains = states.get(f"post:{channel.name}")
+    record, prefix = () if chains is None else load_chains(chains), "reconcile:"
+    totals = {key.removeprefix(prefix): text for key, text in states.items() if key.startswith(prefix)}
+    rules = {total: load_rules(total, text) for total, text in totals.items()}
+    facts = find_facts(channel, record, was_reconciled(channel.name, rules))
+    shown = [entry for entry in entries if entry.step in steps]
+    frame = _make_frame(channel, shown)
+    if not _are_alike(frame, held):
+        raise InvalidInput(
+            f"the file is not what {book.name} holds of {channel.name!r}: `halflife verify` says where they differ"
+        )
+    if not raw:
+        return frame, facts
+    before = [
+        replace(entry, value=None, spread=find_spread(scales, entry.releases[0].noise))
+        for entry, scales in zip(entries, find_scales(entries), strict=True)
+    ]
+    return _make_frame(channel, [entry for entry in before if entry.step in steps]), facts and replace(facts, post=())
+
+
+def _make_frame(channel: Channel, entries: Sequence[Entry]) -> pa.Table:
+    return make_table(read_entries(channel, entries), channel.layout).replace_schema_metadata(None)
+
+
+def _are_alike(ours: pa.Table, held: pa.Table) -> bool:
+    """Whether two tables hold the same rows, in whatever zone their times are shown."""
+    return len(ours) == len(held) and all(
+        ours[key].cast("int64").equals(held[key].cast("int64"))
+        if key in ("start", "end")
+        else ours[key].equals(held[key])
+        for key in ours.column_names
+        if key in held.column_names
+    )

@@ -24,7 +24,7 @@ from halflife.errors import InvalidInput, unknown
 from halflife.notions.gaussian_dp import gaussian_epsilon
 from halflife.notions.request import PlanRequest, read_request
 from halflife.numerics.arrays import Floats
-from halflife.numerics.forms import JsonObject, check_version
+from halflife.numerics.forms import JsonObject, check_version, forms_agree
 from halflife.numerics.parameters import whole
 from halflife.numerics.rounding import TOLERANCE, divide_up, ratio_up
 from halflife.registry import find_notion, find_plan
@@ -44,6 +44,8 @@ class Exposure(NamedTuple):
 
 STD_OF_UNIT_SCALE: dict[str, float] = {"laplace": math.sqrt(2), "gaussian": 1.0}
 BLOCK = 256
+ALIKE = 1e-9
+"""How far, relatively, two machines may differ in a double of an account that both work out."""
 Series = Callable[[int, int], Floats]
 MEAN_ABSOLUTE_OF_UNIT_SCALE: dict[str, float] = {"laplace": 1.0, "gaussian": math.sqrt(2 / math.pi)}
 
@@ -166,7 +168,11 @@ class Plan:
 
     def risks(self, n: int) -> Floats:
         """Return the risk after each of steps 1 … n, rounded up."""
-        return self.notion.widen(self.request.span).risks(self.losses(n), self.request.age, self.noise)
+        return self.risks_of(self.losses(n))
+
+    def risks_of(self, losses: Floats) -> Floats:
+        """Return the risk after each step if steps 1, 2, … had these losses instead, rounded up."""
+        return self.notion.widen(self.request.span).risks(losses, self.request.age, self.noise)
 
     def limits(self, n: int) -> Floats:
         """Return what each of `risks(n)` is promised to stay under."""
@@ -229,6 +235,8 @@ class Notion(ABC, Generic[S]):
     """The registered mechanism that keeps this promise."""
     attached: ClassVar[str | None] = None
     """A parameter that is too large to be written with every account: it is kept once, and referred to by its digest."""
+    left_out: ClassVar[Mapping[str, object]] = {}
+    """What facts mean that leave a parameter out, where it is not the parameter's default: as the first version had it."""
     not_protected: ClassVar[tuple[str, ...]]
     assumptions: ClassVar[tuple[str, ...]]
 
@@ -446,8 +454,8 @@ class Notion(ABC, Generic[S]):
         return notion
 
     def same(self, one: S, two: S) -> bool:
-        """Return whether two states hold the same releases."""
-        return bool(self.dump(one) == self.dump(two))
+        """Return whether two states hold the same releases, whichever machine worked each of them out."""
+        return forms_agree(self.dump(one), self.dump(two), ALIKE)
 
     def extends(self, before: Notion, published: int) -> None:
         """Refuse if this is not the promise `before`, or one that only adds to it after the data time `published`."""
@@ -472,7 +480,7 @@ class Notion(ABC, Generic[S]):
             if key not in known:
                 raise unknown(f"parameter of {cls.name}", key, known)
         try:
-            notion: Notion = cls(**parameters)
+            notion: Notion = cls(**{**cls.left_out, **parameters})
         except TypeError as error:
             raise InvalidInput(f"{cls.name}: {error}") from None
         return notion

@@ -417,10 +417,13 @@ def check_beta(beta: object) -> float:
 def human_time(minutes: float) -> str:
     """Return a length of time as people say it.
 
-    >>> human_time(90), human_time(60 * 24), human_time(60 * 24 * 2.5)
-    ('1.5 hours', '1 day', '2.5 days')
+    >>> human_time(90), human_time(60 * 24), human_time(60 * 24 * 2.5), human_time(60 * 24 * 365 / 2)
+    ('1.5 hours', '1 day', '2.5 days', '6 months')
     """
     sizes = {"year": 525_600.0, "day": 1440.0, "hour": 60.0, "minute": 1.0}
+    months = minutes / (sizes["year"] / 12)
+    if 1 <= round(months) < 12 and math.isclose(months, round(months), rel_tol=1e-9):
+        return f"{round(months)} month{'' if round(months) == 1 else 's'}"
     unit = next((name for name, size in sizes.items() if minutes >= size), "minute")
     count = f"{minutes / sizes[unit]:.3g}"
     return f"{count} {unit}{'' if count == '1' else 's'}"

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import Field
 from typing import Any, Literal
 
-Meaning = Literal["number", "steps", "whole steps", "text", "truth", "process", "specifications", "notion", "clock"]
+Meaning = Literal[
+    "number", "steps", "whole steps", "text", "truth", "process", "specifications", "notion", "clock", "rules"
+]
 
 
 def means(meaning: Meaning) -> dict[str, Meaning]:
@@ -15,6 +17,7 @@ def means(meaning: Meaning) -> dict[str, Meaning]:
     text, truth  a word; yes or no
     process, specifications, notion  a mapping, which the notion's adapter in `policy/promises/` reads
     clock  the account's steps, which no policy writes with a promise
+    rules  by which version's rules losses add up: those of the ledger, if there is one, else the newest
     """
     return {"meaning": meaning}
 

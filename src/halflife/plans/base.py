@@ -46,4 +46,4 @@ span
     for name in request.extra:
         if name not in known:
             basic = ("sensitivity", "horizon", "method", "age", "every", "noise", "span")
-            raise unknown("option of this plan", name, [*known, *basic])
+            raise unknown("option of this plan", name, [*known, *basic], about=name)

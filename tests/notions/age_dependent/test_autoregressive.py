@@ -106,7 +106,76 @@ def test_a_span_wider_than_the_sensitivity_is_refused():
             refused()
     account.admit(Release(1, 0.0), Release(1, 1.1, 1, sensitivity=10.0))
     assert account.risk() == pytest.approx(0.99)
-    assert account.least_scale(1, sensitivity=20.0) == pytest.approx(20 / account.headroom(1))
+    assert account.least_scale(1, sensitivity=10.0) == pytest.approx(10 / account.headroom(1))
+
+
+@pytest.mark.parametrize("age", [0, 1, 5, 20])
+def test_a_span_narrower_than_the_clip_costs_its_part_of_the_loss(age):
+    """Clip 40, span 4, a loss of 1 over the clip: what is attained, exactly, is at most a tenth of ρ^age, and close to it."""
+    process = AutoRegressive(0.9, 1.0, 4.0)
+    reported = Accountant.replay(AgeDependent(9.0, process), [Release(1, 1.0, age, sensitivity=40.0)]).risk()
+    first = Accountant.replay(AgeDependent(9.0, process, rules=1), [Release(1, 1.0, age, sensitivity=40.0)]).risk()
+    attained = one_release(process, 0, 40, 0.25, age) if age else 4 / 40
+    assert 0.95 * reported < attained <= reported * (1 + 1e-12)
+    assert reported == pytest.approx(0.1 * 0.9**age)
+    assert first > 3 * reported
+
+
+@pytest.mark.parametrize("clip", [1.0, 2.0, 4.0])
+def test_a_sequence_on_a_clip_wider_than_the_span_is_not_under_reported(clip):
+    """Five releases, followed from state to state; each costs 4 over the clip, and all together are bounded by K at most."""
+    process = AutoRegressive(0.5, 1.0, 0.4)
+    losses = [Release(t + 1, 4.0, 0, sensitivity=clip) for t in range(5)]
+    reported = Accountant.replay(AgeDependent(99.0, process), losses).risk(6)
+    assert sequence(process, 0.0, clip, 0.2, range(5), now=5, loss=4.0) <= reported * (1 + 1e-9)
+
+
+def test_what_all_releases_tell_together_counts_the_whole_clip():
+    """K bounds a mechanism whatever the states were then: they may lie further apart than the span, so it has losses in full.
+
+    An AR(1) process that forgets at once, a span of a thousandth of the clip: K of the span's part of the loss would say less
+    than is attained.
+    """
+    process, loss = AutoRegressive(0.9, 10.0, 0.1), 8.0
+    attained = one_release(process, 0, 100, 0.05, 1, loss)
+    account = Accountant.replay(AgeDependent(99.0, process), [Release(1, loss, 1, sensitivity=100.0)])
+    assert 0.9 * account.risk() < attained <= account.risk()
+    assert process.amplify(loss * process.span / 100, 1) < 0.2 * attained
+
+
+def test_headroom_and_scales_follow_from_the_span():
+    notion = AgeDependent(0.1, AutoRegressive(0.9, 1.0, 4.0))
+    plan = notion.plan(sensitivity=40.0, horizon=1)
+    assert plan.scale(1) == pytest.approx(40.0)
+    assert notion.plan(sensitivity=40.0).scale(1) == pytest.approx(4 / (0.1 * (1 - 0.9)), rel=1e-6)
+    assert AgeDependent(0.1, notion.process, rules=1).plan(sensitivity=40.0, horizon=1).scale(1) == pytest.approx(400.0)
+    account = Accountant(notion)
+    assert account.least_scale(1, sensitivity=40.0) == pytest.approx(40.0)
+    account.admit(*plan.releases_at(1))
+    assert account.used() == pytest.approx(1.0)
+    assert plan.risks(1) == pytest.approx([0.1])
+    assert (
+        "10 spans, are told apart 10 times as well: there a release costs 1" in plan.certificate()["not_protected"][1]
+    )
+
+
+def test_a_cap_is_for_a_move_by_the_span_unless_it_is_given():
+    notion = AgeDependent(0.1, AutoRegressive(0.9, 1.0, 4.0))
+    assert notion.plan(sensitivity=40.0, age=100).loss(1) == pytest.approx(4.0)
+    assert notion.plan(sensitivity=40.0, age=100, cap=0.4).loss(1) == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize("horizon", [1, 5, None])
+@pytest.mark.parametrize("age", [0, 8])
+def test_an_account_admits_the_plan_of_a_clip_wider_than_the_span(age, horizon):
+    notion = AgeDependent(0.5, AutoRegressive(0.8, 1.0, 1.0))
+    plan = notion.plan(sensitivity=30.0, age=age, horizon=horizon)
+    account, first = Accountant(notion), AgeDependent(0.5, notion.process, rules=1)
+    for k in range(1, (horizon or 60) + 1):
+        account.admit(*plan.releases_at(k))
+    assert plan.risks(horizon or 60).max() <= 0.5 * (1 + 1e-9)
+    assert account.used() > 0.9 or plan.loss(1) >= 4 * 0.5 * 30 * (1 - 1e-9)
+    assert plan.loss(1) >= first.plan(sensitivity=30.0, age=age, horizon=horizon).loss(1)
 
 
 def test_plans_and_headroom_of_a_wide_span_are_those_of_a_narrow_one():

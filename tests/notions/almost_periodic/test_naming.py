@@ -161,7 +161,7 @@ def test_the_notions_clock_says_what_phase_a_time_has(strong):
         (lambda: AlmostPeriodic(1.0, 24, renew=2, clock=LONDON), "never renewed"),
         (lambda: AlmostPeriodic(1.0, 7, clock=Steps.of("1 day", "2026-01-01", "Europe/London")), "divide a day"),
         (lambda: AlmostPeriodic(1.0, 24, clock={"zone": "Europe/London"}), "a clock lacks its start_us"),
-        (lambda: AlmostPeriodic(1.0, 24, clock={**LONDON.to_facts(), "width_us": 0}), "whole numbers"),
+        (lambda: AlmostPeriodic(1.0, 24, clock={**LONDON.to_facts(), "width_us": 0}), "a width above 0"),
         (lambda: AlmostPeriodic(1.0, 24, clock={**LONDON.to_facts(), "zone": "Europe/Lundon"}), "unknown zone"),
         (lambda: AlmostPeriodic(1.0, 24, clock=LONDON).plan(every=2), "publish every step"),
         (lambda: AlmostPeriodic(1.0, 24, clock=LONDON).phase(10**12), "beyond the calendar"),

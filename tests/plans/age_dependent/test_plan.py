@@ -5,7 +5,16 @@ import math
 import numpy as np
 import pytest
 
-from halflife import Accountant, AgeDependent, AutoRegressive, GeometricMixing, InvalidInput, MarkovChain, Release
+from halflife import (
+    Accountant,
+    AgeDependent,
+    AutoRegressive,
+    EmpiricalProcess,
+    GeometricMixing,
+    InvalidInput,
+    MarkovChain,
+    Release,
+)
 from halflife.plans.age_dependent.plan import retrospective_peak
 
 COIN = MarkovChain([[0.9, 0.1], [0.1, 0.9]])
@@ -145,3 +154,26 @@ def test_old_data_is_not_published_exactly_unless_that_is_asked_for():
     assert notion.plan(age=4, every=4, cap=0.5, horizon=100).loss(1) == 0.5
     with pytest.raises(InvalidInput, match="cap"):
         notion.plan(cap=0.0)
+
+
+@pytest.mark.parametrize("releases", [1, 2, 4])
+@pytest.mark.parametrize("left", [0.1, 0.5, 0.9])
+def test_few_releases_of_a_process_known_lag_by_lag_spend_what_one_of_them_gains(left, releases):
+    """4b: more than ε/n: (n − 1)·ρ + ln(1 + Δ(e^ρ − 1)) = ε, solved by itself; with one release that is K's inverse.
+
+    At Δ = 0.1 and ε = 0.2 one release of age 5 may lose all that the cap allows, 0.8; beyond the last known lag nothing fades.
+    """
+    process = EmpiricalProcess([[[0.0], [left]]] * 24)
+    plan = AgeDependent(0.2, process, horizon=12).plan(age=5, horizon=releases)
+    low, high = 0.2 / releases, 0.8
+    for _ in range(60):
+        middle = (low + high) / 2
+        fits = (releases - 1) * middle + math.log1p(left * math.expm1(middle)) <= 0.2
+        low, high = (middle, high) if fits else (low, middle)
+    assert plan.loss(1) == pytest.approx(low, rel=2e-5)
+    assert plan.loss(1) > 1.001 * 0.2 / releases
+    account = Accountant(plan.notion)
+    account.admit(*(r for k in range(1, releases + 1) for r in plan.releases_at(k)))
+    assert account.peak() <= 0.2
+    beyond = AgeDependent(0.2, process, horizon=24).plan(age=5, horizon=releases)  # data turns 25 steps old at step 21
+    assert beyond.loss(1) == pytest.approx(0.2 / releases, rel=1e-9)

@@ -45,6 +45,8 @@ class Charges(NamedTuple):
 class Approximate:
     """(ε, δ) about X_τ is (ln(1 + Δ(t)(e^ε − 1)), Δ(t)·δ) about X_{τ+t}; before it fades it is (ε_n + r_n, δ_n + d_n) (T4; ours).
 
+    The rules of version 1, under which earlier accounts were begun; later ones leap as well (`ApproximateSkip`).
+
     By the advanced joint convexity of Balle, Barthe and Gaboardi 2018. While no δ is spent the pure contraction K_t serves.
     Gaussian noise of loss μ is (ε, δ)-private for every δ. A release is charged at half of the δ that is not in use at its data
     time, so that δ never runs out, whatever comes later: δ_n + d_n ≤ δ at all times. Where fading does not pay, all releases
@@ -76,6 +78,11 @@ class Approximate:
         for k in range(place, len(recent)):
             before = self._fade_from(recent[k - 1], recent[k].time) if k else (0.0, 0.0)
             recent[k] = recent[k]._replace(before=before[0], delta_before=before[1])
+        return self._keep(state, recent, loss, noise)
+
+    @staticmethod
+    def _keep(state: Charges, recent: Sequence[Charge], loss: float, noise: Noise) -> Charges:
+        """Return the state after a release, with the newest of these charges."""
         pure, squares = (loss, 0.0) if noise == "laplace" else (0.0, loss * loss * ROUND_UP)
         forgot = state.forgot or len(recent) > WINDOW
         return Charges(tuple(recent[-WINDOW:]), forgot, add_up(state.pure, pure), add_up(state.squares, squares))
@@ -88,10 +95,15 @@ class Approximate:
             in_use = self._fade_from(recent[-1], time)[1]
         elif recent:
             in_use = max(c.delta + c.delta_before for c in recent)
+        delta = self._take_delta(in_use)
+        return gaussian_epsilon(loss, delta), delta
+
+    def _take_delta(self, in_use: float) -> float:
+        """Return half of the δ that is not in use."""
         delta = max(0.0, (self._delta - in_use * ROUND_UP) / 2)
         if delta < 1e-300:
             raise InvalidInput("no δ is left for another Gaussian release: publish less often, or with Laplace noise")
-        return gaussian_epsilon(loss, delta), delta
+        return delta
 
     def _fade_from(self, charge: Charge, step: int) -> tuple[float, float]:
         """Return (ε, δ) of a charge and all before it about X_step."""
@@ -107,7 +119,13 @@ class Approximate:
         if not state.recent:
             return 0.0
         unfaded = add_up(state.pure, gaussian_epsilon(math.sqrt(state.squares) * ROUND_UP, self._delta))
-        return min(self._fade_from(state.recent[-1], step)[0], unfaded)
+        return min(self._faded(state, step), unfaded)
+
+    def _faded(self, state: Charges, step: int) -> float:
+        """ε as it has faded; infinite if its δ has come above the promised one, as data times out of order can make it: between
+        two data times Δ(s + t) fades more than Δ(s)·Δ(t), which is what a third one between them leaves."""
+        epsilon, delta = self._fade_from(state.recent[-1], step)
+        return epsilon if delta <= self._delta * (1 + TOLERANCE) else math.inf
 
     def about(self, state: Charges, moments: Sequence[int]) -> float:
         """Not answered: about the past the δ of both sides, and of gaps between steps, would add up to more than is promised."""

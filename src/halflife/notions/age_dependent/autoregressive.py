@@ -30,13 +30,15 @@ class Faded(NamedTuple):
 
 
 class OnASpan:
-    """min{ Σ_k |φ|^{t − τ_k} ε_k, K_{t − τ_N}(Σ_k ε_k) }, φ the coefficient of the process (T4; ours).
+    """min{ Σ_k |φ|^{t − τ_k} ε_k D/Δ_k, K_{t − τ_N}(Σ_k ε_k) }, φ the coefficient of the process, D its span (T4; ours).
 
     Two people whose states differ by D at t can be coupled so that they differed by |φ|^{t−τ} D at τ, and Laplace noise on the
-    clipped value loses in proportion to the difference: the first bound. All releases together are one Σε-private mechanism that
-    looks no later than τ_N: the second. Recursing K on the span itself says 0.525 where 0.7886 is attained on the span [0, 1] and
-    1.067 on [4, 5] (φ = 0.9, σ = ε = 1, 20 releases). Into the future the process fades as into the past (Lemma 7), so about a
-    past step both sides are summed.
+    clipped value loses in proportion to the difference: a loss of ε_k is that of a move by the sensitivity Δ_k ≥ D, as from one
+    end of the clip to the other, so a move by D costs ε_k D/Δ_k. That is the first bound. (By the rules of version 1 it has ε_k
+    for ε_k D/Δ_k.) All releases together are one Σε-private mechanism that looks no later than τ_N, whatever the states were
+    then, which may lie further apart than D: so the second bound has losses in full. Recursing K on the span itself says 0.525
+    where 0.7886 is attained on the span [0, 1] and 1.067 on [4, 5] (φ = 0.9, σ = ε = 1, 20 releases). Into the future the
+    process fades as into the past (Lemma 7), so about a past step both sides are summed.
 
     **About several steps** s_1 < … < s_m, at each of which two people's states differ by D at most, a loss at τ counts
     |φ|^{s_1 − τ} before all of them, |φ|^{τ − s_m} after, 1 at one of them, and u steps after one and v before the next
@@ -49,16 +51,17 @@ class OnASpan:
     outside, the process given s_1 or s_m is as before. All these losses together are in proportion to how far each state moves.
     The spread of a state given all others is no less than above, so rounding costs no more.
 
-    **Rounding** to multiples of a resolution r before the clip is no contraction: a small move may change the value by a whole r.
-    What is lost at a data time τ ≠ t is then, per unit that the state at τ moves, at most (1 + q)/(1 − q) of 1/b, with
-    q = 2 Σ_{k≥1} e^{−2π²k²s²/r²} and s the spread of the state given all others (ours). For: given these it is N(m, s²), the
-    likelihood f of an output is constant between the points (j + ½) r, and ln f changes there by at most η = r/b. Let g(m) be its
-    mean. g′/g is the mean of (u − m)/s², which rises with u, weighted by f: so no f has more than e^{ηj}, and clips have less.
-    For it g′ = (e^η − 1) Σ_j e^{ηj} φ_s((j + ½) r − m), which by Poisson's summation formula is a constant times e^{ηm/r}
+    **Rounding** to multiples of a resolution r before the clip is no contraction: a small move may change the value by a whole
+    r. What is lost at a data time τ ≠ t is then, per unit that the state at τ moves, at most (1 + q)/(1 − q) of 1/b, with q = 2
+    Σ_{k≥1} e^{−2π²k²s²/r²} and s the spread of the state given all others (ours). For: given these it is N(m, s²), the
+    likelihood f of an output is constant between the points (j + ½) r, and ln f changes there by at most η = r/b. Let g(m) be
+    its mean. g′/g is the mean of (u − m)/s², which rises with u, weighted by f: so no f has more than e^{ηj}, and clips have
+    less. For it g′ = (e^η − 1) Σ_j e^{ηj} φ_s((j + ½) r − m), which by Poisson's summation formula is a constant times e^{ηm/r}
     [1 + 2 Σ_k e^{−2π²k²s²/r²} cos(…)], between 1 − q and 1 + q times it; and g is the integral of g′. The spread s is least if
     both neighbours are known, σ/√(1 + φ²), so with r at most half of that (`AutoRegressive.coarsest`) q < 10⁻³³. With r = 4.4 s
-    (φ = 0.9, σ = 0.1, r = ε = 1, one release of age 20) 0.2097 is lost where φ^20 ε = 0.1216. At τ = t the value is known: it
-    moves by no more than the clip, which costs ε. Releases about one data time must share r, and then count as one.
+    (φ = 0.9, σ = 0.1, r = ε = 1, one release of age 20) 0.2097 is lost where φ^20 ε = 0.1216. At τ = t the value is known: if D
+    is a whole multiple of r it moves by no more than D, as ⌊x + k⌋ = ⌊x⌋ + k. Releases about one data time must share r, and
+    then count as one.
     """
 
     name: ClassVar[str] = "on a span"
@@ -70,9 +73,13 @@ class OnASpan:
         """Nothing published."""
         return Faded()
 
-    def add(self, state: Faded, time: int, loss: float) -> Faded:
-        """Put a loss to its data time; one older than all that is remembered counts as if it were about the first of these."""
-        recent, older = list(state.recent), state.older
+    def add(self, state: Faded, time: int, loss: float, moved: float = 1.0) -> Faded:
+        """Put a loss to its data time; one older than all that is remembered counts as if it were about the first of these.
+
+        moved  D/Δ: what part of its sensitivity the span can move the release by
+        """
+        recent, older, total = list(state.recent), state.older, add_up(state.total, loss)
+        loss = loss if moved == 1 else loss * moved * ROUND_UP
         forgot = state.forgot or len(recent) == WINDOW
         if forgot and time < recent[0][0]:
             older = add_up(older, loss)
@@ -81,7 +88,7 @@ class OnASpan:
         if len(recent) > WINDOW:
             gone = recent.pop(0)
             older = add_up(older, gone[1]) * self._fading ** (recent[0][0] - gone[0]) * ROUND_UP
-        return Faded(tuple(recent), older, add_up(state.total, loss), forgot)
+        return Faded(tuple(recent), older, total, forgot)
 
     def risk(self, state: Faded, step: int) -> float:
         """Return the loss of all releases about X_step, a step not before any data time."""

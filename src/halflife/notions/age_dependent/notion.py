@@ -11,6 +11,7 @@ import numpy as np
 
 from halflife.errors import InvalidInput, UnboundedLoss, unknown
 from halflife.notions.age_dependent.approximate import Approximate
+from halflife.notions.age_dependent.approximate_skip import ApproximateSkip
 from halflife.notions.age_dependent.autoregressive import OnASpan
 from halflife.notions.age_dependent.fading import AnyPrior, Frontiers
 from halflife.notions.age_dependent.once import Once
@@ -22,6 +23,7 @@ from halflife.notions.meaning import means
 from halflife.numerics.arrays import Floats
 from halflife.numerics.forms import JsonObject, leave_out, read_form
 from halflife.numerics.parameters import real, whole
+from halflife.numerics.rounding import divide_up
 from halflife.numerics.search import largest
 from halflife.processes import GeometricMixing, MarkovChain, Process
 from halflife.processes.autoregressive import AutoRegressive
@@ -31,6 +33,7 @@ from halflife.release import Noise, Release
 
 BOUNDS = ("tight", "paper", "pairwise")
 LARGEST_LOSS = 1e6
+NEWEST_RULES = 2
 
 
 @register_notion
@@ -59,11 +62,12 @@ class AgeDependent(Notion):
     and those that cover s in full. The same for several steps at once.
 
     process    how one person's data moves; people must be independent of each other
-    bound      "tight": leaps over releases where that is better (T4a); "pairwise": tells pairs of states apart as well (T4b,
-    for few
-               states); "paper": the paper's recursion with Theorem 1, by data time (Theorem 3; corrected, A1)
+    bound      "tight": leaps over releases where that is better (T4a); "pairwise": tells pairs of states apart as well (T4b, for
+               few states); "paper": the paper's recursion with Theorem 1, by data time (Theorem 3; corrected, A1)
     adversary  "stationary" knows the process and no more; "any-prior" may know anything else about the person's state
     horizon    the last step that is promised about; needed where the process is known up to a last lag only
+    rules      by which version's rules losses add up: an account keeps those that it was begun under. Those of 2 leap with a δ
+               (`ApproximateSkip`), and on an AR(1) process charge how far the span moves a value (`OnASpan`)
 
     >>> from halflife import Accountant, MarkovChain, Release
     >>> account = Accountant(AgeDependent(2.0, MarkovChain([[0.9, 0.1], [0.1, 0.9]])))
@@ -79,7 +83,9 @@ class AgeDependent(Notion):
     bound: str = field(default="tight", metadata=means("text"))
     adversary: str = field(default="stationary", metadata=means("text"))
     horizon: int | None = field(default=None, metadata=means("whole steps"))
+    rules: int = field(default=NEWEST_RULES, metadata=means("rules"))
 
+    left_out: ClassVar[Mapping[str, object]] = {"rules": 1}
     name: ClassVar[str] = "age-dependent"
     by_data_time: ClassVar[bool] = True
     summary: ClassVar[str] = (
@@ -99,8 +105,9 @@ class AgeDependent(Notion):
         "knowledge.",
         "A release depends on the data of its own data times alone; the noise of different releases is independent.",
         "With an autoregressive process: each person has one reading a step, which is the process's state; it is rounded to a "
-        "resolution of at most half of σ/√(1 + ρ²) and clipped no narrower than the span, and what is lost is in proportion to "
-        "how far the value moves, as with Laplace noise.",
+        "resolution of at most half of σ/√(1 + ρ²), of which the span is a whole multiple, and clipped no narrower than the "
+        "span; the process is in the unit of what is published, and what is lost is in proportion to how far the value moves, as "
+        "with Laplace noise.",
     )
 
     def __post_init__(self) -> None:
@@ -114,6 +121,10 @@ class AgeDependent(Notion):
             raise unknown("adversary", self.adversary, ADVERSARIES, about="adversary")
         if self.horizon is not None:
             put(self, "horizon", whole("horizon", self.horizon, least=1))
+        if self.rules not in range(1, NEWEST_RULES + 1):
+            raise InvalidInput(f"rules must be of version 1 to {NEWEST_RULES}, not {self.rules!r}", about="rules")
+        if not self._rules_differ:
+            put(self, "rules", NEWEST_RULES)
         self._check_combination()
 
     def _check_combination(self) -> None:
@@ -158,6 +169,11 @@ class AgeDependent(Notion):
             )
 
     @property
+    def _rules_differ(self) -> bool:
+        """Whether it matters by which version's rules losses add up."""
+        return isinstance(self.process, AutoRegressive) or (self.delta > 0 and self.bound == "tight")
+
+    @property
     def adaptive(self) -> bool:
         """Pure losses may be chosen from outputs; with a δ a fixed schedule is assumed."""
         return self.delta == 0
@@ -169,7 +185,7 @@ class AgeDependent(Notion):
 
     @classmethod
     def examples(cls) -> Sequence[Self]:
-        """At home or not, for half hours, and the mean over fifty homes of a value that moves by 1; every rule once."""
+        """At home or not, for half hours, and a value of which two states differ by 1 at most; every rule once."""
         home = MarkovChain([[0.85, 0.15], [0.1, 0.9]])
         levels = MarkovChain([[0.7, 0.2, 0.1], [0.2, 0.6, 0.2], [0.1, 0.3, 0.6]])
         return (
@@ -177,7 +193,7 @@ class AgeDependent(Notion):
             cls(1.0, GeometricMixing(1.0, 0.8), bound="paper"),
             cls(1.0, levels, adversary="any-prior"),
             cls(1.0, levels, bound="pairwise"),
-            cls(1.0, AutoRegressive(0.9, 0.02, 0.02)),
+            cls(1.0, AutoRegressive(0.9, 1.0, 1.0)),
             cls(1.0, home, delta=1e-6),
         )
 
@@ -197,7 +213,8 @@ class AgeDependent(Notion):
         kind = "paper" if self.bound == "paper" else "tight"
         back = Frontiers(process, kind)
         if self.delta:
-            return Approximate(process, back, self.delta)
+            leaps = self.rules > 1 and self.bound == "tight"
+            return (ApproximateSkip if leaps else Approximate)(process, back, self.delta)
         return Skip(back, Frontiers(process, kind, "ahead"), between, 1 if self.bound == "paper" else WINDOW)
 
     @cached_property
@@ -219,6 +236,8 @@ class AgeDependent(Notion):
                 kept = self._rule.add(kept, release.data_time, release.loss, release.noise)
             elif isinstance(self._rule, Skip):
                 kept = self._rule.add(kept, release.data_time, release.loss, release.first_data_time)
+            elif isinstance(self._rule, OnASpan):
+                kept = self._rule.add(kept, release.data_time, release.loss, self.moved_by_span(release.sensitivity))
             else:
                 kept = self._rule.add(kept, release.data_time, release.loss)
             if self._pairs is not None:
@@ -232,6 +251,14 @@ class AgeDependent(Notion):
         Two people who differ by the span D now differed by ρ^t D before: by ρ^t of the sensitivity, if that is no less than D.
         """
         return self.process.span if isinstance(self.process, AutoRegressive) else 0.0
+
+    def moved_by_span(self, sensitivity: float) -> float:
+        """Return what part of a sensitivity the span of an AR(1) process is, rounded up: that part of a loss it costs.
+
+        It is 1 for every other process, and by the rules of version 1.
+        """
+        span = self.least_sensitivity
+        return divide_up(span, sensitivity) if self.rules > 1 and 0 < span < sensitivity else 1.0
 
     def _check_release(self, release: Release) -> None:
         if release.noise == "gaussian" and release.loss and not self.delta:
@@ -273,26 +300,29 @@ class AgeDependent(Notion):
         return Exposure(risk, peak, self.epsilon)
 
     def headroom(self, state: Any, step: int, age: int) -> float:
-        """Found by bisection: the risk after a release grows with its loss."""
+        """Found by bisection, as risk grows with loss; on an AR(1) process of a sensitivity that just covers the span."""
+        return self._room(state, step, age, None)
+
+    def _room(self, state: Any, step: int, age: int, sensitivity: float | None) -> float:
         self._check_horizon(step)
 
         def holds(loss: float) -> bool:
-            return self.keeps(self.record(state, [self.make_release(step, loss, age)]), step)
+            return self.keeps(self.record(state, [self.make_release(step, loss, age, sensitivity=sensitivity)]), step)
 
-        return (
-            largest(holds, 0.0, LARGEST_LOSS, 1e-9)
-            if holds(0.0) and self.exposure(state, step).risk < self.epsilon
-            else 0.0
-        )
+        room = holds(0.0) and self.exposure(state, step).risk < self.epsilon
+        return largest(holds, 0.0, LARGEST_LOSS, 1e-9) if room else 0.0
 
     def least_scale(self, state: object, step: int, sensitivity: float, age: int) -> float:
         """As for every notion, of a sensitivity that covers the process's span."""
         self.check_sensitivity(sensitivity)
-        return super().least_scale(state, step, sensitivity, age)
+        room = self._room(state, step, age, sensitivity)
+        return divide_up(sensitivity, room) if room > 0 else float("inf")
 
-    def make_release(self, step: int, loss: float, age: int, noise: Noise = "laplace") -> Release:
-        """Return a release of this loss with a sensitivity that covers the process's span."""
-        return Release(step, loss, age, sensitivity=self.least_sensitivity or 1.0, noise=noise)
+    def make_release(
+        self, step: int, loss: float, age: int, noise: Noise = "laplace", sensitivity: float | None = None
+    ) -> Release:
+        """Return a release of this loss, with the sensitivity that just covers the process's span if none is given."""
+        return Release(step, loss, age, sensitivity=sensitivity or self.least_sensitivity or 1.0, noise=noise)
 
     def retrospective(self, state: Any, step: int, about: Sequence[int]) -> float:
         """The risk at `step` about where a person was at these earlier steps, ascending, rounded up (ours).
@@ -328,10 +358,12 @@ class AgeDependent(Notion):
 
     # Plans ----------------------------------------------------------------------------------------------------------
 
-    def risks(self, losses: Floats, age: int, noise: Noise) -> Floats:
+    def risks(self, losses: Floats, age: int, noise: Noise, sensitivity: float | None = None) -> Floats:
         """Return the risk after each step, release by release; once an even schedule has settled, the rest repeats.
 
         Pairs of states are not told apart here, which is sound and takes no linear programs.
+
+        sensitivity  of each release; if it is not given, the one that is covered least
         """
         if self._pairs is not None:
             return replace(self, bound="tight").risks(losses, age, noise)
@@ -346,7 +378,7 @@ class AgeDependent(Notion):
         settled = 0
         for k, loss in enumerate(losses.tolist(), start=1):
             if loss:
-                state = self.record(state, [self.make_release(k, loss, age, noise)])
+                state = self.record(state, [self.make_release(k, loss, age, noise, sensitivity)])
             result[k - 1] = self.exposure(state, k).risk
             same = even and k > every and result[k - 1] == result[k - 1 - every]
             settled = settled + 1 if same else 0
@@ -391,8 +423,9 @@ class AgeDependent(Notion):
     # What is written down -------------------------------------------------------------------------------------------
 
     def to_dict(self) -> JsonObject:
-        """Return name and parameters, the process among them."""
-        return {**super().to_dict(), "process": self.process.to_dict()}
+        """Return name and parameters, the process among them; the rules only where they make a difference."""
+        rules = {"rules": self.rules} if self._rules_differ else {}
+        return {**leave_out(super().to_dict(), rules=self.rules), "process": self.process.to_dict(), **rules}
 
     def to_facts(self) -> JsonObject:
         """Return name and parameters; of the process its kernel, whoever fitted or checked it."""
@@ -405,9 +438,11 @@ class AgeDependent(Notion):
                 "bound": self.bound,
                 "adversary": self.adversary,
                 "horizon": self.horizon,
+                "rules": self.rules if self._rules_differ else 1,
             },
             delta=0.0,
             bound="tight",
             adversary="stationary",
             horizon=None,
+            rules=1,
         )

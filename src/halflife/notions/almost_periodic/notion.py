@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from halflife.errors import InvalidInput, UnboundedLoss
+from halflife.local_time import DAY
 from halflife.notions.almost_periodic.naming import Names, Use, other_job
 from halflife.notions.base import Exposure, Notion
 from halflife.notions.classical import Classical
@@ -23,7 +24,7 @@ from halflife.numerics.parameters import real, whole
 from halflife.numerics.rounding import TOLERANCE
 from halflife.registry import register_notion
 from halflife.release import Noise, Release
-from halflife.steps import DAY, Steps
+from halflife.steps import Steps
 
 LARGEST_PERIOD = 100_000
 REMEMBERED = 2
@@ -161,7 +162,9 @@ class AlmostPeriodic(Notion[Patterns]):
 
     def follows_clock(self, steps: Steps) -> bool:
         """Whether phases are times of a day, or of several: the period is whole days, and noise is never renewed."""
-        whole_days = not steps.days and DAY % steps.width == 0 and (self.period * steps.width) % DAY == 0
+        whole_days = (
+            not steps.days and not steps.months and DAY % steps.width == 0 and (self.period * steps.width) % DAY == 0
+        )
         return whole_days and self.renew is None
 
     @property

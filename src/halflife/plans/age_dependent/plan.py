@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from halflife.errors import InvalidInput
 from halflife.notions import AgeDependent, PlanRequest
 from halflife.notions.age_dependent.skip import WINDOW
 from halflife.notions.gaussian_dp import gaussian_mu
+from halflife.numerics.arrays import Floats
 from halflife.numerics.forms import JsonObject
 from halflife.numerics.parameters import real
+from halflife.numerics.rounding import divide_down
 from halflife.numerics.search import largest
 from halflife.plans.age_dependent.equally_spaced import contraction, largest_loss, limit_before, periodic_peak
 from halflife.plans.base import STD_OF_UNIT_SCALE, Plan, refuse_extra, refuse_gaussian, repeat_loss
@@ -63,7 +65,9 @@ def steady(notion: AgeDependent, request: PlanRequest) -> Plan:
     itself (ours).
 
     No release costs more than `cap`, 4 ε if it is not given: age alone protects the present, so that the largest loss can be
-    without bound, and the past would be published exactly.
+    without bound, and the past would be published exactly. On an AR(1) process ε and 4 ε are for a move by the span; a release
+    loses as much more as its sensitivity is larger, and its scale follows from the span: span 4, clip 40 and ε = 0.1 need a scale
+    of 40.
 
     With δ > 0 also Gaussian noise, whichever has the smaller standard deviation: a release is charged (ε_∞, δ_∞) in the long run,
     with δ_∞ = δ (1 − Δ(S̄))/(2 − Δ(S̄)) and ε_∞ the loss that Proposition 3 allows.
@@ -72,6 +76,9 @@ def steady(notion: AgeDependent, request: PlanRequest) -> Plan:
     >>> notion = AgeDependent(1.0, MarkovChain([[0.9, 0.1], [0.1, 0.9]]))
     >>> [round(notion.plan(method=m, age=2, every=4).loss(1), 4) for m in ("tight", "paper")]
     [1.2141, 0.5624]
+    >>> from halflife import AutoRegressive
+    >>> round(AgeDependent(0.1, AutoRegressive(0.9, 1.0, span=4.0)).plan(sensitivity=40, horizon=1).scale(1), 6)
+    40.0
     """
     refuse_extra(request, "cap")
     if not notion.delta:
@@ -110,33 +117,46 @@ def _horizon(notion: AgeDependent, request: PlanRequest) -> int | None:
 
 def _loss(notion: AgeDependent, request: PlanRequest, noise: Noise) -> float:
     age, every, ends = request.age, request.every, _horizon(notion, request)
-    cap = _cap(notion, request)
+    cap, moved = _cap(notion, request), notion.moved_by_span(_least_sensitivity(request))
     if noise == "gaussian":
         return _gaussian(notion, age, every, cap)
-    bound = "paper" if notion.bound == "paper" or notion.delta else "tight"
-    for_ever = largest_loss(notion.process, notion.epsilon, age, every, bound, notion.adversary)
+    leaps = notion.bound != "paper" and (not notion.delta or notion.rules > 1)
+    bound = "tight" if leaps else "paper"
+    for_ever = _divide(largest_loss(notion.process, notion.epsilon, age, every, bound, notion.adversary), moved)
     if ends is None or for_ever >= cap:
         return min(for_ever, cap)
     releases = -(-ends // every)
 
     def holds(loss: float) -> bool:
-        return _peak(notion, loss, age, every, releases) <= notion.epsilon
+        return _peak(notion, loss, request, releases) <= notion.epsilon
 
-    low = max(for_ever, notion.epsilon / releases * (1 - 1e-12))
+    low = max(for_ever, _divide(notion.epsilon / releases * (1 - 1e-12), moved))
     if notion.process.composes == "once":
         high = cap  # for ever nothing is known, so that says nothing of how large a loss a few releases may have
     else:
-        high = 1.01 * largest_loss(notion.process, notion.epsilon, age, 10**6, bound, notion.adversary)
+        high = 1.01 * largest_loss(notion.process, notion.epsilon, age, 10**6, bound, notion.adversary) / moved
     return min(largest(holds, low, max(high, low * (1 + 1e-9)), 1e-5), cap) if holds(low) else 0.0
 
 
+def _least_sensitivity(request: PlanRequest) -> float:
+    """Δf of the releases, the least of them if they differ: of that one the span is the largest part."""
+    return min(request.varying or (request.sensitivity,))
+
+
+def _divide(loss: float, moved: float) -> float:
+    """The loss of a move by the whole sensitivity of which a move by the span, this part of it, costs so much; rounded down."""
+    return loss if moved == 1 else divide_down(loss, moved) * (1 - 1e-12)
+
+
 def _cap(notion: AgeDependent, request: PlanRequest) -> float:
-    """The most that one release may cost."""
+    """The most that one release may cost: as it is given, else so many times ε for a move by the span."""
     given = request.extra.get("cap")
-    return MOST_TIMES_EPSILON * notion.epsilon if given is None else real("cap", given, positive=True)
+    if given is not None:
+        return real("cap", given, positive=True)
+    return _divide(MOST_TIMES_EPSILON * notion.epsilon, notion.moved_by_span(_least_sensitivity(request)))
 
 
-def _peak(notion: AgeDependent, loss: float, age: int, every: int, releases: int) -> float:
+def _peak(notion: AgeDependent, loss: float, request: PlanRequest, releases: int) -> float:
     """The largest risk of so many equal releases, release by release until everything that is remembered repeats.
 
     Where at most one release is amplified, n of them have a risk of at least (n − 1) losses, and fewer of at most that: the
@@ -144,12 +164,14 @@ def _peak(notion: AgeDependent, loss: float, age: int, every: int, releases: int
     """
     notion = replace(notion, bound="tight") if notion.bound == "pairwise" else notion
     state, worst, same = notion.start(), 0.0, 0
+    age, every = request.age, request.every
+    sensitivity = max(_least_sensitivity(request), notion.least_sensitivity)
     if notion.process.composes == "once":
         state = notion.record(state, [notion.make_release(1 + k * every, loss, age) for k in range(releases)])
         return notion.exposure(state, 1 + (releases - 1) * every).peak
     for k in range(releases):
         step = 1 + k * every
-        state = notion.record(state, [notion.make_release(step, loss, age)])
+        state = notion.record(state, [notion.make_release(step, loss, age, sensitivity=sensitivity)])
         risk = notion.exposure(state, step).risk
         same, worst = (same + 1, worst) if risk == worst else (0, max(worst, risk))
         if same > WINDOW + 2 or worst > notion.epsilon:
@@ -177,14 +199,36 @@ def _refuse_nothing(notion: AgeDependent, request: PlanRequest, loss: float) -> 
 
 
 def _plan(notion: AgeDependent, request: PlanRequest, noise: Noise, loss: float, source: str, tail: str) -> Plan:
-    notion.check_sensitivity(min(request.varying or (request.sensitivity,)))
+    notion.check_sensitivity(_least_sensitivity(request))
     facts: JsonObject = {"loss": loss}
+    moved = notion.moved_by_span(_least_sensitivity(request))
     warnings = (
-        first_line(notion, loss if noise == "laplace" else None, request),
+        first_line(notion, loss * moved if noise == "laplace" else None, request),
+        *_beyond_the_span(loss, moved),
         *_after_the_horizon(notion, request, loss),
         *_what_can_be_certified(notion, loss),
     )
-    return Plan(notion, request, noise, repeat_loss(loss), source, tail, facts, warnings)
+    return AgeDependentPlan(notion, request, noise, repeat_loss(loss), source, tail, facts, warnings)
+
+
+@dataclass(frozen=True)
+class AgeDependentPlan(Plan):
+    """A plan whose risks depend on the sensitivity as well: on an AR(1) process a loss is that of a move by all of it."""
+
+    def risks_of(self, losses: Floats) -> Floats:
+        """Return the risk after each step of releases of this plan's sensitivity with these losses, rounded up."""
+        assert isinstance(self.notion, AgeDependent)
+        return self.notion.risks(losses, self.request.age, self.noise, _least_sensitivity(self.request))
+
+
+def _beyond_the_span(loss: float, moved: float) -> tuple[str, ...]:
+    """Return a sentence on moves by more than the span of an AR(1) process, where the clip leaves room for them."""
+    if moved == 1:
+        return ()
+    return (
+        "Two values that differ by at most the process's span are hidden from each other. Values as far apart as the clip "
+        f"allows, {1 / moved:.3g} spans, are told apart {1 / moved:.3g} times as well: there a release costs {loss:.3g}.",
+    )
 
 
 def first_line(notion: AgeDependent, loss: float | None, request: PlanRequest) -> str:

@@ -13,7 +13,7 @@ import pytest
 
 from halflife import Classical, registry
 from halflife.cli.demo import run_demo
-from halflife.lab.comparison import error_data, series_data
+from halflife.lab.comparison import error_data, last_week_data, series_data
 from halflife.lab.households.readings import SLOTS_PER_DAY
 from halflife.lab.views import page as sheet
 from halflife.lab.views import report
@@ -37,14 +37,32 @@ def result(tmp_path_factory):
     return run_demo(tmp_path_factory.mktemp("demo") / "new" / "folder", HOMES, DAYS, seed=7)
 
 
-def test_errors_are_measured_on_what_was_published(result):
+def test_errors_are_measured_on_values_with_noise(result):
     for row, outcome in zip(error_data(result), result.outcomes, strict=True):
-        errors = [abs(y - f) for y, f in zip(outcome.published.tolist(), result.exact.tolist(), strict=True)]
+        noisy = outcome.published if outcome.noisy is None else outcome.noisy
+        errors = [abs(y - f) for y, f in zip(noisy.tolist(), result.exact.tolist(), strict=True)]
         assert row.mean_absolute_error == pytest.approx(math.fsum(errors) / STEPS)
         assert row.relative_error == pytest.approx(math.fsum(errors) / math.fsum(result.exact.tolist()))
         assert row.last_scale == outcome.scales[-1]
         assert row.last_risk == outcome.risks[-1]
         assert row.largest_share == max(outcome.risks) / row.limit
+
+
+def test_the_last_week_is_measured_with_noise_and_estimated(result):
+    """Step by step, by hand; the first week, before any fit, is left out however long the run is."""
+    (outcome,) = [o for o in result.outcomes if o.noisy is not None]
+    (row,) = last_week_data(result)
+    assert row.label == outcome.label == next(o.label for o in result.outcomes if o.notion.name == "w-event")
+    week = range(max(336, STEPS - 336), STEPS)
+    total = math.fsum(result.exact[k] for k in week)
+    assert row.noisy == pytest.approx(math.fsum(abs(outcome.noisy[k] - result.exact[k]) for k in week) / total)
+    assert row.estimate == pytest.approx(math.fsum(abs(outcome.published[k] - result.exact[k]) for k in week) / total)
+    held = [abs(outcome.published[k] - result.exact[k]) <= outcome.error_band[k] for k in week]
+    assert row.covered == pytest.approx(sum(held) / len(held))
+    assert outcome.noisy[:336] == pytest.approx(outcome.published[:336], rel=1e-12)
+    assert np.abs(outcome.noisy[336:] - outcome.published[336:]).max() > 0.1
+    (line,) = report.estimate_lines(result)
+    assert outcome.label in line
 
 
 # Notions to come ----------------------------------------------------------------------------------------------------
@@ -180,10 +198,14 @@ def test_the_plots_show_the_data(result):
     for i, outcome in enumerate(result.outcomes):
         data = series_data(result, outcome)
         lines = {t.name: t for t in report.plot_series(result, outcome).data}
-        assert np.array_equal(lines["published"].y, outcome.published)
+        middle, name = result.exact, "published"
+        if outcome.noisy is not None:
+            middle, name = outcome.published, "published estimate"
+            assert np.array_equal(lines["with noise, before post-processing"].y, outcome.noisy)
+        assert np.array_equal(lines[name].y, outcome.published)
         assert np.array_equal(lines["exact"].y, result.exact)
-        assert data["high"] - result.exact == pytest.approx(outcome.error_band)
-        assert result.exact - data["low"] == pytest.approx(outcome.error_band)
+        assert data["high"] - middle == pytest.approx(outcome.error_band)
+        assert middle - data["low"] == pytest.approx(outcome.error_band)
         assert np.array_equal(report.plot_scales(result).data[i].y, outcome.scales)
         assert np.array_equal(report.plot_risks(result).data[i].y, outcome.risks / outcome.limit)
         assert lines["exact"].x0 == str(result.times[0])

@@ -24,6 +24,7 @@ from halflife.numerics.parameters import whole
 from halflife.numerics.progress import Progress
 from halflife.policy import Policy, channels
 from halflife.publisher import publish, verify
+from halflife.publisher.readable import in_output_units
 
 MARKER = ".made-by-halflife-demo"
 MADE = ("readings.parquet", POLICY, OUTPUT, *ledger_names(LEDGER))
@@ -54,7 +55,8 @@ def publish_and_verify(
     if not verdict.good:
         raise HalflifeError(f"what {file} published does not verify: {verdict.problems[0]}")
     with open_ledger(policy.ledger_url, read_only=True) as book:
-        charged = [entry.releases for entry in book.entries(channel.name)]
+        entries = list(book.entries(channel.name))
+    charged, noisy = [entry.releases for entry in entries], np.array([entry.noisy for entry in entries])
     columns, notion = csv.read_csv(output), policy.notion
     return Outcome(
         notion=notion,
@@ -69,6 +71,7 @@ def publish_and_verify(
         policy=file,
         ledger=policy.ledger_url,
         head=verdict.head,
+        noisy=in_output_units(noisy, channel.factor_of_cells)[:, 0] if channel.part.post else None,
     )
 
 

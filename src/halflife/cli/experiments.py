@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,10 +41,12 @@ def demo(out: Path, households: int, days: int, seed: int) -> None:
     """
     with progress_bar() as show:
         from halflife.cli.demo import run_demo
-        from halflife.lab.views.report import summary_table
+        from halflife.lab.views.report import estimate_lines, summary_table
 
         result = run_demo(out, households, days, seed, show)
     screen().print(summary_table(result))
+    for line in estimate_lines(result):
+        say(line)
     say(f"Report:   {result.report}")
     say(f"Releases: {result.parquet}")
     names = ", ".join(outcome.policy.parent.name for outcome in result.outcomes)
@@ -70,17 +73,23 @@ def demo(out: Path, households: int, days: int, seed: int) -> None:
 @click.option("--every", metavar="TIME", help="Publish every so many steps.  [default: 1]")
 @click.option("--age", metavar="TIME", help="How old the data is.  [default: 0]")
 @click.option("--cap", type=float, help="The most that one release may cost (discounted notions, tight).")
-@click.option("--step", metavar="WIDTH", help='Such as "30 min", "1 h", "1 day".  [default: 30 min]')
+@click.option("--step", metavar="WIDTH", help='Such as "30 min", "1 day", "1 month".  [default: 30 min]')
 @click.option(
-    "--start", metavar="TIME", help="When step 1 begins, as 2026-01-31 or 2026-01-31T13:30.  [default: today]"
+    "--start",
+    metavar="TIME",
+    help="When step 1 begins, as 2026-01-31 or 2026-01-31T13:30.  [default: today, or the first of this month]",
 )
 @click.option("--error", type=float, help="Ask when the expected error passes this, and when the budget would run out.")
+@click.option(
+    "--split", metavar="STREAM=ERROR",
+    help="Of a policy whose streams add up: propose shares such that this stream's error is at most this, the other's least.",
+)  # fmt: skip
 @click.option(
     "--html", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write interactive plots."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def plan(policy: Path | None, notion: str | None, step: str | None, start: str | None, error: float | None,
-         html: Path | None, as_json: bool, **options: Any) -> None:  # fmt: skip
+         split: str | None, html: Path | None, as_json: bool, **options: Any) -> None:  # fmt: skip
     """Show noise, error and risk of a plan over time, before anything is spent.
 
     Of a policy, or of a notion with its parameters. TIME is a number of steps, or a time such as "1 week".
@@ -88,6 +97,7 @@ def plan(policy: Path | None, notion: str | None, step: str | None, start: str |
     \b
     Example:
       halflife plan policy.yaml
+      halflife plan policy.yaml --split zones=12
       halflife plan --notion w-event --epsilon 1 --w "1 week"
       halflife plan --notion hyperbolic --epsilon 1 --beta 0.1 --sensitivity 0.667 --horizon 365 --step "1 day"
       halflife plan --notion exponential --epsilon 1 --half-life 48 --error 20 --html plan.html
@@ -104,6 +114,11 @@ def plan(policy: Path | None, notion: str | None, step: str | None, start: str |
             f"--{k.replace('_', '-')}" for k in [*given, *(["step"] if step else []), *(["start"] if start else [])]
         )
         raise click.UsageError(f"{unused}: the policy says that; leave it out")
+    if split is not None:
+        if policy is None or html is not None or error is not None:
+            raise click.UsageError("--split goes with a policy, and without --error and --html")
+        _propose_split(policy, split, as_json)
+        return
     with screen(stderr=True).status("planning"):
         if policy is not None:
             views = lab.policy_views(policy, error)
@@ -119,6 +134,30 @@ def plan(policy: Path | None, notion: str | None, step: str | None, start: str |
             lab.print_view(view, screen())
     if html is not None:
         say(f"Plots: {html}", err=as_json)
+
+
+def _propose_split(policy: Path, asked: str, as_json: bool) -> None:
+    """Print the shares of two levels that add up, for an error of one of them."""
+    from halflife.lab.budget_split import look_at_split, split_budget
+    from halflife.policy import Policy
+
+    stream, _, error = asked.rpartition("=")
+    try:
+        bound = float(error)
+    except ValueError:
+        raise click.UsageError("--split takes the name of a stream and its error, as zones=12") from None
+    given = Policy.load(policy)
+    with screen(stderr=True).status("planning"):
+        found = split_budget(given, stream, bound)
+    if as_json:
+        say(json.dumps([level._asdict() for level in found], indent=2))
+        return
+    say(f"Shares such that the error of {stream} is at most {bound:g}, and the other's is least (standard deviations):")
+    for level in found:
+        say(f"  {level.stream}: share {level.share:g}, error {level.reconciled:.4g}; not reconciled {level.alone:.4g}")
+    even = look_at_split(given, found.total.stream, found.parts.stream, Fraction(1, 2))
+    said = ", ".join(f"{level.stream} {level.reconciled:.4g}" for level in even)
+    say(f"With equal shares: {said}.")
 
 
 def _planned(notion: str, step: str, start: str | None, error: float | None, given: dict[str, Any]) -> PlanView:

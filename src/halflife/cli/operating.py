@@ -1,4 +1,4 @@
-"""`status` and `report`."""
+"""`status`, `report` and `hindsight`."""
 
 from __future__ import annotations
 
@@ -99,3 +99,31 @@ def report(policy: Path, out: Path) -> None:
     say(f"Report: {out}")
     if not verdict.good:
         raise SystemExit(1)
+
+
+@main.command()
+@click.argument("policy", type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "--stream", "streams", multiple=True, metavar="NAME", help="Only this stream; may be given several times."
+)
+@click.option("--folder", type=click.Path(file_okay=False, path_type=Path), metavar="FOLDER",
+              help="Where to write, instead of beside each output.")  # fmt: skip
+def hindsight(policy: Path, streams: tuple[str, ...], folder: Path | None) -> None:
+    """Estimate what was published again with what came later, as second outputs beside the first.
+
+    It reads the ledger's noisy values and public facts alone, so it costs no privacy; nothing is drawn, charged or written over.
+    Each file's name has its vintage: when the ledger's newest values were committed. Values are those of a model of level, day
+    and week, and `error_band` is the 95 % band of that estimate. Reconciled streams are estimated one by one, so that totals
+    and parts need not add up here.
+
+    \b
+    Example:
+      halflife hindsight policy.yaml
+      halflife hindsight policy.yaml --stream demand --folder revised/
+    """
+    from halflife.publisher import hindsight as look_back
+
+    with progress_bar(rate="streams") as show:
+        made = look_back(policy, streams, folder=folder, progress=show)
+    for one in made:
+        say(f"{one.stream}: {one.steps:,} steps with hindsight, vintage {one.vintage}: {one.file}")

@@ -27,6 +27,7 @@ from halflife.lab.views.text import describe_parameters, three_figures
 from halflife.lab.views.thinning import Extremes, Means
 from halflife.ledger import Entry, Ledger, open_ledger
 from halflife.ledger.entry import first_link
+from halflife.local_time import DAY, from_us
 from halflife.notions.discounted import human_time
 from halflife.notions.gaussian_dp import gaussian_epsilon
 from halflife.notions.meaning import meaning_of
@@ -34,10 +35,9 @@ from halflife.numerics.arrays import Floats, Integers
 from halflife.numerics.progress import Progress
 from halflife.policy import Channel, Policy, channels, explain
 from halflife.publisher import Verdict, verify
-from halflife.publisher.readable import make_readable_block
-from halflife.publisher.session import refuse_other_policy
+from halflife.publisher.readable import in_output_units, make_readable_block
+from halflife.publisher.session import hold_to_ledger
 from halflife.release import Release
-from halflife.steps import DAY, from_us
 
 BLOCK = 1_000
 POINTS = 20_000
@@ -60,7 +60,7 @@ def write_policy_report(file: Path, out: Path, progress: Progress = lambda what,
         book.check_unwritten()
     verdict = verify(policy, progress=progress)
     progress("writing the page", 0, 0)
-    write_policy_page(_view(policy, file, gathered, verdict), out)
+    write_policy_page(_view(gathered.policy, file, gathered, verdict), out)
     return verdict
 
 
@@ -74,7 +74,7 @@ class _Gathered:
         facts = book.facts()
         if not facts or book.newest() is None:
             raise LedgerError(f"{book.name}: nothing is published yet: halflife publish")
-        refuse_other_policy(book.name, facts, policy)
+        self.policy = policy = hold_to_ledger(book.name, facts, policy)
         newest = book.newest()
         assert newest is not None
         self.entries, self.head, self.committed = newest.last, newest.link.hex(), newest.at_us
@@ -106,7 +106,8 @@ class _Series:
             columns = max(1, COLUMNS // self.shown)
             self.maps = [Means(first, last, len(self.bins), columns) for _ in range(self.shown)]
         else:
-            self.lines = Extremes(first, last, self.shown, max(2, POINTS // self.shown))
+            self.lines, self.raw = (Extremes(first, last, self.shown, max(2, POINTS // self.shown)) for _ in range(2))
+        self.processed = False
 
     @classmethod
     def of(cls, channel: Channel, book: Ledger) -> _Series | None:
@@ -122,10 +123,21 @@ class _Series:
         self.noise.feed(steps, times, widest, np.zeros_like(widest))
         if not self.bins:
             self.lines.feed(steps, times, block.values[:, : self.shown], block.bands[:, : self.shown])
+            if not self.layout.quantiles:
+                self._feed_raw(entries, steps, times)
             return
         each = len(self.layout.bins)
         for j, heat in enumerate(self.maps):
             heat.feed(steps, times, block.values[:, j * each : j * each + len(self.bins)])
+
+    def _feed_raw(self, entries: Sequence[Entry], steps: Integers, times: Integers) -> None:
+        """Take the noisy values that post-processing began with; they are as public as what it made of them."""
+        self.processed = self.processed or any(entry.value is not None for entry in entries)
+        raw = in_output_units(np.array([entry.noisy for entry in entries]), self.channel.factor_of_cells)
+        self.raw.feed(steps, times, raw[:, : self.shown], np.zeros((len(entries), self.shown)))
+
+    def _panel(self, name: str, j: int) -> Panel:
+        return Panel(name, self.lines.line(j), self.raw.line(j) if self.processed else None)
 
     def _names(self) -> tuple[str, ...]:
         """What each line or map is called: by its group, or its quantile, or both."""
@@ -137,7 +149,7 @@ class _Series:
     def view(self, policy: Policy) -> StreamView:
         c = self.channel
         names = self._names()
-        panels = () if self.bins else tuple(Panel(names[j], self.lines.line(j)) for j in range(self.shown))
+        panels = () if self.bins else tuple(self._panel(names[j], j) for j in range(self.shown))
         maps = tuple(HeatMap(names[j], heat.result()[0], self.bins, heat.result()[1]) for j, heat in enumerate(self.maps)) \
             if self.bins else ()  # fmt: skip
         return StreamView(
@@ -149,7 +161,7 @@ class _Series:
             bins=len(self.layout.bins), each="quantile" if self.layout.quantiles else "group",
             every=1 if self.bins else self.lines.size, map_every=self.maps[0].size if self.bins else 1,
             noise=self.noise.line(0), noise_every=self.noise.size, said=tuple(explain(c)),
-            post=tuple(_post(p) for p in c.part.post), certificate=_shorten(c.plan.certificate()),
+            post=tuple(_post(p) for p in c.part.post), covers=_covers(c.part.post), certificate=_shorten(c.plan.certificate()),
         )  # fmt: skip
 
 
@@ -352,7 +364,30 @@ def _post(post: Any) -> str:
     if post.moving_average is not None:
         where = "" if post.above is None else f" where the noise exceeds {post.above}"
         return f"the mean of the last {post.moving_average} values is taken{where}"
-    return f"a Kalman filter follows values that drift by about {post.kalman} a step"
+    if post.kalman is not None:
+        drift = "as fast as published values say" if post.kalman == "fitted" else f"by about {post.kalman} a step"
+        return f"a Kalman filter follows values that drift {drift}"
+    return (
+        "a model of level, day and week, with the known noise of every step, estimates the values from those published"
+    )
+
+
+def _covers(chain: Sequence[Any]) -> str:
+    """What the bands cover after a chain of post-processing, in a sentence; nothing without any."""
+    if not chain:
+        return ""
+    if any(post.seasonal is not None or post.kalman == "fitted" for post in chain):
+        return (
+            "Bands are those of the estimates: they hold 95 % of the exact values, noise and what the model cannot follow "
+            "together, as far as the model is right; before its first fit they are those of the noise."
+        )
+    if any(post.kalman is not None for post in chain):
+        return (
+            "Bands hold 95 % of the exact values if these drift as the policy declares: a claim of the filter's model."
+        )
+    if any(post.moving_average is not None for post in chain):
+        return "Bands hold 95 % of the noise that is left in a mean; that a mean lags behind is not in them."
+    return "Bands hold 95 % of the noise, as before: truncation widens no error."
 
 
 def _shorten(value: Any) -> Any:

@@ -109,9 +109,9 @@ def publish(policy: Path, wait: float, dry_run: bool, private: bool, second_ledg
     """Publish every step that is due, exactly once; run it again to go on.
 
     Says first what is not protected, then what is due, how far one person can move each stream and why, and the noise over time.
-    A dry run ends there: it looks at files, columns and the ledger, and at no reading. SIGTERM and Ctrl-C end a run early, with
-    everything written and an exit status of its own (143, 130). Without a terminal it writes one JSON line for each event to
-    stderr.
+    A dry run ends there: it looks at files, columns, outputs and the ledger, at no reading, and refuses what a run would refuse.
+    SIGTERM and Ctrl-C end a run early, with everything written and an exit status of its own (143, 130). Without a terminal it
+    writes one JSON line for each event to stderr.
 
     \b
     Example:
@@ -122,12 +122,14 @@ def publish(policy: Path, wait: float, dry_run: bool, private: bool, second_ledg
     from halflife.publisher import preview
     from halflife.publisher import publish as run
     from halflife.publisher.backfill import check_sources
+    from halflife.publisher.preview import rehearse
 
     loaded = Policy.load(policy)
     with catch_stop_signals() as stop:
         for line in preview(loaded).lines():
             say(line, err=True)
         if dry_run:
+            rehearse(loaded, wait, second_ledger=second_ledger)
             check_sources(loaded)
             say("Files and columns are as the policy says. Nothing was read, drawn or written.", err=True)
             return

@@ -78,7 +78,8 @@ def _town_options(command: F) -> F:
 
 def _steps(step: str, start: str | None, zone: str | None, end: str | None) -> tuple[Steps | None, int | None]:
     """The steps that the options describe, and the last of them, as far as they say so."""
-    from halflife.steps import Steps, parse_time, to_us
+    from halflife.local_time import parse_time, to_us
+    from halflife.steps import Steps
 
     if start is None:
         if end is not None:

@@ -34,6 +34,7 @@ class Outcome:
     published, scales, error_band, risks   one number a step, in the output's unit (risks in the promise's); `scales` is
                                            the noise's, `error_band` the half-width of the band that holds 95 % of it
     limit                                  what the risk is promised to stay under
+    noisy                                  the values before post-processing; None if there is none
     policy, ledger, head                   where both files are, and the newest hash of the ledger's chain
     """
 
@@ -49,6 +50,7 @@ class Outcome:
     policy: Path
     ledger: str
     head: str
+    noisy: Floats | None = None
 
     @property
     def label(self) -> str:
@@ -102,21 +104,50 @@ class ErrorRow(NamedTuple):
     largest_share: float
 
 
+class LastWeek(NamedTuple):
+    """Relative errors over the last week: of the noisy values, of the estimates, and how many bands hold the exact value."""
+
+    label: str
+    noisy: float
+    estimate: float
+    covered: float
+
+
 # What is written and shown ------------------------------------------------------------------------------------------
 
 
 def error_data(result: Comparison) -> list[ErrorRow]:
-    """Return the table of errors: one row for each notion."""
+    """Return the table of errors: one row for each notion, of values before any post-processing."""
     mean = float(result.exact.mean())
     rows = []
     for o in result.outcomes:
-        error = float(np.abs(o.published - result.exact).mean())
+        error = float(np.abs((o.published if o.noisy is None else o.noisy) - result.exact).mean())
         share = float(risk_share(o).max())
         rows.append(
             ErrorRow(
                 o.label, float(o.scales.mean()), float(o.scales[-1]), error, error / mean, float(o.risks[-1]), o.limit, share
             )
         )  # fmt: skip
+    return rows
+
+
+def last_week_data(result: Comparison) -> list[LastWeek]:
+    """Return what post-processing does to the errors of the last week, for each outcome that has any.
+
+    Estimates of half hours begin after a week: what comes before is left out.
+    """
+    steps = int(np.timedelta64(7, "D") / result.width)
+    week = slice(max(steps, len(result.exact) - steps), None)
+    exact = result.exact[week]
+    if not len(exact):
+        return []
+    rows = []
+    for o in result.outcomes:
+        if o.noisy is not None:
+            noisy, estimate = (np.abs(x[week] - exact) for x in (o.noisy, o.published))
+            covered = float((estimate <= o.error_band[week]).mean())
+            mean = float(exact.mean())
+            rows.append(LastWeek(o.label, float(noisy.mean()) / mean, float(estimate.mean()) / mean, covered))
     return rows
 
 
@@ -127,7 +158,13 @@ def risk_share(outcome: Outcome) -> Floats:
 
 
 def series_data(result: Comparison, outcome: Outcome) -> dict[str, Floats]:
-    """Return the exact and the published series, and the band around the exact one that holds 95 % of the published."""
+    """Return the exact and the published series, and the band around the exact one that holds 95 % of the published.
+
+    Of post-processed values the band is theirs, and stands around them.
+    """
+    if outcome.noisy is not None:
+        low, high = outcome.published - outcome.error_band, outcome.published + outcome.error_band
+        return {"exact": result.exact, "published": outcome.published, "low": low, "high": high}
     return {
         "exact": result.exact,
         "published": outcome.published,
@@ -136,14 +173,20 @@ def series_data(result: Comparison, outcome: Outcome) -> dict[str, Floats]:
     }
 
 
+def short_labels(result: Comparison) -> list[str]:
+    """Return what tells the outcomes apart: the notions' names, with all parameters where two names are the same."""
+    names = [o.notion.name for o in result.outcomes]
+    return names if len(set(names)) == len(names) else [o.label for o in result.outcomes]
+
+
 def scale_data(result: Comparison) -> dict[str, Floats]:
     """Return the noise scale of each step, by notion."""
-    return {o.label: o.scales for o in result.outcomes}
+    return dict(zip(short_labels(result), (o.scales for o in result.outcomes), strict=True))
 
 
 def risk_data(result: Comparison) -> dict[str, Floats]:
     """Return the share of the promise that is in use after each step, by notion."""
-    return {o.label: risk_share(o) for o in result.outcomes}
+    return dict(zip(short_labels(result), map(risk_share, result.outcomes), strict=True))
 
 
 def releases_table(result: DemoResult) -> pa.Table:

@@ -37,6 +37,9 @@ SECRETS = """\
 """
 """What two homes want hidden: the promise of the demo's policy for notions that protect secrets."""
 
+ESTIMATED = ("w-event",)
+"""Under these the demo publishes seasonal estimates; not under all, as fits take most of a second each."""
+
 
 @dataclass(frozen=True)
 class Draft:
@@ -56,6 +59,11 @@ def _parameters(notion: Notion) -> str:
 def policy_text(notion: Notion, households: int) -> str:
     """Return the demo's policy for a notion; its parameters count steps."""
     promise = SECRETS if notion.attached else _parameters(notion)
+    post = (
+        "    post:\n      - seasonal: fitted        # estimates from published values alone: free\n"
+        if notion.name in ESTIMATED
+        else ""
+    )
     return f"""\
 # Written by `halflife demo`, which replaces it on its next run: copy it elsewhere before you change it.
 halflife: 1
@@ -87,7 +95,7 @@ streams:
       clip: [0, {MAX_KWH:g} kWh]        # public, chosen before any data is seen
       fold: sum
       missing: 0
-    output: {OUTPUT}
+{post}    output: {OUTPUT}
 
 ledger: {LEDGER}
 """

@@ -128,7 +128,8 @@ def test_the_picture_of_who_hides_when_is_each_households_own_sensitivity(town):
 def test_steps_become_times(town):
     steps = Steps.of("15 min", "2026-01-05", "Europe/Berlin")
     figure = view.plot_curves([view.Curve("x", np.array([1.0, 2.0, 0.0]))], "kW", steps, log=True)
-    assert list(figure.data[0].x) == ["2026-01-04T23:00:00", "2026-01-04T23:15:00", "2026-01-04T23:30:00"]
+    assert list(figure.data[0].x) == ["2026-01-05T00:00", "2026-01-05T00:15", "2026-01-05T00:30"]
+    assert figure.layout.xaxis.title.text == "time (Europe/Berlin)"
     assert np.isnan(figure.data[0].y[2])
     assert figure.layout.yaxis.type == "log"
     assert view.plot_curves([view.Curve("x", np.ones(3))], "kW").data[0].x[-1] == 3

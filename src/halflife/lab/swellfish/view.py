@@ -11,6 +11,7 @@ import numpy as np
 
 from halflife.lab.swellfish.costs import Comparison, Outcome, Overview, family_words, promise_words
 from halflife.lab.views.page import DASHES, PALETTE, Figure, figure_html, layout, load_plotly, table_html, write_page
+from halflife.lab.views.policy import local_times
 from halflife.lab.views.text import text_table, three_figures
 from halflife.notions import Swellfish
 from halflife.notions.swellfish.losses import temporal_sensitivity_of
@@ -255,17 +256,17 @@ def plot_hiding(s: Specifications, steps: Steps | None = None) -> Figure:
 
 def _layout(y_title: str, steps: Steps | None) -> dict[str, Any]:
     if steps is not None:
-        return layout(y_title)
+        return layout(y_title, title={"text": f"time ({steps.zone})", "font": {"size": 13}})
     step = {"text": "step", "font": {"size": 13}}
     return layout(y_title, type="linear", title=step, hoverformat=",d", zeroline=False)
 
 
 def _time_axis(numbers: Floats, steps: Steps | None) -> Any:
-    """When steps begin, in UTC; their numbers if that is not known."""
+    """When steps begin, on the clock of their zone; their numbers if that is not known."""
     if steps is None:
         return numbers
     starts = steps.edges(1, int(numbers[-1]))[numbers.astype(np.int64) - 1]
-    return [str(moment) for moment in starts.astype("datetime64[us]").astype("datetime64[s]")]
+    return local_times(starts, steps.zone)
 
 
 # The page -----------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from halflife.errors import InvalidInput, missing_extra
+from halflife.lab.views.legend import legend_html
 
 PALETTE = (
     ("#0072b2", "#56b4e9"),
@@ -27,6 +28,10 @@ PALETTE = (
 
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 INK = ("#1c2430", "#e8ecf1")
+TOOLBAR = 32
+"""Room above a plot for Plotly's buttons, in pixels: they show while the pointer is over it, and cover no line."""
+FAINT = ("#8a8f98", "#8a8f98")
+"""Noisy values behind what was estimated from them."""
 
 Figure = Any
 """A Plotly figure; Plotly, which has no types, is loaded when one is drawn."""
@@ -57,16 +62,17 @@ def layout(y_title: str, **xaxis: object) -> dict[str, Any]:
         "type": "date",
         "title": {"text": "time (UTC)", "font": {"size": 13}},
         "hoverformat": "%a %-d %b %Y, %H:%M",
+        "spikethickness": 1,
     }
     return {
         "template": "none",
         "font": {"family": "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif", "size": 13},
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
-        "margin": {"l": 64, "r": 16, "t": 8, "b": 48},
+        "margin": {"l": 64, "r": 16, "t": TOOLBAR, "b": 48},
         "hovermode": "x unified",
         "dragmode": "zoom",
-        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
+        "showlegend": False,  # `figure_html` writes it beside the plot
         "xaxis": {**time, **xaxis},
         "yaxis": {"title": {"text": y_title, "font": {"size": 13}}, "zeroline": False, "automargin": True},
     }
@@ -115,12 +121,15 @@ def _page(title: str, body: str, footer: str, plotly: str) -> str:
 
 
 def figure_html(name: str, figure: Figure, label: str, caption: str, views: list[View] | None = None) -> str:
-    """Return a plot as HTML, with its caption, a text for those who do not see it, and buttons for its views."""
+    """Return a plot as HTML, with its legend, its caption, a text for those who do not see it, and buttons for its views."""
+    height = figure.layout.height
+    figure.update_layout(height=None)  # the page gives a plot its room
+    tall = f' style="height: {height}px"' if height else ""
     spec = figure.to_json()  # Plotly writes < as \u003c, so nothing can end the script early
     buttons = "".join(_button(view, view == default_view(views)) for view in views) if views else ""
     group = f'<div class="views" role="group" aria-label="Time span of the plot">{buttons}</div>' if buttons else ""
-    return f"""<figure>{group}
-<div class="plot" id="{escape(name)}" style="--lines: {len(figure.data)}" role="group" aria-label="{escape(label)}"></div>
+    return f"""<figure>{group}{legend_html(figure)}
+<div class="plot" id="{escape(name)}"{tall} role="group" aria-label="{escape(label)}"></div>
 <script type="application/json" data-plot="{escape(name)}">{spec}</script>
 <figcaption>{escape(caption)}</figcaption></figure>"""
 
@@ -197,8 +206,16 @@ tbody th { font-weight: 400; }
 figure { margin: 1rem 0 1.5rem; }
 figcaption { font-size: .9rem; }
 .plot { height: 400px; width: 100%; }
-@media (max-width: 640px) { .plot { height: calc(300px + var(--lines) * 20px); } .modebar-container { display: none; } }
-.views { display: flex; flex-wrap: wrap; gap: .4rem; margin-bottom: .25rem; }
+@media (max-width: 640px) { .plot { height: 320px; } }
+.views, .keys { display: flex; flex-wrap: wrap; gap: .4rem; margin: 0 0 .25rem; padding: 0; list-style: none; }
+.keys { gap: 0 1.2rem; margin-top: .5rem; }
+.keys button { font: inherit; font-size: .88rem; line-height: 1.35; padding: .15rem 0; border: 0; background: none;
+  color: var(--ink); cursor: pointer; text-align: left; display: flex; gap: .5rem; align-items: center; }
+.keys button[aria-pressed="false"] { color: var(--soft); text-decoration: line-through; }
+.keys svg { flex: none; fill: none; stroke: var(--light); stroke-width: 2; }
+.keys .area { stroke: none; fill: var(--light); fill-opacity: .18; } .keys .solid { fill-opacity: 1; }
+@media (prefers-color-scheme: dark) { .keys svg { stroke: var(--dark); } .keys .area { fill: var(--dark); } }
+.keys [aria-pressed="false"] svg { opacity: .35; }
 .views button { font: inherit; font-size: .88rem; padding: .25rem .7rem; border: 1px solid var(--rule); border-radius: 4px;
   background: var(--tint); color: var(--ink); cursor: pointer; }
 .views button[aria-pressed="true"] { background: var(--ink); color: var(--paper); border-color: var(--ink); }
@@ -209,6 +226,7 @@ pre { overflow: auto; max-height: 30rem; background: var(--tint); padding: 1rem;
 
 SCRIPT = """
 "use strict";
+const SMALL = 560;  // a plot of fewer pixels has no buttons, and no room for them
 const night = matchMedia("(prefers-color-scheme: dark)");
 const shade = () => (night.matches ? 1 : 0);
 const colour = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -225,18 +243,22 @@ function paint(figure) {
   layout.modebar = { bgcolor: colour("--paper"), color: colour("--soft"), activecolor: colour("--ink") };
   layout.hoverlabel = { bgcolor: colour("--paper"), bordercolor: colour("--rule"), font: { color: colour("--ink") } };
   for (const axis of [layout.xaxis, layout.yaxis])
-    Object.assign(axis, { gridcolor: colour("--rule"), linecolor: colour("--rule"), zerolinecolor: colour("--soft") });
+    Object.assign(axis, { gridcolor: colour("--rule"), linecolor: colour("--rule"), zerolinecolor: colour("--soft"),
+      spikecolor: colour("--soft") });
   return figure;
 }
 
 for (const source of document.querySelectorAll("script[data-plot]")) {
   const plot = document.getElementById(source.dataset.plot);
   const buttons = [...plot.parentElement.querySelectorAll("button[data-span]")];
+  const keys = [...plot.parentElement.querySelectorAll("button[data-line]")];
   const press = chosen => buttons.forEach(b => b.setAttribute("aria-pressed", String(b === chosen)));
   const figure = paint(JSON.parse(source.textContent));
   // The buttons are named one by one: by default Plotly adds one that uploads the chart.
   const modeBarButtons = [["toImage"], ["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]];
-  const config = { responsive: true, displaylogo: false, plotlyServerURL: "", modeBarButtons };
+  const displayModeBar = plot.clientWidth > SMALL && "hover";
+  const config = { responsive: true, displaylogo: false, plotlyServerURL: "", displayModeBar, modeBarButtons };
+  if (!displayModeBar) figure.layout.margin.t = 8;
   Plotly.newPlot(plot, figure.data, figure.layout, config).then(() => {
     plot.on("plotly_relayout", change => Object.keys(change).some(k => k.startsWith("xaxis")) && press(null));
     night.addEventListener("change", () => Plotly.react(plot, paint({ data: plot.data, layout: plot.layout })));
@@ -244,6 +266,12 @@ for (const source of document.querySelectorAll("script[data-plot]")) {
   for (const button of buttons)
     button.addEventListener("click", () => {
       Plotly.relayout(plot, JSON.parse(button.dataset.span)).then(() => press(button));
+    });
+  for (const key of keys)
+    key.addEventListener("click", () => {
+      const shown = key.getAttribute("aria-pressed") !== "true";
+      Plotly.restyle(plot, { visible: shown }, [Number(key.dataset.line)]);
+      key.setAttribute("aria-pressed", String(shown));
     });
 }
 """

@@ -21,6 +21,7 @@ from halflife.accountant import Accountant
 from halflife.errors import InvalidInput
 from halflife.lab.views.page import PALETTE, Figure, figure_html, layout, load_plotly, write_page
 from halflife.lab.views.text import describe_parameters, text_table, three_figures
+from halflife.local_time import DAY, from_us, parse_months, parse_time
 from halflife.notions import Notion
 from halflife.numerics.arrays import Floats
 from halflife.numerics.forms import JsonObject
@@ -29,7 +30,8 @@ from halflife.numerics.rounding import divide_up
 from halflife.plans import Plan
 from halflife.plans.base import MEAN_ABSOLUTE_OF_UNIT_SCALE
 from halflife.policy import GivenPolicy, Policy, channels
-from halflife.steps import from_us, microseconds, parse_time, parse_width
+from halflife.policy.promises.noise_choice import explain_noise
+from halflife.steps import Steps
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -65,8 +67,7 @@ class PlanView:
     """
 
     plan: Plan
-    start: datetime.datetime
-    width: datetime.timedelta
+    clock: _Clock
     scales: Floats
     errors: Floats
     risks: Floats
@@ -75,11 +76,6 @@ class PlanView:
     stream: str = ""
     unit: str = ""
     worth: float = 1.0
-
-    @property
-    def clock(self) -> _Clock:
-        """Its steps as wall-clock time, in the zone of its start."""
-        return _Clock(self.start, self.width)
 
     @property
     def steps(self) -> int:
@@ -108,16 +104,19 @@ def plan_view(
 ) -> PlanView:
     """Return the plan that `notion.plan(**request)` gives, with all that is to be shown of it.
 
-    width  of a step, such as "30 min";  start  ISO date or date-time (UTC), by default today's midnight;
+    width  of a step, such as "30 min";  start  ISO date or date-time (UTC), by default today's midnight, or this month's first;
     error  asks when the expected error passes it, and when the budget would run out if every release had it
     """
-    step, begin = parse_width(width), parse_start(start)
+    begin = parse_start(start)
+    if start is None and parse_months(width) is not None:
+        begin = begin.replace(day=1)
+    clock = _Clock(Steps.of(width, begin))
     asked = None if error is None else real("error", error, positive=True)
     if (request.get("horizon") or 0) > LONGEST:
         raise InvalidInput(
             f"a horizon of {request['horizon']:,} steps is too long to show: give at most {LONGEST:,}, or none"
         )
-    return _view(notion.plan(**request), _Clock(begin, step), asked)
+    return _view(notion.plan(**request), clock, asked)
 
 
 def policy_views(policy: GivenPolicy, error: float | None = None) -> list[PlanView]:
@@ -128,8 +127,7 @@ def policy_views(policy: GivenPolicy, error: float | None = None) -> list[PlanVi
     asked = None if error is None else real("error", error, positive=True)
     views = []
     for c in channels(Policy.of(policy)):
-        clock = _Clock(from_us(c.account.start_us, c.account.zone), datetime.timedelta(microseconds=c.account.width))
-        views.append(_view(c.plan, clock, asked, stream=c.name, unit=c.unit, worth=float(max(c.factors))))
+        views.append(_view(c.plan, _Clock(c.account), asked, stream=c.name, unit=c.unit, worth=float(max(c.factors))))
     return views
 
 
@@ -137,7 +135,7 @@ def _view(
     plan: Plan, clock: _Clock, asked: float | None, *, stream: str = "", unit: str = "", worth: float = 1.0
 ) -> PlanView:
     """Work out what is shown of a plan: a year of it, or all of it up to its horizon."""
-    a_year = max(1, round(datetime.timedelta(days=365) / clock.width))
+    a_year = max(1, round(365 * DAY / clock.account.width))
     steps = min(plan.horizon or a_year, SEARCHED)
     scales = plan.scales(steps) * worth
     errors = scales * MEAN_ABSOLUTE_OF_UNIT_SCALE[plan.noise]
@@ -146,7 +144,7 @@ def _view(
         when_error_passes(plan, asked, clock, worth), when_budget_ends(plan, asked, clock, worth),
     )  # fmt: skip
     risks = plan.risks(steps)
-    return PlanView(plan, *clock, scales, errors, risks, limit, answers, stream, unit, worth)
+    return PlanView(plan, clock, scales, errors, risks, limit, answers, stream, unit, worth)
 
 
 # What is asked ------------------------------------------------------------------------------------------------------
@@ -171,7 +169,7 @@ def parse_steps(text: str, width: str, *, about: str, whole: bool = True) -> flo
     try:
         steps = Fraction(text)
     except (ValueError, ZeroDivisionError):
-        steps = Fraction(microseconds(parse_width(text)), microseconds(parse_width(width)))
+        steps = Steps.of(width, "1970-01-01").count(text)
     if steps.denominator == 1:
         return int(steps)
     if whole:
@@ -221,23 +219,30 @@ def parse_start(text: str | None) -> datetime.datetime:
 
 
 class _Clock(NamedTuple):
-    """Steps as wall-clock time, in the zone of the start."""
+    """The account's steps as wall-clock time, in their zone."""
 
-    start: datetime.datetime
-    width: datetime.timedelta
+    account: Steps
+
+    def begin(self, step: int) -> datetime.datetime:
+        """When a step begins."""
+        return from_us(self.account.start(step), self.account.zone)
 
     def at(self, step: int) -> str:
-        """When a step begins."""
+        """When a step begins, in words."""
         try:
-            moment = self.start.astimezone(datetime.UTC) + (step - 1) * self.width
-            return f"{moment.astimezone(self.start.tzinfo):%Y-%m-%d %H:%M %Z}"
-        except OverflowError:
+            return f"{self.begin(step):%Y-%m-%d %H:%M %Z}"
+        except InvalidInput:
             return "after the year 9999"
+
+    @property
+    def minutes(self) -> float:
+        """How long a step is, of months about."""
+        return self.account.width / 60e6
 
     @property
     def zone(self) -> str:
         """The name of the zone."""
-        return str(self.start.tzinfo)
+        return self.account.zone
 
 
 # Answers in wall-clock time -----------------------------------------------------------------------------------------
@@ -275,7 +280,7 @@ def when_budget_ends(plan: Plan, error: float, clock: _Clock, worth: float = 1.0
     def risks(n: int) -> Floats:
         losses = np.zeros(n)
         losses[:: request.every] = loss
-        return plan.notion.risks(losses, request.age, plan.noise)
+        return plan.risks_of(losses)
 
     given = f"With an expected error of {error:g} every time (noise scale {three_figures(scale * worth)})"
     for_ever = plan.notion.plan(
@@ -382,9 +387,10 @@ def row_data(view: PlanView, rows: int = 14) -> list[Row]:
 
 
 def other_words(view: PlanView) -> list[str]:
-    """Say what the promise comes to in human time, and what the plan loses if nothing is forgotten."""
-    minutes = view.width.total_seconds() / 60
-    return [*view.plan.notion.in_other_words(minutes), classical_words(view.plan)]
+    """Say what the promise comes to in human time, what the plan loses if nothing is forgotten, and why it has this noise."""
+    noise = explain_noise(view.plan, view.worth, view.unit)
+    chosen = [] if noise is None else [f"{noise}."]
+    return [*view.plan.notion.in_other_words(view.clock.minutes), classical_words(view.plan), *chosen]
 
 
 def classical_words(plan: Plan) -> str:
@@ -406,8 +412,8 @@ def plan_json(view: PlanView) -> JsonObject:
         **view.plan.certificate(),
         "in_other_words": other_words(view),
         **({"stream": view.stream, "unit": view.unit} if view.stream else {}),
-        "start": view.start.isoformat(),
-        "step_minutes": view.width.total_seconds() / 60,
+        "start": view.clock.begin(1).isoformat(),
+        "step_minutes": view.clock.minutes,
         "limit": view.limit,
         "table": [row._asdict() for row in row_data(view)],
         "answers": [answer._asdict() for answer in view.answers],
@@ -473,7 +479,7 @@ _SCALE = "Scale of the noise: its standard deviation."
 _ERROR = (
     "Mean absolute error of each release, in the unit of what is published; with Laplace noise it is the noise's scale."
 )
-_RISK = "Risk after each step; it is promised to stay at or below the line."
+_RISK = "Risk after each step; it is promised to stay at or below the dashed line."
 _PLOTS = (
     ("scales", "Noise scale", "noise scale", _SCALE),
     ("errors", "Expected error", "expected |error|", _ERROR),
@@ -486,17 +492,24 @@ def plot_view(view: PlanView, what: str, y_title: str, colour: int) -> Figure:
     every = 1 if what == "risks" else view.plan.request.every
     values: Floats = getattr(view, what)[::every]
     figure = load_plotly().Figure(layout=layout(y_title))
+    axis: JsonObject = {
+        "x0": view.clock.begin(1).replace(tzinfo=None).isoformat(),
+        "dx": every * view.clock.minutes * 60_000,
+    }
+    if view.clock.account.months:
+        axis = {"x": [view.clock.begin(1 + k * every).replace(tzinfo=None) for k in range(len(values))]}
     figure.add_scatter(
-        y=values, x0=view.start.replace(tzinfo=None).isoformat(), dx=every * view.width.total_seconds() * 1000,
+        y=values, **axis,
         name=y_title, mode="lines", line={"color": PALETTE[colour][0], "width": 2.5}, meta={"colours": PALETTE[colour]},
-        hovertemplate="%{y:.4~g}", showlegend=False,
+        hovertemplate="%{y:.4~g}",
     )  # fmt: skip
-    figure.update_xaxes(title=f"time ({view.clock.zone})")
+    figure.update_xaxes(title_text=f"time ({view.clock.zone})")
     figure.update_yaxes(rangemode="tozero")
     if what == "risks":
-        figure.add_hline(
-            y=view.limit, line={"color": "#8a8f98", "width": 2, "dash": "dash"},
-            annotation={"text": f"promised: {view.limit:g}", "yanchor": "bottom", "font": {"color": "#8a8f98"}},
+        ends = [view.clock.begin(step).replace(tzinfo=None) for step in (1, len(values))]
+        figure.add_scatter(
+            x=[end.isoformat() for end in ends], y=[view.limit] * 2, name=f"promised at most: {view.limit:g}", mode="lines",
+            line={"color": PALETTE[1][0], "width": 2.5, "dash": "dash"}, meta={"colours": PALETTE[1]}, hoverinfo="skip",
         )  # fmt: skip
         figure.update_yaxes(range=[0, 1.08 * max(view.limit, float(values.max()))])
     return figure

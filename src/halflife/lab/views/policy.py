@@ -16,27 +16,39 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from halflife.errors import visible
-from halflife.lab.views.page import PALETTE, Figure, View, figure_html, layout, load_plotly, table_html, write_page
+from halflife.lab.views.page import (
+    FAINT,
+    PALETTE,
+    Figure,
+    View,
+    figure_html,
+    layout,
+    load_plotly,
+    table_html,
+    write_page,
+)
 from halflife.lab.views.report import opening_html
 from halflife.lab.views.text import three_figures
-from halflife.lab.views.thinning import Thinned
+from halflife.lab.views.thinning import Thinned, cut_points, find_range
+from halflife.local_time import DAY, offsets
 from halflife.numerics.arrays import Floats, Integers
 from halflife.numerics.forms import JsonObject
-from halflife.steps import DAY, offsets
 
 SHOWN = 12
 """So many groups of a stream are drawn, the first ones in the policy's order: nothing about the data decides which."""
-
-
 FEWEST = 5
 """A stretch with fewer points is no view of a series."""
 
 
 class Panel(NamedTuple):
-    """One plot of a stream: a line with its band, of the group `name` if the stream has groups."""
+    """One plot of a stream: a line with its band, of the group `name` if the stream has groups.
+
+    raw  noisy values before post-processing, if there is any
+    """
 
     name: str
     points: Thinned
+    raw: Thinned | None = None
 
 
 class HeatMap(NamedTuple):
@@ -57,6 +69,7 @@ class StreamView:
     noise          half-width of the 95 % band of each step, the widest of its numbers
     said           what is hidden of a person in it, and how far one can move it
     each           what a panel stands for: a group, or a quantile (of a group)
+    covers         what the bands of post-processed values cover, in a sentence
     """
 
     name: str
@@ -78,6 +91,7 @@ class StreamView:
     post: tuple[str, ...]
     certificate: JsonObject
     each: str = "group"
+    covers: str = ""
 
 
 class Reading(NamedTuple):
@@ -169,20 +183,29 @@ def _time_axis(zone: str) -> dict[str, Any]:
 
 
 def plot_series(panel: Panel, stream: StreamView, zone: str, span: tuple[float, float] | None = None) -> Figure:
-    """Draw published values with the band that holds 95 % of their noise; `span` is a range of values shared with others."""
+    """Draw published values with their bands, and faintly what they were before post-processing; `span` is a shared range."""
     figure = load_plotly().Figure(layout=layout(_plain(stream.unit), **_time_axis(zone)))
     x, (light, dark), points = local_times(panel.points.times, zone), PALETTE[0], panel.points
     colours = {"meta": {"colours": (light, dark)}}
     edge = {"x": x, "mode": "lines", "line": {"width": 0}, "hoverinfo": "skip", **colours}
+    published, band = "published", "95 % band of the noise"
+    if panel.raw is not None:
+        published, band = "published estimate", "95 % band of the estimate"
+        figure.add_scatter(
+            x=local_times(panel.raw.times, zone), y=panel.raw.values, name="with noise, before post-processing",
+            mode="lines" if len(x) > 1 else "markers", line={"color": FAINT[0], "width": 0.8}, opacity=0.6,
+            meta={"colours": FAINT}, hovertemplate="%{y:.5~g}",
+        )  # fmt: skip
+        figure.update_yaxes(range=find_range([points], [panel.raw]))
     figure.add_scatter(y=points.low, showlegend=False, **edge)
-    figure.add_scatter(y=points.high, name="95 % band of the noise", fill="tonexty", fillcolor=light + "2e", **edge)
+    figure.add_scatter(y=points.high, name=band, fill="tonexty", fillcolor=light + "2e", **edge)
     figure.add_scatter(
-        x=x, y=points.values, name="published", mode="lines" if len(x) > 1 else "markers",
+        x=x, y=points.values, name=published, mode="lines" if len(x) > 1 else "markers",
         line={"color": light, "width": 1.2}, hovertemplate="%{y:.5~g}", **colours,
     )  # fmt: skip
     if span is not None:
         figure.update_yaxes(range=span)
-        figure.update_layout(showlegend=False)
+        figure.update_traces(showlegend=False)
     return figure
 
 
@@ -216,7 +239,7 @@ def plot_line(times: Integers, lines: dict[str, Floats], y_title: str, zone: str
     return figure
 
 
-def series_views(points: Thinned, zone: str) -> list[View]:
+def series_views(points: Thinned, zone: str, raw: Thinned | None = None) -> list[View]:
     """Return the stretches that a reader can jump to, each with the range of its values; none for a short series."""
     first, last = int(points.times[0]), int(points.times[-1])
     spans = {"Everything": last - first}
@@ -227,18 +250,11 @@ def series_views(points: Thinned, zone: str) -> list[View]:
         mine = points.times >= last - span
         if mine.sum() < FEWEST:
             break
-        low, high = value_range([Thinned(points.times[mine], points.values[mine], points.low[mine], points.high[mine])])
+        behind = [] if raw is None else [cut_points(raw, raw.times >= last - span)]
+        low, high = find_range([cut_points(points, mine)], behind)
         ends = local_times(np.array([last - span, last]), zone)
         views.append(View(label, str(ends[0]), str(ends[1]), low, high))
     return views if len(views) > 1 else []
-
-
-def value_range(lines: Sequence[Thinned]) -> tuple[float, float]:
-    """Return the range that holds all values and bands, with some room."""
-    low = min(float(np.nanmin(points.low)) for points in lines)
-    high = max(float(np.nanmax(points.high)) for points in lines)
-    room = 0.04 * (high - low) or 1.0
-    return low - room, high + room
 
 
 # Sections -----------------------------------------------------------------------------------------------------------
@@ -316,7 +332,8 @@ def _stream(view: PolicyView, i: int) -> str:
     band = stream.noise.values[~np.isnan(stream.noise.values)]
     last, top = three_figures(float(band[-1])), three_figures(float(band.max()))
     caption = (
-        f"95 % of the noise of a step lies within ± this: ± {last} {stream.unit} at the newest step, ± {top} at most."
+        f"{'Half-width of the 95 % bands' if stream.covers else '95 % of the noise of a step lies within ± this'}: "
+        f"± {last} {stream.unit} at the newest step, ± {top} at most."
     )
     if stream.groups or stream.maps:
         caption += " The widest of a step's numbers."
@@ -326,7 +343,7 @@ def _stream(view: PolicyView, i: int) -> str:
         visible(f"Noise of {stream.name} over time. {caption}"), visible(caption + _every(stream.noise_every)),
     )  # fmt: skip
     post = (
-        f"<p>After the noise, at no cost to anybody: {escape(visible(', then '.join(stream.post)))}.</p>"
+        f"<p>After the noise, at no cost to anybody: {escape(visible(', then '.join(stream.post)))}. {escape(stream.covers)}</p>"
         if stream.post
         else ""
     )
@@ -354,12 +371,12 @@ def _panels(view: PolicyView, stream: StreamView, i: int) -> str:
     if not stream.groups:
         (panel,) = stream.panels
         last = panel.points.values[-1]
-        caption = f"Newest value: {three_figures(float(last))} {stream.unit}.{notes}"
+        caption = f"Newest value: {three_figures(float(last))} {stream.unit}.{_beside(panel)}{notes}"
         figure = plot_series(panel, stream, view.zone)
-        views = series_views(panel.points, view.zone)
+        views = series_views(panel.points, view.zone, panel.raw)
         label = visible(f"Published values of {stream.name} with their bands. {caption}")
         return figure_html(f"series-{i}", figure, label, visible(caption), views or None)
-    span = value_range([panel.points for panel in stream.panels])
+    span = find_range([p.points for p in stream.panels], [p.raw for p in stream.panels if p.raw is not None])
     plots = []
     for j, panel in enumerate(stream.panels):
         figure = plot_series(panel, stream, view.zone, span)
@@ -370,11 +387,19 @@ def _panels(view: PolicyView, stream: StreamView, i: int) -> str:
     return f"{_groups_note(stream, notes)}<div class='multiples'>{''.join(plots)}</div>"
 
 
+def _beside(panel: Panel) -> str:
+    """What the faint line is, where values are post-processed."""
+    if panel.raw is None:
+        return ""
+    return " Faint: the same values with their noise, before post-processing; to show them costs no more. Far ones are cut."
+
+
 def _groups_note(stream: StreamView, notes: str) -> str:
     shown = len(stream.panels) or len(stream.maps)
     each = f"{stream.each}s"
     which = f"The first {shown} of {stream.groups:,} {each}" if shown < stream.groups else f"All {shown} {each}"
-    said = f"{which}, as the policy lists them, with the same range of values; bands hold 95 % of the noise.{notes}"
+    bands = _beside(stream.panels[0]) if stream.covers and stream.panels else " Bands hold 95 % of the noise."
+    said = f"{which}, as the policy lists them, with the same range of values.{bands}{notes}"
     return f"<p>{escape(said)}</p>"
 
 

@@ -13,10 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from halflife.lab.comparison import Comparison, DemoResult, Outcome, error_data, risk_data, scale_data, series_data
+from halflife.lab.comparison import (
+    Comparison,
+    DemoResult,
+    Outcome,
+    error_data,
+    last_week_data,
+    risk_data,
+    scale_data,
+    series_data,
+)
 from halflife.lab.households.readings import MAX_KWH
 from halflife.lab.views.page import (
     DASHES,
+    FAINT,
     INK,
     PALETTE,
     Figure,
@@ -30,6 +40,7 @@ from halflife.lab.views.page import (
 )
 from halflife.lab.views.plan import classical_words
 from halflife.lab.views.text import describe_parameters, text_table, three_figures
+from halflife.lab.views.thinning import value_range
 from halflife.numerics.arrays import Floats
 
 if TYPE_CHECKING:
@@ -39,18 +50,23 @@ if TYPE_CHECKING:
 
 
 def plot_series(result: Comparison, outcome: Outcome) -> Figure:
-    """Draw the exact and the published series with the band that holds 95 % of the published values."""
+    """Draw the exact and the published series with the 95 % band, and faintly the noisy values that estimates were made from."""
     go, data = load_plotly(), series_data(result, outcome)
     light, dark = PALETTE[result.outcomes.index(outcome) % len(PALETTE)]
     colours = {"meta": {"colours": (light, dark)}}
     edge = {**_clock(result), **colours, "mode": "lines", "line": {"width": 0}, "hoverinfo": "skip"}
     figure = go.Figure(layout=layout(result.unit))
+    published, band = "published", "95 % of the published values"
+    if outcome.noisy is not None:
+        published, band = "published estimate", "95 % band of the estimate"
+        figure.add_scatter(
+            y=outcome.noisy, name="with noise, before post-processing", mode="lines", opacity=0.6,
+            line={"color": FAINT[0], "width": 0.8}, meta={"colours": FAINT}, hovertemplate="%{y:.4~g}", **_clock(result),
+        )  # fmt: skip
     figure.add_scatter(y=data["low"], showlegend=False, **edge)
+    figure.add_scatter(y=data["high"], name=band, fill="tonexty", fillcolor=light + "2e", **edge)
     figure.add_scatter(
-        y=data["high"], name="95 % of the published values", fill="tonexty", fillcolor=light + "2e", **edge
-    )
-    figure.add_scatter(
-        y=data["published"], name="published", mode="lines", line={"color": light, "width": 1.2},
+        y=data["published"], name=published, mode="lines", line={"color": light, "width": 1.2},
         hovertemplate=f"%{{y:.4~g}} {result.short_unit}", **_clock(result), **colours,
     )  # fmt: skip
     figure.add_scatter(
@@ -82,10 +98,10 @@ def plot_risks(result: Comparison) -> Figure:
 
 
 def plot_lines(result: Comparison, lines: dict[str, Floats], title: str, hover: str) -> Figure:
-    """Draw lines over the steps of a comparison, told apart by colour and by dash."""
+    """Draw lines over the steps of a comparison, told apart by colour and dash; only the first is solid: it would hide others."""
     figure = load_plotly().Figure(layout=layout(title))
     for i, (label, y) in enumerate(lines.items()):
-        colours, dash = PALETTE[i % len(PALETTE)], DASHES[i % len(DASHES)]
+        colours, dash = PALETTE[i % len(PALETTE)], DASHES[(i + i // len(DASHES)) % len(DASHES)]
         figure.add_scatter(
             y=y, name=escape(label, quote=False), mode="lines", line={"color": colours[0], "width": 2.5, "dash": dash},
             meta={"colours": colours}, hovertemplate=hover, **_clock(result),
@@ -111,9 +127,8 @@ def series_views(result: Comparison, outcome: Outcome) -> list[View]:
     lines = np.stack(list(series_data(result, outcome).values()))
     views = []
     for label, (a, b) in spans.items():
-        low, high = float(lines[:, a:b].min()), float(lines[:, a:b].max())
-        pad = 0.04 * (high - low)
-        views.append(View(label, str(result.times[a]), str(result.times[b - 1] + result.width), low - pad, high + pad))
+        low, high = value_range(lines[:, a:b], None if outcome.noisy is None else outcome.noisy[a:b])
+        views.append(View(label, str(result.times[a]), str(result.times[b - 1] + result.width), low, high))
     return views
 
 
@@ -184,11 +199,31 @@ def error_table(result: Comparison, links: bool = True) -> str:
     return table_html("Noise, error and risk of each promise over the whole run.", heads, lines, html_names=True)
 
 
+def estimates_html(result: Comparison) -> str:
+    """Return what post-processing does to the errors of the last week, as a table; nothing where there is none."""
+    lines = [
+        (r.label, *(f"{three_figures(100 * x)} %" for x in (r.noisy, r.estimate)), f"{100 * r.covered:.1f} %")
+        for r in last_week_data(result)
+    ]
+    if not lines:
+        return ""
+    heads = (
+        "Promise",
+        "Relative error with noise",
+        "Relative error of the estimate",
+        "Exact values within the 95 % band",
+    )
+    return f"""<p>What is estimated from noisy values alone costs no privacy. Here seasonal estimates are published: of a
+model of level, day and week, fitted to noisy values, which begins after a week. The errors above are of the noisy values.</p>
+{table_html("The last week, with noise and estimated.", heads, lines)}"""
+
+
 def errors_html(result: Comparison) -> str:
     """Return the table of errors under its heading, with what its columns mean."""
     return f"""<section aria-labelledby="errors">
 <h2 id="errors">How large the errors are</h2>
 {error_table(result)}
+{estimates_html(result)}
 <p>The relative error is the mean absolute error divided by the mean of the exact values. Noise is measured against one
 home's largest possible part in the mean (under swellfish against its secrets alone): with ten times as many homes, every scale
 and every error is ten times smaller.</p>
@@ -218,7 +253,10 @@ def series_figure(result: Comparison, outcome: Outcome, name: str) -> str:
     """Return the plot of one outcome's series, with its views and words."""
     band, mean = three_figures(float(outcome.error_band[-1])), three_figures(float(result.exact.mean()))
     unit = result.short_unit
-    caption = f"At the last step 95 % of the noise lies within ± {band} {unit}; the mean of the exact values is {mean} {unit}."
+    what = "95 % of the noise lies" if outcome.noisy is None else "the 95 % band of the estimate lies"
+    caption = f"At the last step {what} within ± {band} {unit}; the mean of the exact values is {mean} {unit}."
+    if outcome.noisy is not None:
+        caption += " Faint: the same values with their noise; far ones are cut off."
     label = f"Exact and published mean use ({result.unit}) under {outcome.label}. {caption}"
     return figure_html(name, plot_series(result, outcome), label, caption, series_views(result, outcome))
 
@@ -246,6 +284,15 @@ def section_html(result: Comparison, outcome: Outcome) -> str:
 <p>Checked: <code>halflife verify {escape(where)}</code> found everything in agreement; the ledger's newest hash is
 <code>{outcome.head[:16]}…</code>.</p>
 </section>"""
+
+
+def estimate_lines(result: Comparison) -> list[str]:
+    """Return what post-processing does to the errors of the last week, for a terminal: a line for each estimate."""
+    return [
+        f"Last week, {row.label}: off by {three_figures(100 * row.noisy)} % with noise, by "
+        f"{three_figures(100 * row.estimate)} % as estimated from it (seasonal: fitted)"
+        for row in last_week_data(result)
+    ]
 
 
 def summary_table(result: DemoResult) -> Table:

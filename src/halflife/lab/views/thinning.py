@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from halflife.numerics.arrays import Floats, Integers
 
@@ -16,6 +18,35 @@ class Thinned(NamedTuple):
     values: Floats
     low: Floats
     high: Floats
+
+
+def cut_points(points: Thinned, mine: NDArray[np.bool_]) -> Thinned:
+    """Return some points of a line."""
+    return Thinned(points.times[mine], points.values[mine], points.low[mine], points.high[mine])
+
+
+def find_range(lines: Sequence[Thinned], behind: Sequence[Thinned] = ()) -> tuple[float, float]:
+    """Return the range that holds all values and bands, and what is drawn behind them as far as `value_range` lets it."""
+    raw = np.concatenate([points.values for points in behind]) if behind else None
+    return value_range(np.concatenate([edge for points in lines for edge in (points.low, points.high)]), raw)
+
+
+def value_range(values: Floats, behind: Floats | None = None) -> tuple[float, float]:
+    """Return the range that holds all values, with some room; of what is drawn behind them, three times that at most.
+
+    >>> value_range(np.array([-1.0, 1.0]))
+    (-1.08, 1.08)
+    >>> value_range(np.array([-1.0, 1.0]), np.array([-2.5, 90.0]))
+    (-2.72, 3.22)
+    """
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+    if behind is not None:
+        height = high - low
+        low, high = (
+            min(low, max(low - height, float(np.nanmin(behind)))), max(high, min(high + height, float(np.nanmax(behind))))
+        )  # fmt: skip
+    room = 0.04 * (high - low) or 1.0
+    return low - room, high + room
 
 
 class Extremes:

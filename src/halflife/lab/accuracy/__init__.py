@@ -1,0 +1,1 @@
+"""How near published values come to the truth: raw, averaged, filtered, and by seasonal estimates, live and revised."""

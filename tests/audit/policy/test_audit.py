@@ -93,12 +93,13 @@ def aged(folder, process, epsilon=1.0, **changes):
 PROCESSES = [
     CHAIN,
     {"name": "autoregressive", "rho": 0.9, "sigma": 1.0, "span": 5.0},
+    {"name": "autoregressive", "rho": 0.9, "sigma": 1.0, "span": 1.0},  # a fifth of the clip
     {"name": "periodic-markov-chain", "kernels": [[[0.9, 0.1], [0.2, 0.8]], [[0.7, 0.3], [0.4, 0.6]]]},
     {"name": "process-family", "processes": [CHAIN, {"name": "markov-chain", "matrix": [[0.5, 0.5], [0.5, 0.5]]}]},
 ]
 
 
-@pytest.mark.parametrize("process", PROCESSES, ids=lambda p: p["name"])
+@pytest.mark.parametrize("process", PROCESSES, ids=lambda p: f"{p['name']} {p.get('span', '')}".strip())
 def test_an_age_dependent_promise_is_attacked_at_the_state_of_now(tmp_path, process):
     verdict = audit_policy(aged(tmp_path, process), **FEW)
     assert verdict.good, [f for f in verdict.findings if f.accused]

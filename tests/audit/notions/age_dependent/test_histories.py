@@ -1,5 +1,7 @@
 """Age-dependent accounts, audited: the second derivation agrees, whatever the ages, and planted rules are caught."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -65,6 +67,40 @@ def test_it_agrees_with_a_delta(noise):
     releases = [Release(k, 0.4, 2, noise=noise) for k in range(3, 40, 3)]
     notion = AgeDependent(50.0, COIN, delta=1e-5)
     assert worst_loss(notion, releases) == pytest.approx(largest_risk(notion, releases), rel=1e-6)
+
+
+@pytest.mark.parametrize("rules", [1, 2])
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_it_agrees_with_a_delta_where_leaps_are_shorter(noise, rules):
+    """On a walk that one step cannot mix, without leaps every Laplace loss counts in full: 15.0, where leaps leave 3.48."""
+    releases = [Release(k, 0.5 if noise == "laplace" else 0.2, noise=noise) for k in range(1, 31)]
+    notion = AgeDependent(50.0, WALK, delta=1e-5, rules=rules)
+    assert worst_loss(notion, releases) == pytest.approx(largest_risk(notion, releases), rel=1e-6)
+
+
+def test_leaps_with_a_delta_are_shorter_and_no_plan_by_them_is_accused():
+    releases = [Release(k, 0.5) for k in range(1, 31)]
+    first, second = (worst_loss(AgeDependent(50.0, WALK, delta=1e-5, rules=rules), releases) for rules in (1, 2))
+    assert second < 0.5 * first
+    notion = AgeDependent(1.0, WALK, delta=1e-6)
+    loss = notion.plan(horizon=60).loss(1)
+    planned = [Release(k, loss) for k in range(1, 61)]
+    assert not audit_history("kept", notion, planned, notion.epsilon).accused
+    assert audit_history("broken", notion, [replace(r, loss=1.1 * r.loss) for r in planned], notion.epsilon).accused
+
+
+@pytest.mark.parametrize("rules", [1, 2])
+def test_a_clip_wider_than_the_span_is_charged_by_the_part_that_the_span_is_of_it(rules):
+    """Clips of 1 to 6 spans: by the first rules a loss counts in full, by the second as much as a move by the span costs."""
+    rng = np.random.default_rng(3)
+    releases = [replace(r, sensitivity=float(rng.choice([1.0, 2.5, 6.0]))) for r in history(4)]
+    notion = AgeDependent(50.0, AutoRegressive(0.9, 1.0, 1.0), rules=rules)
+    assert worst_loss(notion, releases) == pytest.approx(largest_risk(notion, releases), rel=1e-6)
+    planned = AgeDependent(1.0, notion.process, rules=rules)
+    loss = planned.plan(sensitivity=6.0).loss(1)
+    plan = [Release(k, loss, sensitivity=6.0) for k in range(1, 200)]
+    assert not audit_history("kept", planned, plan, 1.0).accused
+    assert audit_history("broken", planned, [replace(r, loss=1.1 * loss) for r in plan], 1.0).accused
 
 
 def test_it_agrees_where_pairs_are_told_apart():

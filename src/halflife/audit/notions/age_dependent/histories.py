@@ -10,6 +10,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -50,7 +51,7 @@ def _worst_risk(notion: AgeDependent, process: Process, releases: Sequence[Relea
     if any(r.noise == "gaussian" and r.loss > 0 for r in releases):
         return math.inf
     if isinstance(process, AutoRegressive):
-        return _autoregressive(process, releases)
+        return _autoregressive(process, releases, by_the_span=notion.rules > 1)
     if process.composes == "once":
         return _single_lag(process, releases)
     tight = _recurse(_fading(process, notion), releases, 1 if notion.bound == "paper" else LEAPS)
@@ -168,13 +169,20 @@ def _fade_pairs(chain: MarkovChain, gap: int, allowed: bytes) -> Floats:
     return result
 
 
-def _autoregressive(process: AutoRegressive, releases: Sequence[Release]) -> float:
-    """AR(1): the smaller of Σ |ρ|^{t−τ} ε and K_{t−τ_N}(Σ ε), at every release."""
+def _autoregressive(process: AutoRegressive, releases: Sequence[Release], *, by_the_span: bool) -> float:
+    """AR(1): the smaller of Σ |ρ|^{t−τ} ε D/Δ and K_{t−τ_N}(Σ ε), at every release; by the first rules D/Δ counts as 1."""
     ordered = sorted(releases, key=lambda r: r.step)
-    times, losses = (np.array(x, dtype=np.float64) for x in ([r.data_time for r in ordered], [r.loss for r in ordered]))
+    times, losses, moved = (
+        np.array(x, dtype=np.float64)
+        for x in (
+            [r.data_time for r in ordered],
+            [r.loss for r in ordered],
+            [process.span / r.sensitivity if by_the_span else 1.0 for r in ordered],
+        )
+    )
     worst = 0.0
     for k, r in enumerate(ordered, start=1):
-        faded = float((abs(process.rho) ** (r.step - times[:k]) * losses[:k]).sum())
+        faded = float((abs(process.rho) ** (r.step - times[:k]) * losses[:k] * moved[:k]).sum())
         total, gap = float(losses[:k].sum()), int(r.step - times[:k].max())
         if faded > worst:
             worst = max(worst, min(faded, faded_loss_on_span(process, gap, total)))
@@ -198,30 +206,62 @@ def _single_lag(process: Process, releases: Sequence[Release]) -> float:
 def _with_delta(notion: AgeDependent, process: Process, releases: Sequence[Release]) -> float:
     """(ε, δ) fades to (ln(1 + Δ(e^ε − 1)), Δδ); a Gaussian release is charged half of the δ that is free (T4; ours).
 
-    While no δ is spent K serves. It is never more than all of it unfaded: Σε, and Gaussian differential privacy at δ.
+    While no δ is spent K serves. By the second rules each release may be reached by a leap over those before it, of which the
+    pair that leaves the least ε counts, among those with no more δ than the nearest release leaves. It is never more than all of
+    it unfaded: Σε, and Gaussian differential privacy at δ.
     """
+    leaps = LEAPS if notion.rules > 1 and notion.bound == "tight" else 1
+    options = _leaps_with_delta(process, notion, leaps)
+    known: list[_Charge] = []
+    pure = squares = worst = 0.0
+    for r in sorted(releases, key=lambda r: r.step):
+        if known and r.data_time < known[-1].time:
+            raise InvalidInput("with delta above 0 the audit follows data times that do not go back")
+        if r.loss:
+            known.append(_charge(notion, r, options(known, r.data_time)))
+        pure, squares = (pure + r.loss, squares) if r.noise == "laplace" else (pure, squares + r.loss**2)
+        faded = min((e for e, d in options(known, r.step) if d <= notion.delta * (1 + 1e-9)), default=math.inf)
+        worst = max(worst, min(faded, pure + gaussian_epsilon(math.sqrt(squares), notion.delta)))
+    return worst
+
+
+class _Charge(NamedTuple):
+    """What one release tells about its data time, and what all before it tell."""
+
+    time: int
+    own: tuple[float, float]
+    before: tuple[float, float]
+
+
+def _charge(notion: AgeDependent, release: Release, options: Sequence[tuple[float, float]]) -> _Charge:
+    """Return the least that a release and those before it come to, of the (ε, δ) that these may count as; the nearest first."""
+
+    def price(in_use: float) -> tuple[float, float]:
+        if release.noise == "laplace":
+            return release.loss, 0.0
+        delta = (notion.delta - in_use) / 2
+        return gaussian_epsilon(release.loss, delta), delta
+
+    allowed = [o for o in options if o[1] <= options[0][1]]
+    before = min(allowed, key=lambda o: (o[0] + price(o[1])[0], o[1]))
+    return _Charge(release.data_time, price(before[1]), before)
+
+
+def _leaps_with_delta(
+    process: Process, notion: AgeDependent, leaps: int
+) -> Callable[[Sequence[_Charge], int], list[tuple[float, float]]]:
+    """Return a function: the (ε, δ) that charges may count as at a step, one for each leap, that from the newest first."""
     fading = _fading(process, notion)
     points = cache(lambda gap: likelihood_points(process, gap))
     variation = cache(lambda gap: float((points(gap)[1] - points(gap)[0]).max()) if gap else 1.0)
-    last, held, spent = 0, 0.0, 0.0  # the newest data time, and the (ε, δ) that all releases tell about it
-    pure = squares = worst = 0.0
 
-    def risk_at(at: int) -> tuple[float, float]:
-        if not spent:
-            return fading(at - last, held), 0.0
-        mixed = variation(at - last)
-        return math.log1p(mixed * math.expm1(held)), mixed * spent
+    def options(known: Sequence[_Charge], at: int) -> list[tuple[float, float]]:
+        found, over = [], (0.0, 0.0)
+        for time, own, before in known[: -1 - leaps : -1]:
+            epsilon, delta, mixed = own[0] + before[0], own[1] + before[1], variation(at - time)
+            left = math.log1p(mixed * math.expm1(epsilon)) if delta else fading(at - time, epsilon)
+            found.append((over[0] + left, over[1] + mixed * delta))
+            over = (over[0] + own[0], over[1] + own[1])
+        return found or [(0.0, 0.0)]
 
-    for r in sorted(releases, key=lambda r: r.step):
-        if pure + squares and r.data_time < last:
-            raise InvalidInput("with delta above 0 the audit follows data times that do not go back")
-        before = risk_at(r.data_time) if pure + squares else (0.0, 0.0)
-        loss, delta = r.loss, 0.0
-        if r.noise == "laplace":
-            pure += r.loss
-        else:
-            delta = (notion.delta - before[1]) / 2
-            loss, squares = gaussian_epsilon(r.loss, delta), squares + r.loss**2
-        last, held, spent = r.data_time, before[0] + loss, before[1] + delta
-        worst = max(worst, min(risk_at(r.step)[0], pure + gaussian_epsilon(math.sqrt(squares), notion.delta)))
-    return worst
+    return options

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from halflife.errors import InvalidInput
+from halflife.local_time import parse_time, to_us
 from halflife.notions import Swellfish
 from halflife.numerics.arrays import Floats
 from halflife.parsing.documents import Document
@@ -15,7 +16,6 @@ from halflife.plans.swellfish.plan import SwellfishPlan
 from halflife.policy import Channel, Policy, channels
 from halflife.policy.promises.swellfish.secrets import Secrets
 from halflife.specifications import Specifications, read_specifications
-from halflife.steps import parse_time, to_us
 
 PLANNED, MOST_WINDOW, HOUSEHOLDS = 5_000, 2_000, 3
 TIMINGS = ("with the steps", "half a step later")

@@ -25,6 +25,15 @@ TOO_WIDE = """() => {
     .filter(e => !e.closest('.scroll, pre') && e.getBoundingClientRect().right > innerWidth).map(e => e.outerHTML.slice(0, 200))];
 }"""
 
+CROWDED = """() => [...document.querySelectorAll('.plot')].filter(p => {
+  const size = p._fullLayout._size, top = p.getBoundingClientRect().top + size.t;
+  const covered = [...p.querySelectorAll('.modebar-btn')].some(b => b.getBoundingClientRect().bottom > top + 1);
+  const legend = p.parentElement.querySelector('.keys');
+  const over = legend && legend.getBoundingClientRect().bottom > p.getBoundingClientRect().top + 1;
+  return size.w < 0.5 * p.clientWidth || size.h < 0.5 * p.clientHeight || covered || over || p.querySelector('.legend');
+}).map(p => [p.id, p._fullLayout._size.w, p._fullLayout._size.h, p.clientWidth, p.clientHeight])"""
+"""Plots whose lines have less room than what stands around them, or lie under buttons or a legend."""
+
 
 @contextmanager
 def start() -> Iterator[Any]:
@@ -40,7 +49,7 @@ def start() -> Iterator[Any]:
 
 @contextmanager
 def opened(chromium: Any, path: Path, width: int = 420, scheme: str = "light") -> Iterator[Any]:
-    """Open a page: every plot is drawn, nothing is wider than the window, nothing complains or asks for another address."""
+    """Open a page: every plot is drawn, none is crowded, nothing is too wide, complains or asks for another address."""
     complaints: list[str] = []
     requests: list[str] = []
     context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
@@ -53,6 +62,8 @@ def opened(chromium: Any, path: Path, width: int = 420, scheme: str = "light") -
         page.wait_for_function(DRAWN)
         yield page
         assert page.evaluate(TOO_WIDE) == []
+        crowded = page.evaluate(CROWDED)
+        assert not crowded, crowded
         assert complaints == []
         assert set(requests) == {path.as_uri()}
     finally:

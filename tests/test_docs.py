@@ -36,6 +36,7 @@ def write_named_files(name, folder):
         "README.md",
         "docs/publishing.md",
         "docs/smoothing.md",
+        "docs/reading.md",
         "docs/age-dependent.md",
         "docs/almost-periodic.md",
         "docs/swellfish.md",

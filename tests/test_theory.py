@@ -21,6 +21,8 @@ NOT_LABELS = {
     "P1b",
     "T00",  # times of day: 2026-01-01T00:30
     "T03",
+    "T05",
+    "T09",
     "T23",
 }
 KINDS = {

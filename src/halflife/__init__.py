@@ -51,33 +51,45 @@ from halflife.specifications import (
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
+    from halflife.outputs import Combination, PublishedValues
     from halflife.parsing.documents import PolicyError
     from halflife.policy import Policy
     from halflife.publisher import (
         CheckReport,
         Pushed,
+        Revised,
         Status,
         Stream,
         StreamStatus,
         Summary,
         Verdict,
         check,
+        hindsight,
         publish,
+        read_published,
         status,
         verify,
     )
 
-_LATE = {"PolicyError": "parsing.documents", "Policy": "policy"} | dict.fromkeys(
+_LATE = {
+    "Combination": "outputs",
+    "Policy": "policy",
+    "PolicyError": "parsing.documents",
+    "PublishedValues": "outputs",
+} | dict.fromkeys(
     (
         "CheckReport",
         "Pushed",
+        "Revised",
         "Status",
         "Stream",
         "StreamStatus",
         "Summary",
         "Verdict",
         "check",
+        "hindsight",
         "publish",
+        "read_published",
         "status",
         "verify",
     ),
@@ -108,6 +120,7 @@ __all__ = [
     "BudgetExceeded",
     "CheckReport",
     "Classical",
+    "Combination",
     "EmpiricalProcess",
     "ExponentialDiscount",
     "Exposure",
@@ -130,11 +143,13 @@ __all__ = [
     "PolicyError",
     "Process",
     "ProcessFamily",
+    "PublishedValues",
     "Pushed",
     "Recurring",
     "Release",
     "ReleaseDraw",
     "ReusedNoise",
+    "Revised",
     "Schedule",
     "Secret",
     "SimulatedDraw",
@@ -150,10 +165,12 @@ __all__ = [
     "WEvent",
     "best_schedule",
     "check",
+    "hindsight",
     "mean_sensitivity",
     "plans",
     "publish",
     "publish_series",
+    "read_published",
     "read_specifications",
     "status",
     "verify",

@@ -37,7 +37,7 @@ def _plans():
         "for ever": {},
         "horizon": {"horizon": 300},
         "every 5": {"every": 5},
-        "delayed": {"age": 4, "sensitivity": 0.02},
+        "delayed": {"age": 4, "sensitivity": 2.5},
     }
     for name, notion in EXAMPLES.items():
         for owner, method in PLANS:

@@ -25,7 +25,8 @@ from engines.sources import SOURCES
 from halflife import InvalidInput
 from halflife.engines import Engine, Question, open_source
 from halflife.engines.duckdb.engine import open_arrow, open_files
-from halflife.steps import Buckets, Steps, naive_to_utc, parse_time, to_us
+from halflife.local_time import naive_to_utc, parse_time, to_us
+from halflife.steps import Buckets, Steps
 
 LONDON = "Europe/London"
 SPRING, AUTUMN = datetime.datetime(2013, 3, 31), datetime.datetime(2013, 10, 27)
@@ -33,6 +34,7 @@ YEAR = to_us(parse_time("2013-01-01")), to_us(parse_time("2014-01-01"))
 LOCAL = naive_to_utc(LONDON, *YEAR)
 DAYS = Steps.of("1 day", "2013-03-30", LONDON).buckets(*YEAR)
 HOURS = Steps.of("2 h", "2013-03-30").buckets(*YEAR)
+MONTHS = Steps.of("1 month", "2013-03-01", LONDON).buckets(*YEAR)
 AUTUMN_STEP = HOURS.step(to_us(AUTUMN.replace(tzinfo=datetime.UTC)))
 NAN, INF = float("nan"), math.inf
 
@@ -212,6 +214,7 @@ WEIGHTS = {"ann": 3, "bob": -2, "cy, jr": 1, "fay": 10, "nobody": 5}
 GROUPS = ("attic", "hall", "cellar")
 FOLDS = ("sum", "mean", "first", "last", "min", "max")
 WHOLE_YEAR = replace(BASE, buckets=DAYS, last=230, local=LOCAL)
+MONTHLY = replace(BASE, buckets=MONTHS, last=9, local=LOCAL)
 COUNT = replace(BASE, kind="count", value=None)
 EVENTS = replace(BASE, value=None, fold="count", once=False, multiply=1, low=0, high=1)
 WIDE = replace(WHOLE_YEAR, low=-(2**40), high=2**40)  # a moment and a reading need more than 64 bits
@@ -220,6 +223,9 @@ TYPED: dict[str, Question] = {
     **{f"{fold}": replace(BASE, fold=fold) for fold in FOLDS},
     **{f"{fold}-again": replace(BASE, fold=fold, once=False) for fold in FOLDS},
     **{f"{fold}-days": replace(WHOLE_YEAR, fold=fold) for fold in FOLDS},
+    **{f"{fold}-months": replace(MONTHLY, fold=fold) for fold in FOLDS},
+    "count-months": replace(MONTHLY, kind="count", value=None, first=2, last=8),
+    "events-months": replace(EVENTS, buckets=MONTHS, last=9, local=LOCAL, high=2**40),
     **{f"{fold}-wide": replace(WIDE, fold=fold) for fold in ("first", "last", "sum")},
     **{f"{fold}-readings": replace(WHOLE_YEAR, fold=fold, least=-300, most=2000) for fold in FOLDS},
     **{f"{fold}-readings-again": replace(WHOLE_YEAR, fold=fold, least=100, most=99_000, once=False) for fold in FOLDS},

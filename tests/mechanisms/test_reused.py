@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from halflife import Accountant, Classical, InvalidInput, ReleaseDraw
+from halflife.local_time import EPOCH
 from halflife.mechanisms.reused import ReusedNoise
 from halflife.notions.almost_periodic.notion import AlmostPeriodic
-from halflife.steps import EPOCH, Steps
+from halflife.steps import Steps
 
 
 def run(mechanism, account, steps, truth=lambda k: 0, draw=None):

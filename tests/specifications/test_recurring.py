@@ -13,9 +13,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from halflife.errors import InvalidInput
+from halflife.local_time import to_us
 from halflife.specifications import Recurring, Secret, parse_recurring
 from halflife.specifications.recurring import _merge_windows
-from halflife.steps import Steps, to_us
+from halflife.steps import Steps
 
 MINUTE = 60_000_000
 CHANGES = [  # a zone, and the day on which its clocks change

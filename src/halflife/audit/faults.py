@@ -13,6 +13,7 @@ import numpy as np
 from halflife.audit.black_box import Pair
 from halflife.audit.exact import audit_history
 from halflife.audit.planted_noise import draw_planted
+from halflife.audit.post_faults import plant_post_faults
 from halflife.audit.registry import Faults, all_audits
 from halflife.audit.running import audit_paths
 from halflife.audit.verdict import Finding, Verdict
@@ -108,7 +109,8 @@ def plant_faults() -> Faults:
 
 def all_faults() -> Faults:
     """Return every planted fault: those of all notions together."""
-    planted = [plant_faults(), *(audit.faults() for audit in all_audits().values() if audit.faults is not None)]
+    planted = [plant_faults(), plant_post_faults()]
+    planted += [audit.faults() for audit in all_audits().values() if audit.faults is not None]
     return Faults(
         histories={name: history for faults in planted for name, history in faults.histories.items()},
         paths={name: case for faults in planted for name, case in faults.paths.items()},

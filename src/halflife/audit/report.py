@@ -26,6 +26,7 @@ HOW = {
     "black box": "a lower bound on ε from the outputs of many runs, wrong with probability below one in a million in all",
     "noise size": "a lower bound on ε from the size of the noise, likewise",
     "silence": "everything but the values, compared between neighbours",
+    "post-processing": "steps whose values do not follow from noisy values alone: worked out again, and for other exact totals",
     "observer": "what the promise allows: no fault",
 }
 
@@ -56,15 +57,19 @@ def plot_shares(verdict: Verdict) -> Figure:
     rows = share_data(verdict)[::-1]
     look = layout("")
     look["xaxis"] = {"title": {"text": "found / claimed", "font": {"size": 13}}, "rangemode": "tozero"}
-    look["yaxis"] = {"automargin": True}
-    look["hovermode"], look["barmode"] = "closest", "overlay"
+    look["yaxis"] = {"showticklabels": False, "showgrid": False, "zeroline": False, "range": [-0.6, len(rows) - 0.4]}
+    look["hovermode"], look["barmode"], look["height"] = "closest", "overlay", 100 + 34 * len(rows)
+    look["margin"] |= {"l": 16}
     line = {"dash": "dot", "color": "#888", "width": 2}
     look["shapes"] = [{"type": "line", "x0": 1, "x1": 1, "yref": "paper", "y0": 0, "y1": 1, "line": line}]
     names = [as_html(name) for name, _, _ in rows]  # Plotly reads tags in what it draws
+    place = {"xref": "paper", "x": 0, "xanchor": "left", "yanchor": "bottom", "showarrow": False, "font": {"size": 11}}
+    look["annotations"] = [{"text": name, "y": i, **place} for i, name in enumerate(names)]
     bars = [
         go.Bar(
-            x=[x if accused is wanted else None for _, x, accused in rows], y=names, orientation="h", name=label,
-            meta={"colours": PALETTE[colour]}, hovertemplate="%{y}<br>%{x:.4g} of what is claimed<extra></extra>",
+            x=[x if accused is wanted else None for _, x, accused in rows], y=list(range(len(rows))),
+            orientation="h", name=label, width=0.4, offset=-0.4, meta={"colours": PALETTE[colour]}, hovertext=names,
+            hovertemplate="%{hovertext}<br>%{x:.4g} of what is claimed<extra></extra>",
         )
         for wanted, label, colour in ((False, "kept", 0), (True, "accused", 1))
     ]  # fmt: skip

@@ -35,7 +35,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from halflife.engines.inspection import Inspection
-from halflife.steps import Buckets, Piece
+from halflife.local_time import Piece
+from halflife.steps import Buckets
 
 Fold = Literal["sum", "mean", "first", "last", "min", "max", "count"]
 Kind = Literal["sum", "count", "histogram"]
@@ -153,6 +154,10 @@ class Engine(Protocol):
 
     def aggregate(self, question: Question) -> Answer:
         """Answer a question."""
+        ...
+
+    def progress(self) -> tuple[str, float]:
+        """Return what is being done for another thread, and how much of all that was asked for is done, from 0 to 1."""
         ...
 
     def interrupt(self) -> None:

@@ -42,8 +42,8 @@ from halflife.engines.grammar import (
 from halflife.engines.inspection import Inspection
 from halflife.engines.time_format import NEEDS_TEXT, is_absolute, time_of_format
 from halflife.errors import InvalidInput
+from halflife.local_time import DAY, Piece
 from halflife.numerics.arrays import Floats, Integers
-from halflife.steps import DAY, Piece
 
 if TYPE_CHECKING:
     from halflife.engines.duckdb.engine import DuckEngine
@@ -289,6 +289,10 @@ class FrameEngine:
     def columns(self) -> Mapping[str, str]:
         """Return the frame's columns and their types."""
         return {str(column): str(kind) for column, kind in self._frame.schema.items()}
+
+    def progress(self) -> tuple[str, float]:
+        """Return that it is being read: how far it has come is not known."""
+        return "reading", 0.0
 
     def interrupt(self) -> None:
         """Nothing: what is asked of a frame is finished."""

@@ -24,9 +24,10 @@ from halflife.engines.duckdb.files import DATABASES, check_headerless, check_tab
 from halflife.engines.duckdb.source import label_of
 from halflife.engines.time_format import check_time_format
 from halflife.errors import InvalidInput, unknown
+from halflife.local_time import DAY, SECOND, find_zone, naive_to_utc
 from halflife.numerics.arrays import Floats
 from halflife.processes.sequences import LARGEST_STATES
-from halflife.steps import DAY, SECOND, Buckets, find_zone, microseconds, naive_to_utc, parse_width
+from halflife.steps import Buckets, microseconds, parse_width
 
 MOST_CELLS = 100_000_000
 MOST_EMPTY = 40_000_000

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 from halflife.accountant import Accountant
 from halflife.errors import InvalidInput
+from halflife.numerics.forms import JsonObject
 from halflife.plans import Plan
 from halflife.release import Noise
 from halflife.steps import Steps
@@ -137,6 +138,10 @@ class ScheduledMechanism(ABC):
     @abstractmethod
     def requests(self, steps: Sequence[int]) -> list[Request | None]:
         """Return what each of these steps draws, which ascend; None where nothing is published."""
+
+    def noise_facts(self) -> JsonObject | None:
+        """Return what is public about which steps share a noise, as `outputs/noise_facts.py` reads it; None: nothing is said."""
+        return None
 
     def step(self, step: int, truth: Any, draw: Draw) -> Any:
         """Return the noisy value of this step, None if nothing is published."""

@@ -13,6 +13,7 @@ from halflife.errors import InvalidInput
 from halflife.mechanisms.base import Request, ScheduledMechanism
 from halflife.mechanisms.release_draw import ReleaseDraw
 from halflife.numerics.arrays import Floats
+from halflife.numerics.forms import JsonObject
 from halflife.numerics.parameters import whole
 from halflife.plans import Plan
 from halflife.registry import register_mechanism
@@ -55,6 +56,10 @@ class PlannedNoise(ScheduledMechanism):
                 known[planned] = self._request(*planned)
             made.append(known[planned])
         return made
+
+    def noise_facts(self) -> JsonObject:
+        """Return the family: every step has noise of its own."""
+        return {"family": self.plan.noise}
 
     def _planned(self, steps: Sequence[int]) -> Iterable[tuple[float, float]]:
         """Loss and sensitivity of each of these steps, which ascend; a loss of 0 where nothing is published."""

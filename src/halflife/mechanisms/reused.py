@@ -8,6 +8,8 @@ from typing import Any, ClassVar, Self
 
 from halflife.errors import InvalidInput
 from halflife.mechanisms.base import Request, ScheduledMechanism
+from halflife.notions.almost_periodic.notion import AlmostPeriodic
+from halflife.numerics.forms import JsonObject, leave_out
 from halflife.numerics.parameters import real, whole
 from halflife.plans import Plan
 from halflife.plans.almost_periodic import PeriodicPlan
@@ -61,6 +63,23 @@ class ReusedNoise(ScheduledMechanism):
     def requests(self, steps: Sequence[int]) -> list[Request | None]:
         """Return the noise of each step's phase, with fresh noise atop it in the strong notion."""
         return [self._request(step) for step in steps]
+
+    def noise_facts(self) -> JsonObject | None:
+        """Return the phases, when they are renewed, and the fresh noise atop them; None where steps of the plan are no steps."""
+        plan, notion = self.plan, self.plan.notion
+        assert isinstance(notion, AlmostPeriodic)
+        by_clock = self.phase_of != plan.phase
+        if plan.request.every != 1 or (notion.clock is not None and not by_clock):
+            return None
+        fresh = plan.scale(1) / plan.pattern_scale(1) if plan.strong else 0.0
+        form = {
+            "family": plan.noise,
+            "period": plan.period,
+            "by_clock": by_clock,
+            "renew": notion.renew,
+            "fresh": fresh,
+        }
+        return leave_out(form, by_clock=False, renew=None, fresh=0.0)
 
     def _request(self, step: int) -> Request | None:
         plan = self.plan

@@ -6,7 +6,6 @@ A panel is numbers: an axis, and curves over it. Plots, files and tests share th
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from halflife.errors import InvalidInput, unknown
+from halflife.lab.data import LONDON, data_folder, named_folder
 from halflife.lab.views.page import DASHES, PALETTE, Figure, figure_html, layout, load_plotly, write_page
 from halflife.numerics.arrays import Floats
 from halflife.numerics.forms import JsonObject
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from rich.console import Console
 
-AUSGRID, LONDON = "ausgrid_300homes_aggregate_2010_2013.parquet", "lcl_2013_325_households.parquet"
 AUSGRID_HOMES, YEAR_SLOTS = 300, 17_520
 SOLID, DASH, DOT, DASHDOT = range(4)
 
@@ -163,8 +162,7 @@ def markdown(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 
 def find_data(folder: Path | None, needed: Sequence[str]) -> Path | None:
     """Return the folder with the real data: the one given, else $HALFLIFE_DATA, else ../shared/data if it is there."""
-    named = folder or (Path(os.environ["HALFLIFE_DATA"]) if os.environ.get("HALFLIFE_DATA") else None)
-    chosen = named or Path("..") / "shared" / "data"
+    named, chosen = named_folder(folder), data_folder(folder)
     missing = [name for name in needed if not (chosen / name).is_file()]
     if not missing:
         return chosen

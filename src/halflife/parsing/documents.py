@@ -45,10 +45,14 @@ class Document:
         """Return the error that names every problem as file:line:column: key: what is wrong."""
         lines = []
         for where, message in problems:
-            line, column = self._place(where)
-            at = f"{self.name}:{line}:{column}" if line else self.name
+            at = self.name_place(where)
             lines.append(f"{at}: {dotted(where)}: {message}" if where else f"{at}: {message}")
         return PolicyError(*lines)
+
+    def name_place(self, where: Where) -> str:
+        """Return a key's place as file:line:column; the file alone if the data never was a text."""
+        line, column = self._place(where)
+        return f"{self.name}:{line}:{column}" if line else self.name
 
     def _place(self, where: Where) -> tuple[int, int]:
         """Return the position of a key, or of the nearest key around it."""

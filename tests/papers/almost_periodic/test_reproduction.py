@@ -16,10 +16,11 @@ from click.testing import CliRunner
 from halflife import InvalidInput
 from halflife.cli import main
 from halflife.lab.almost_periodic.periodicity import coefficients
+from halflife.lab.data import LONDON
 from halflife.lab.views.page import load_plotly
 from halflife.papers.almost_periodic import errata, error, homes, report
 from halflife.papers.almost_periodic import reproduction as paper
-from halflife.papers.figures import LONDON, plot
+from halflife.papers.figures import plot
 
 DAYS, HOMES = 120, 12
 

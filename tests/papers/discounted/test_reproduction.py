@@ -22,10 +22,10 @@ from halflife import (
     Release,
     mean_sensitivity,
 )
+from halflife.lab.data import AUSGRID, LONDON
 from halflife.lab.views.page import load_plotly
 from halflife.papers.discounted import attacks, report
 from halflife.papers.discounted import reproduction as paper
-from halflife.papers.figures import AUSGRID, LONDON
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCS = ROOT / "docs" / "discounted.md"

@@ -1,7 +1,8 @@
 """The audit of a policy: its own publisher, ledger and all, run on neighbouring populations that are made for it.
 
 No reading of the policy's own data is looked at. What is tried on every policy is in `generic`; a notion whose neighbours are
-others, such as two habits or a household with and without an event, brings its own (`audit/notions/<slug>`).
+others, such as two habits or a household with and without an event, brings its own (`audit/notions/<slug>`). What is done to
+noisy values afterwards is in `postprocessing`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import time
 
 from halflife.audit.policy import generic
+from halflife.audit.policy.postprocessing import audit_post
 from halflife.audit.registry import find_audit
 from halflife.audit.running import audit_paths
 from halflife.audit.verdict import Verdict
@@ -34,6 +36,8 @@ def audit_policy(
     notion = policy.notion
     progress("neighbours", 0, 1)
     trial = (find_audit(notion.name).try_policy or generic.try_policy)(policy)
+    progress("post-processing", 0, 1)
+    processed = tuple(audit_post(policy))
     left = end - time.monotonic()
     found = audit_paths(trial.cases, seconds=left, runs=runs, processes=processes, progress=progress)
-    return Verdict(policy.population.id, (*trial.findings, *found, *trial.observers))
+    return Verdict(policy.population.id, (*trial.findings, *processed, *found, *trial.observers))

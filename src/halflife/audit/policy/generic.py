@@ -99,6 +99,8 @@ def _observers(made: Sequence[Channel]) -> Iterator[Finding]:
     for c in made:
         for what, seconds in (("a day", 86_400), ("a week", 604_800), ("a year", 31_536_000)):
             steps = max(1, round(seconds * 1e6 / c.steps.width))
+            if c.steps.months and seconds * 1e6 < c.steps.width:
+                continue
             if (c.last is None or steps <= c.last) and steps <= 200_000:
                 scales = c.plan.sensitivity / np.array(c.losses(1, steps))
                 moves = np.full(steps, c.plan.sensitivity)

@@ -93,13 +93,13 @@ def fast_folder() -> str | None:
     return "/dev/shm" if Path("/dev/shm").is_dir() and shutil.disk_usage("/dev/shm").free > 2**28 else None
 
 
-def quiet_policy(data: Mapping[str, object], folder: str, place: Path) -> Policy:
-    """Return the policy with ledger and outputs elsewhere, steps as planned, and without post-processing, which only hides."""
+def quiet_policy(data: Mapping[str, object], folder: str, place: Path, *, post: bool = False) -> Policy:
+    """Return the policy with ledger and outputs elsewhere, steps as planned, and post-processing, which only hides, if asked."""
     changed = json.loads(json.dumps(data))
     changed["ledger"] = str(place / "audit.ledger")
     changed["clock"]["late"] = "as-planned"
     for i, stream in enumerate(changed["streams"]):
-        stream |= {"output": str(place / f"{i}.jsonl"), "post": []}
+        stream.update({"output": str(place / f"{i}.jsonl")}, **({} if post else {"post": []}))
     return Policy.from_dict(changed, folder)
 
 

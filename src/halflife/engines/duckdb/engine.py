@@ -77,7 +77,11 @@ class DuckEngine(DuckSource):
 
     def _answer(self, question: Question) -> Answer:
         self._register_lists(question)
+        self._stage = "reading", 0, 3
+        self._readings(question)
+        self._stage = "reading", 1, 3
         tallies, people, largest = self._tally(question)
+        self._stage = "reading", 2, 3
         good = tallies["rows"] - sum(tallies[reason] for reason in REASONS[1:])
         every = question.fold in ONCE_MATTERS and question.kind != "count"
         once = question.once and good > 0
@@ -97,6 +101,7 @@ class DuckEngine(DuckSource):
             tallies["duplicates"] = good - found["moments"]
         tallies["clipped"] = found.get("clipped", 0)
         tallies["too_many_groups"] = found["entries"] - found.get("kept", found["entries"])
+        self._stage = "read", 1, 1
         return Answer(sums, {tally: tallies[tally] for tally in TALLIES})
 
     def _register_lists(self, question: Question) -> None:
@@ -294,7 +299,9 @@ class DuckEngine(DuckSource):
     def _inspect(self, question: Question) -> Inspection:
         q = question
         self._register_lists(q)
+        self._stage = "reading", 0, 5
         readings, broken = self._readings(q)
+        self._stage = "telling good rows from bad", 1, 5
         found = {row[0]: row[1:] for row in self._run(scan_sql(q, placed_sql(q, readings), *self._reasons(q), NEAR))}
         counts = {why: row[0] for why, row in found.items()}
         before, after = counts.pop(BEFORE, 0), counts.pop(AFTER, 0)
@@ -311,6 +318,7 @@ class DuckEngine(DuckSource):
         }
         if counts.get(0):
             good, low, high, far, vanished, _, _, typical = found[0]
+            self._stage = "counting people", 2, 5
             people, spacing = self._run(people_sql(self._good(q)))[0]
             tallies["clipped_readings"] = low + high
             seen |= {"low_readings": low, "high_readings": high, "vanished": vanished}
@@ -330,9 +338,11 @@ class DuckEngine(DuckSource):
             sums = ", ".join(f"sum({column})::BIGINT" for column in columns)
             return table, dict(zip(columns, self._run(f"SELECT {sums} FROM {table}")[0], strict=True))
 
+        self._stage = "adding up", 3, 5
         tables = [build(False)]
         moments = good
         if q.once and tables[0][1]["entries"] < good:  # some person has two readings in a step, perhaps at one moment
+            self._stage = "telling duplicates", 4, 5
             tables.append(build(True))
             moments = tables[-1][1]["moments"]
         table, total = tables[-1]

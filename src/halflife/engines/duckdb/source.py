@@ -83,7 +83,9 @@ class DuckSource:
             self._folder.close()
             raise InvalidInput(f"DuckDB refuses threads={threads!r}: {error}") from None
         self._run("SET TimeZone = 'UTC'")
-        self._run("SET enable_progress_bar = false")
+        self._run("SET enable_progress_bar_print = false")
+        self._run("SET enable_progress_bar = true")  # for `progress`: nothing is printed
+        self._stage = "reading", 0, 1
         self._types: dict[str, str] = {}
         self._names: list[str] = []
         self._parts: Callable[[Sequence[str]], list[Part]] = lambda columns: []
@@ -95,6 +97,11 @@ class DuckSource:
     def columns(self) -> Mapping[str, str]:
         """Return the source's columns and their types."""
         return dict(self._types)
+
+    def progress(self) -> tuple[str, float]:
+        """Return what another thread has asked for, and how much of it is done: whole stages, and of one what DuckDB guesses."""
+        what, stage, stages = self._stage
+        return what, (stage + max(0.0, self._duck.query_progress()) / 100) / stages
 
     def interrupt(self) -> None:
         """Break off what another thread has asked for: that raises `Interrupted`."""

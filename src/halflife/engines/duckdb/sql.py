@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from halflife.engines.base import LARGEST_TOTAL, LATEST, Question, bounds_before_fold, most_added
 from halflife.engines.grammar import EXACT, SECONDS, has_offset, number_of_text, time_of_number, time_of_text
 from halflife.engines.time_format import is_absolute, time_of_format
-from halflife.steps import Piece
+from halflife.local_time import Piece
 
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
 CLASSES = {

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from halflife.lab.age_dependent.check_view import CAPTIONS, HEADS, check_data, plot_check
+from halflife.lab.data import LONDON
 from halflife.lab.views.page import figure_html, table_html
 from halflife.lab.views.text import text_table
 from halflife.papers.age_dependent.aging import (
@@ -41,7 +42,7 @@ from halflife.papers.age_dependent.reproduction import (
     tables_markdown,
     town_cells,
 )
-from halflife.papers.figures import ERRATA_HEADS, LONDON, Paper, panels_html, write_files
+from halflife.papers.figures import ERRATA_HEADS, Paper, panels_html, write_files
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from halflife.errors import InvalidInput
+from halflife.lab.data import AUSGRID
 from halflife.lab.households.readings import MAX_KWH, SLOTS_PER_DAY, simulate
 from halflife.numerics.arrays import Floats
-from halflife.papers.figures import AUSGRID, AUSGRID_HOMES, DASH, DOT, Curve, Panel, read_london
+from halflife.papers.figures import AUSGRID_HOMES, DASH, DOT, Curve, Panel, read_london
 
 BOUND_KWH, BOUND_WHY = 10.0, "20 kW for a whole half hour; a supply of 80 A at 230 V carries 18.4 kW"
 LEAST_READINGS = 17_500

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from halflife.lab.almost_periodic.renewal import plot_renewal
 from halflife.lab.almost_periodic.verdict import MEANING, PeriodCheck
 from halflife.lab.almost_periodic.view import plot_heatmap, plot_histogram, plot_lags
+from halflife.lab.data import AUSGRID, LONDON
 from halflife.lab.views.page import Figure, figure_html, table_html
 from halflife.lab.views.text import text_table
 from halflife.papers.almost_periodic.homes import WHERE_TO_GET, generated_source, real_source
@@ -34,7 +35,7 @@ from halflife.papers.almost_periodic.reproduction import (
     reproduce,
     tables_markdown,
 )
-from halflife.papers.figures import AUSGRID, ERRATA_HEADS, LONDON, Paper, panels_html, write_files
+from halflife.papers.figures import ERRATA_HEADS, Paper, panels_html, write_files
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from halflife.lab.data import AUSGRID, LONDON
 from halflife.lab.views.page import DASHES, PALETTE, Figure, figure_html, layout, load_plotly, table_html
 from halflife.lab.views.text import text_table, three_figures
 from halflife.notions.discounted import human_time
@@ -43,7 +44,7 @@ from halflife.papers.discounted.reproduction import (
     where_corollary_16_ends,
     witness_cells,
 )
-from halflife.papers.figures import AUSGRID, LONDON, Paper, write_files
+from halflife.papers.figures import Paper, write_files
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from halflife.lab.data import AUSGRID, LONDON
 from halflife.lab.households.readings import MAX_KWH, SLOTS_PER_DAY, mean_per_home, simulate
 from halflife.lab.views.text import three_figures
 from halflife.notions import Classical, ExponentialDiscount, GaussianDiscount, HyperbolicDiscount
 from halflife.numerics.arrays import Floats
 from halflife.numerics.progress import Progress
 from halflife.papers.discounted.attacks import CLIP_KWH, MOST_HOMES, Outcome, attack_data, attack_tables, promise_count
-from halflife.papers.figures import AUSGRID, AUSGRID_HOMES, LONDON, markdown, read_london
+from halflife.papers.figures import AUSGRID_HOMES, markdown, read_london
 from halflife.plans import Plan
 from halflife.plans.base import MEAN_ABSOLUTE_OF_UNIT_SCALE
 from halflife.plans.discounted.plan import paper_constant, true_constant

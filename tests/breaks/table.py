@@ -878,14 +878,14 @@ BREAKS: tuple[Break, ...] = (
         ("tests/publisher/test_standing.py",),
     ),
     Break(
-        "cli/policy_report.py",
+        "publisher/plain_terms.py",
         "begins + width + span - 2,",
         "begins + width - 1,",
         "the report leaves out wide releases at the end of a window",
         ("tests/cli/test_policy_report.py", "src/halflife/lab/views/thinning.py"),
     ),
     Break(
-        "cli/policy_report.py",
+        "publisher/plain_terms.py",
         "times.append(r.data_time)",
         "times.append(r.step)",
         "windows of the report are of publication, not of data",

@@ -15,8 +15,9 @@ from click.testing import CliRunner
 import halflife as hl
 from browser import opened, turn_over
 from halflife.cli import main
-from halflife.cli.policy_report import _Losses, write_policy_report
+from halflife.cli.policy_report import write_policy_report
 from halflife.ledger import open_ledger
+from halflife.publisher.plain_terms import Losses
 from halflife.release import Release
 from publisher.town import make, policy_dict, read_csv, readings, write_readings
 
@@ -144,7 +145,7 @@ def test_worst_windows_agree_with_brute_force():
                 strict=True,
             )
         ]
-        losses = _Losses()
+        losses = Losses()
         losses.feed(iter(made))
         for width in (1, 2, 5, 13, 100):
             windows = [range(a, a + width) for a in range(-120, 60)]
@@ -152,7 +153,7 @@ def test_worst_windows_agree_with_brute_force():
             assert losses.worst(width) == pytest.approx(max(sum(r.loss for r in t) for t in touched))
             assert losses.worst(width, 2) == pytest.approx(max(sum(r.loss**2 for r in t) for t in touched))
     singles = [Release(k, float(x)) for k, x in enumerate(rng.uniform(0, 1, 60), start=1)]
-    losses = _Losses()
+    losses = Losses()
     losses.feed(iter(singles))
     account = [hl.Accountant.replay(hl.WEvent(1.0, 7), singles[:n]).risk() for n in range(1, 61)]
     assert losses.worst(7) == pytest.approx(max(account))

@@ -11,7 +11,6 @@ import hashlib
 import math
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
@@ -27,14 +26,12 @@ from halflife.lab.views.text import describe_parameters, three_figures
 from halflife.lab.views.thinning import Extremes, Means
 from halflife.ledger import Entry, Ledger, open_ledger
 from halflife.ledger.entry import first_link
-from halflife.local_time import DAY, from_us
-from halflife.notions.discounted import human_time
-from halflife.notions.gaussian_dp import gaussian_epsilon
-from halflife.notions.meaning import meaning_of
+from halflife.local_time import from_us
 from halflife.numerics.arrays import Floats, Integers
 from halflife.numerics.progress import Progress
 from halflife.policy import Channel, Policy, channels, explain
 from halflife.publisher import Verdict, verify
+from halflife.publisher.plain_terms import Losses, describe_promise, find_plain_losses, list_unprotected
 from halflife.publisher.readable import in_output_units, make_readable_block
 from halflife.publisher.session import hold_to_ledger
 from halflife.release import Release
@@ -44,7 +41,6 @@ POINTS = 20_000
 """A series with more values is thinned to about so many; those of a stream's groups share them."""
 COLUMNS = 500
 MOST_BINS = 100
-SPANS = (("a day", 1), ("a week", 7), ("a year", 365))
 LONGEST_LIST = 20
 
 
@@ -80,7 +76,7 @@ class _Gathered:
         self.entries, self.head, self.committed = newest.last, newest.link.hex(), newest.at_us
         self.begin, self.first_committed = first_link(facts).hex(), next(book.batches()).at_us
         self.series = {c.name: s for c in channels(policy) if (s := _Series.of(c, book)) is not None}
-        self.risk, self.losses = _Risk(policy, self.entries), _Losses()
+        self.risk, self.losses = _Risk(policy, self.entries), Losses()
         chained, done = book.entries(), 0
         while block := list(islice(chained, BLOCK)):
             for name in {entry.stream for entry in block}:
@@ -203,41 +199,6 @@ class _Risk:
         return np.array([self._steps.end(k) for k in self._at], dtype=np.int64), found[:, 0], found[:, 1]
 
 
-class _Losses:
-    """What each release cost, by the time that its data is about: for sums in plain terms."""
-
-    def __init__(self) -> None:
-        self._by_span: dict[int, tuple[array[int], array[float]]] = {}
-        self.shared = self.exact = False
-        self.noises: set[str] = set()
-
-    def feed(self, releases: Iterator[Release]) -> None:
-        for r in releases:
-            times, losses = self._by_span.setdefault(r.span, (array("q"), array("d")))
-            times.append(r.data_time)
-            losses.append(r.loss)
-            self.noises.add(r.noise)
-            self.shared = self.shared or r.draw is not None or r.atop is not None
-            self.exact = self.exact or math.isinf(r.loss)
-
-    def worst(self, width: int, power: int = 1) -> float:
-        """Return the largest Σ ρ^power of the releases that touch any `width` steps of data, rounded up.
-
-        A release about s steps up to τ touches steps a … a + w − 1 if a ≤ τ ≤ a + w + s − 2. Moving a up to the least τ that is
-        touched loses none, so only windows that begin at some τ are looked at.
-        """
-        spans = {s: (np.array(times), np.array(losses) ** power) for s, (times, losses) in self._by_span.items()}
-        begins = np.unique(np.concatenate([times for times, _ in spans.values()]))
-        total = np.zeros(len(begins))
-        for span, (times, losses) in spans.items():
-            order = np.argsort(times, kind="stable")
-            sums = np.concatenate([[0.0], np.cumsum(losses[order])])
-            low = np.searchsorted(times[order], begins, side="left")
-            high = np.searchsorted(times[order], begins + width + span - 2, side="right")
-            total += sums[high] - sums[low]
-        return float(total.max()) * (1 + 1e-9)
-
-
 # What is said ---------------------------------------------------------------------------------------------------------
 
 
@@ -253,8 +214,8 @@ def _view(policy: Policy, file: Path, found: _Gathered, verdict: Verdict) -> Pol
         parameters=describe_parameters(notion),
         summary=notion.summary,
         zone=policy.clock.zone,
-        not_protected=tuple(_not_protected(policy)),
-        promise=tuple(_promise_words(policy)),
+        not_protected=tuple(list_unprotected(policy)),
+        promise=tuple(describe_promise(policy)),
         readings=readings,
         instead=instead,
         streams=tuple(series.view(policy) for series in found.series.values()),
@@ -269,61 +230,12 @@ def _view(policy: Policy, file: Path, found: _Gathered, verdict: Verdict) -> Pol
     )
 
 
-def _plain_terms(policy: Policy, losses: _Losses) -> tuple[tuple[Reading, ...], tuple[str, ...]]:
-    """What the releases come to within a day, a week, a year and classically; or, where losses do not add up, what plans say.
-
-    They do not where noise is used again, where exact values were published, and where a loss is about a part of what a person
-    does (declared secrets).
-    """
-    partial = any("why" in c.plan.certificate()["classical_risk"] for c in channels(policy))
-    if partial or losses.exact or losses.shared or len(losses.noises) > 1:
+def _plain_terms(policy: Policy, losses: Losses) -> tuple[tuple[Reading, ...], tuple[str, ...]]:
+    """What the releases come to within a day, a week, a year and classically; or, where losses do not add up, what plans say."""
+    found = find_plain_losses(policy, losses)
+    if not found:
         return (), tuple(f"{c.name}: {classical_words(c.plan)}" for c in channels(policy))
-    per_day = DAY / channels(policy)[0].account.width
-    widths = [
-        (f"any {span.removeprefix('a ')}", math.ceil(days * per_day - 1e-9))
-        for span, days in SPANS
-        if days * per_day >= 1
-    ]
-    widths.append(("all of it (classically)", 2**62))
-    if "gaussian" not in losses.noises:
-        return tuple(Reading(span, losses.worst(width), "") for span, width in widths), ()
-    delta = float(getattr(policy.notion, "delta", 0.0))
-    at = f" at δ = {delta:g}"
-    return tuple(Reading(s, gaussian_epsilon(math.sqrt(losses.worst(w, 2)), delta), at) for s, w in widths), ()
-
-
-def _not_protected(policy: Policy) -> Iterator[str]:
-    """What the promise leaves open, its own words first, then what this policy makes public."""
-    said: dict[str, None] = {}
-    for c in channels(policy):
-        said |= dict.fromkeys(c.plan.not_protected())
-    yield from said
-    population = policy.population
-    if population.neighbours == "replace-one":
-        yield (
-            f"That somebody is one of the {population.size:,} people is not hidden, and their number is public: hidden is what "
-            "was recorded of them."
-        )
-    for c in channels(policy):
-        if c.groups:
-            told = "; who belongs to which is in a public table" if c.table is not None else ""
-            yield f"The {len(c.groups):,} groups of {c.name} are public{told}. All of them are published, empty ones too."
-    if policy.clock.late == "as-planned" and policy.notion.forgets:
-        yield (
-            "Late steps are charged as if each had been published on time: what the account says is about that past, and nothing "
-            "that a reader sees today has begun to be forgotten."
-        )
-    yield "Whatever else is published about the same people, under another policy or none, is not counted here; losses add up."
-
-
-def _promise_words(policy: Policy) -> Iterator[str]:
-    """The promise in human time: how long those of its parameters are that count steps, and what the notion says itself."""
-    notion, minutes = policy.notion, channels(policy)[0].account.width / 60e6
-    for f in fields(notion):  # type: ignore[arg-type]
-        value = getattr(notion, f.name)
-        if meaning_of(f) == "whole steps" and isinstance(value, int):
-            yield f"{f.name} = {value:,} steps of {policy.clock.step}: {human_time(value * minutes)}."
-    yield from notion.in_other_words(minutes)
+    return tuple(Reading(x.span, x.loss, f" at δ = {x.delta:g}" if x.delta else "") for x in found), ()
 
 
 def _checked(policy: Policy, found: _Gathered, verdict: Verdict) -> Iterator[str]:

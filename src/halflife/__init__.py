@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from halflife.parsing.documents import PolicyError
     from halflife.policy import Policy
     from halflife.publisher import (
+        CertificateVerdict,
         CheckReport,
         Pushed,
         Revised,
@@ -63,7 +64,9 @@ if TYPE_CHECKING:
         StreamStatus,
         Summary,
         Verdict,
+        certify,
         check,
+        check_certificate,
         hindsight,
         publish,
         read_published,
@@ -78,6 +81,7 @@ _LATE = {
     "PublishedValues": "outputs",
 } | dict.fromkeys(
     (
+        "CertificateVerdict",
         "CheckReport",
         "Pushed",
         "Revised",
@@ -86,7 +90,9 @@ _LATE = {
         "StreamStatus",
         "Summary",
         "Verdict",
+        "certify",
         "check",
+        "check_certificate",
         "hindsight",
         "publish",
         "read_published",
@@ -118,6 +124,7 @@ __all__ = [
     "AlmostPeriodic",
     "AutoRegressive",
     "BudgetExceeded",
+    "CertificateVerdict",
     "CheckReport",
     "Classical",
     "Combination",
@@ -164,7 +171,9 @@ __all__ = [
     "Verdict",
     "WEvent",
     "best_schedule",
+    "certify",
     "check",
+    "check_certificate",
     "hindsight",
     "mean_sensitivity",
     "plans",

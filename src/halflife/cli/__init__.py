@@ -3,6 +3,7 @@
 from halflife.cli import (
     accuracy,
     audits,
+    certificates,
     checking,
     experiments,
     operating,
@@ -17,6 +18,7 @@ from halflife.cli.group import main
 __all__ = [
     "accuracy",
     "audits",
+    "certificates",
     "checking",
     "experiments",
     "main",

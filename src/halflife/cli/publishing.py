@@ -163,24 +163,39 @@ def _summary_in_words(summary: Summary, private: bool) -> Iterator[str]:
 
 
 @main.command()
-@click.argument("path", type=click.Path(dir_okay=False, path_type=Path), metavar="POLICY_OR_LEDGER")
+@click.argument("path", type=click.Path(dir_okay=False, path_type=Path), metavar="POLICY_LEDGER_OR_CERTIFICATE")
 @click.option("--output", "outputs", multiple=True, metavar="STREAM=FILE", help="Compare this file with a stream.")
+@click.option("--policy", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+              help="Of a certificate: the policy from whose ledger all that it says is worked out again.")  # fmt: skip
+@click.option("--public-key", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+              help="Of a certificate: the key (PEM) that must have signed it.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def verify(path: Path, outputs: tuple[str, ...], as_json: bool) -> None:
-    """Work out every risk again from the ledger alone, check its chain, and compare outputs with it.
+def verify(path: Path, outputs: tuple[str, ...], policy: Path | None, public_key: Path | None, as_json: bool) -> None:
+    """Work out every risk again from the ledger alone, check its chain, and compare outputs with it; or check a certificate.
 
-    With a policy its ledger and its outputs are checked; with a ledger the outputs that you name. Ends with status 1 if
-    anything is wrong.
+    With a policy its ledger and its outputs are checked; with a ledger the outputs that you name; with a certificate its
+    signature, all that it says against the policy's ledger, and the outputs that you name, for which no ledger is needed. Ends
+    with status 1 if anything is wrong.
 
     \b
     Example:
       halflife verify policy.yaml
       halflife verify policy.ledger --output mean-use=mean-use.csv
+      halflife verify certificate.json --policy policy.yaml --public-key public.pem
+      halflife verify certificate.json --output mean-use=mean-use.csv
     """
     import dataclasses
 
+    from halflife.publisher import is_certificate
     from halflife.publisher import verify as check
 
+    if is_certificate(path):
+        from halflife.cli.certificates import verify_certificate
+
+        verify_certificate(path, policy, _name_outputs(outputs), public_key, as_json)
+        return
+    if policy is not None or public_key is not None:
+        raise click.UsageError(f"--policy and --public-key are about a certificate, and {path} is none")
     given, files = _what_to_verify(path, outputs)
     with progress_bar() as show:
         verdict = check(given, files, show)
@@ -204,9 +219,7 @@ def verify(path: Path, outputs: tuple[str, ...], as_json: bool) -> None:
 
 def _what_to_verify(path: Path, named: tuple[str, ...]) -> tuple[Policy | Path, dict[str, str]]:
     """Return the policy or the ledger's path, and the outputs to compare by stream."""
-    files = dict(pair.split("=", 1) for pair in named if "=" in pair)
-    if len(files) != len(named):
-        raise click.UsageError("write --output as STREAM=FILE, such as --output mean-use=mean-use.csv")
+    files = _name_outputs(named)
     from halflife.policy import Policy
     from halflife.publisher.verification import is_policy
 
@@ -214,3 +227,11 @@ def _what_to_verify(path: Path, named: tuple[str, ...]) -> tuple[Policy | Path, 
         return path, files
     policy = Policy.load(path)
     return policy, {**policy.outputs, **files}
+
+
+def _name_outputs(named: tuple[str, ...]) -> dict[str, str]:
+    """Return the outputs to compare by stream."""
+    files = dict(pair.split("=", 1) for pair in named if "=" in pair)
+    if len(files) != len(named):
+        raise click.UsageError("write --output as STREAM=FILE, such as --output mean-use=mean-use.csv")
+    return files

@@ -2,6 +2,7 @@
 what was published."""
 
 from halflife.publisher.backfill import Summary, publish
+from halflife.publisher.certificate import CertificateVerdict, certify, check_certificate, is_certificate
 from halflife.publisher.inspection import CheckReport, check
 from halflife.publisher.looking_back import Revised, hindsight
 from halflife.publisher.preview import Preview, preview
@@ -11,6 +12,7 @@ from halflife.publisher.stream import Pushed, Stream
 from halflife.publisher.verification import Verdict, verify
 
 __all__ = [
+    "CertificateVerdict",
     "CheckReport",
     "Preview",
     "Pushed",
@@ -20,8 +22,11 @@ __all__ = [
     "StreamStatus",
     "Summary",
     "Verdict",
+    "certify",
     "check",
+    "check_certificate",
     "hindsight",
+    "is_certificate",
     "preview",
     "publish",
     "read_published",

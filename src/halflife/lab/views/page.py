@@ -83,20 +83,32 @@ def default_view(views: list[View]) -> View:
     return next((v for v in views if v.label == "Last week"), views[0])
 
 
-def write_page(path: Path, title: str, body: str, footer: str = "") -> None:
-    """Write one HTML file that needs nothing else; `body` is HTML, title and footer (after who made it) are plain text."""
-    load_plotly()
-    from plotly.offline import get_plotlyjs
+def write_page(path: Path, title: str, body: str, footer: str = "", *, plots: bool = True) -> None:
+    """Write one HTML file that needs nothing else; `body` is HTML, title and footer (after who made it) are plain text.
 
+    plots  whether it has any: Plotly is left out of a page without
+    """
     made_by = f"Made by halflife {version('halflife')}{footer or '.'}"
+    scripts = _scripts() if plots else ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(_page(title, body, made_by, get_plotlyjs()), encoding="utf-8")
+        path.write_text(_page(title, body, made_by, scripts), encoding="utf-8")
     except OSError as error:
         raise InvalidInput(f"cannot write {path}: {error.strerror or error}: choose another file") from error
 
 
-def _page(title: str, body: str, footer: str, plotly: str) -> str:
+def _scripts() -> str:
+    """What draws the plots of a page."""
+    load_plotly()
+    from plotly.offline import get_plotlyjs
+
+    return f"""<noscript><p>The plots need JavaScript; the rest of the page does not.</p></noscript>
+<script>{get_plotlyjs()}</script>
+<script>{SCRIPT}</script>
+"""
+
+
+def _page(title: str, body: str, footer: str, scripts: str) -> str:
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -112,10 +124,7 @@ def _page(title: str, body: str, footer: str, plotly: str) -> str:
 {body}
 </main>
 <footer>{escape(footer)}</footer>
-<noscript><p>The plots need JavaScript; the rest of the page does not.</p></noscript>
-<script>{plotly}</script>
-<script>{SCRIPT}</script>
-</body>
+{scripts}</body>
 </html>
 """
 
@@ -221,6 +230,8 @@ figcaption { font-size: .9rem; }
 .views button[aria-pressed="true"] { background: var(--ink); color: var(--paper); border-color: var(--ink); }
 .plot:focus-within .modebar--hover { opacity: 1 !important; }
 summary { cursor: pointer; }
+@media print { main, footer { max-width: none; padding: 0; } h2 { break-after: avoid; } tr, li { break-inside: avoid; }
+  .scroll { overflow: visible; } }
 pre { overflow: auto; max-height: 30rem; background: var(--tint); padding: 1rem; font-size: .85rem; line-height: 1.45; }
 """
 

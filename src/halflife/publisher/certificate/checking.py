@@ -1,0 +1,271 @@
+"""The check of a certificate: its signature, and all that it says, worked out again from the ledger or compared with outputs."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from halflife.errors import InvalidInput, LedgerError, unknown
+from halflife.ledger import open_ledger
+from halflife.local_time import to_us
+from halflife.numerics.forms import JsonObject, check_version
+from halflife.numerics.progress import Progress
+from halflife.outputs import read_rows_of
+from halflife.parsing.documents import read_regular
+from halflife.policy import GivenPolicy, Policy, channels
+from halflife.publisher.certificate.content import FORMAT, Period, find_batch, make_content
+from halflife.publisher.certificate.rows import digest_cells, pack_rows
+from halflife.publisher.certificate.signing import check_signature, read_public_key
+from halflife.publisher.session import hold_to_ledger
+from halflife.publisher.verification import verify
+
+LARGEST = 20_000_000
+ALIKE = 1e-9
+"""Two machines find other last bits of an exponential: numbers that agree as closely as that are the same."""
+WORDS = ("not_protected", "summary", "in_other_words", "assumptions", "hidden", "source", "tail")
+"""What another version may say in other words."""
+
+
+@dataclass(frozen=True)
+class CertificateVerdict:
+    """The result of `check_certificate`: nothing is wrong if `problems` is empty.
+
+    checked  what was looked at, in sentences;  signer  the fingerprint of the key that signed it, None if it is not signed
+    content  what the certificate says
+    """
+
+    problems: tuple[str, ...]
+    checked: tuple[str, ...]
+    signer: str | None
+    content: JsonObject
+
+    @property
+    def good(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+
+def is_certificate(path: Path) -> bool:
+    """Return whether a file is a certificate, by its ending and its first key; else it may be a policy."""
+    if path.suffix.lower() != ".json":
+        return False
+    try:
+        begin = read_regular(path, 64)
+    except OSError:
+        return False
+    return begin.lstrip()[1:].lstrip().startswith(b'"certificate"')
+
+
+def check_certificate(
+    file: Path | str,
+    policy: GivenPolicy | None = None,
+    outputs: Mapping[str, str] | None = None,
+    *,
+    public_key: Path | str | None = None,
+    progress: Progress = lambda what, done, total: None,
+) -> CertificateVerdict:
+    """Check a certificate: its signature, what it says against a policy's ledger, and its digests against outputs.
+
+    policy      whose ledger and outputs are verified, and from whose ledger all that it says is worked out again
+    outputs     files to compare with what it says was published (stream → file); no ledger is needed for that
+    public_key  the file of the key that must have signed it
+    """
+    content, signature = read_certificate(Path(file))
+    problems: list[str] = []
+    checked: list[str] = []
+    signer = _check_signer(content, signature, public_key, problems, checked)
+    if policy is not None:
+        _check_ledger(content, Policy.of(policy), problems, checked, progress)
+    for stream, target in (outputs or {}).items():
+        _check_output(content, stream, target, problems, checked)
+    if not checked and not problems:
+        raise InvalidInput(
+            f"{file} is not signed, and there is nothing to compare it with: give the policy whose ledger it is of, or outputs"
+        )
+    return CertificateVerdict(tuple(problems), tuple(checked), signer, content)
+
+
+def read_certificate(path: Path) -> tuple[JsonObject, object]:
+    """Return a certificate's content and its signature, None if it has none; refuse what is none, or of a newer version."""
+    wrong = f"{path} is no certificate of halflife"
+    try:
+        text = read_regular(path, LARGEST + 1)
+        if len(text) > LARGEST:
+            raise InvalidInput(f"{wrong}: it is larger than {LARGEST:,} bytes")
+        data = json.loads(text.decode("utf-8-sig"), object_pairs_hook=_refuse_twice, parse_constant=_refuse_constant)
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise InvalidInput(f"{wrong}: it is not JSON ({type(error).__name__})") from None
+    content = data.get("certificate") if isinstance(data, dict) else None
+    form = content.get("format") if isinstance(content, dict) else None
+    if not isinstance(form, dict) or form.get("name") != FORMAT["name"] or set(data) - {"certificate", "signature"}:
+        raise InvalidInput(f"{wrong}: `halflife certificate` writes one")
+    check_version("a certificate", form)
+    assert isinstance(content, dict)
+    return content, data.get("signature")
+
+
+def _refuse_twice(pairs: list[tuple[str, Any]]) -> JsonObject:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise InvalidInput("a key stands twice in the certificate: it is not as halflife wrote it")
+    return found
+
+
+def _refuse_constant(text: str) -> float:
+    raise InvalidInput(f"{text} is no number of JSON: the certificate is not as halflife wrote it")
+
+
+# Signature --------------------------------------------------------------------------------------------------------------
+
+
+def _check_signer(
+    content: JsonObject, signature: object, public_key: Path | str | None, problems: list[str], checked: list[str]
+) -> str | None:
+    wanted = None if public_key is None else read_public_key(Path(public_key))
+    if signature is None:
+        if wanted is not None:
+            problems.append(f"it is not signed, and must be by the key {wanted}")
+        return None
+    signer = check_signature(content, signature)
+    if signer is None:
+        problems.append(
+            "its signature does not hold: what it says was changed after it was signed, or by somebody else"
+        )
+    elif wanted not in (None, signer):
+        problems.append(f"it is signed by the key {signer}, not by {wanted}")
+    else:
+        whose = "that was given" if wanted else "of its own: whose that is, only the signer can tell you (--public-key)"
+        checked.append(f"its signature holds, by the key {signer}, {whose}")
+    return signer
+
+
+# Ledger -----------------------------------------------------------------------------------------------------------------
+
+
+def _check_ledger(
+    content: JsonObject, policy: Policy, problems: list[str], checked: list[str], progress: Progress
+) -> None:
+    """Verify ledger and outputs, and work out again what the certificate says from the entries that it is about."""
+    verdict = verify(policy, progress=progress)
+    problems += verdict.problems
+    if not verdict.good:
+        return
+    with open_ledger(policy.ledger_url, read_only=True) as book, book.snapshot(None):
+        policy = hold_to_ledger(book.name, book.facts(), policy)
+        try:
+            head = str(content["ledger"]["head"])
+            batch, period = find_batch(book, head), _read_period(content, policy)
+        except (KeyError, TypeError, ValueError, OverflowError):
+            problems.append(
+                "it lacks the hash of a ledger, or its period cannot be read: it is not as halflife wrote it"
+            )
+            return
+        if batch is None:
+            problems.append(
+                f"{book.name} has no batch of the hash that it names: it is of another ledger, or of one that was rewritten since"
+            )
+            return
+        try:
+            again = make_content(policy, book, batch, period, progress)
+        except LedgerError as error:
+            problems.append(str(error))
+            return
+    said = {key: value for key, value in content.items() if key not in ("made", "format")}
+    same = said.get("software") == again["software"]
+    if not same:
+        said, again = _leave_words_out(said), _leave_words_out(again)
+    differ = [f"{where}: it says {_show(a)}, and the ledger {_show(b)}" for where, a, b in _compare(said, again)]
+    problems += differ
+    other = "" if same else f"; its words are of another version than {version('halflife')}, and were not compared"
+    agrees = "" if differ else f", and all that it says, worked out again, agrees{other}"
+    checked.append(f"the ledger and its outputs verify{agrees}")
+
+
+def _read_period(content: JsonObject, policy: Policy) -> Period:
+    said, account = content["period"], channels(policy)[0].account
+    start, end = (to_us(datetime.datetime.fromisoformat(said[name])) for name in ("from", "to"))
+    return Period(start, end, max(1, account.last_over(start) + 1), account.last_over(end))
+
+
+def _leave_words_out(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _leave_words_out(part) for k, part in value.items() if k not in (*WORDS, "software")}
+    return [_leave_words_out(part) for part in value] if isinstance(value, list) else value
+
+
+def _compare(one: Any, two: Any, where: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Yield where two JSON values differ, and both."""
+    if isinstance(one, dict) and isinstance(two, dict):
+        for key in sorted({*one, *two}, key=str):
+            yield from _compare(one.get(key), two.get(key), f"{where}.{key}" if where else str(key))
+    elif isinstance(one, list) and isinstance(two, list) and len(one) == len(two):
+        for i, (a, b) in enumerate(zip(one, two, strict=True)):
+            yield from _compare(a, b, f"{where}.{i}")
+    elif _is_number(one) and _is_number(two):
+        if not math.isclose(one, two, rel_tol=ALIKE):
+            yield where, one, two
+    elif type(one) is not type(two) or one != two:
+        yield where, one, two
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _show(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 80 else f"{text[:77]}…"
+
+
+# Outputs ----------------------------------------------------------------------------------------------------------------
+
+
+def _check_output(content: JsonObject, stream: str, target: str, problems: list[str], checked: list[str]) -> None:
+    """Compare the rows of a file with the digest of what was published in a stream."""
+    told = _find_published(content, stream)
+    if told is None:
+        problems.append(f"it does not say what was published of {stream}: it is not as halflife wrote it")
+        return
+    if not told["steps"]:
+        problems.append(f"{target}: it says that nothing was published of {stream}")
+        return
+    first, last, digest = told["first_step"], told["last_step"], told["sha256"]
+    frame = read_rows_of(target, stream).frame
+    steps = frame["step"].to_numpy()
+    frame = frame.filter((steps >= first) & (steps <= last))
+    names = [name for name in ("group", "bin_low", "bin_high", "quantile") if name in frame.column_names]
+    labels = list(zip(*(frame[name].to_pylist() for name in names), strict=True)) if names else [()] * len(frame)
+    known_cells = list(dict.fromkeys(labels))
+    places = {label: i for i, label in enumerate(known_cells)}
+    cells = digest_cells(names, known_cells)[[places[label] for label in labels]]
+    starts, ends = (frame[name].cast("int64").to_numpy() for name in ("start", "end"))
+    rows = pack_rows(cells, frame["step"], starts, ends, frame["value"], frame["error_band"])
+    if hashlib.sha256(rows).hexdigest() != digest:
+        problems.append(
+            f"{target}: its rows of steps {first:,} to {last:,} are not those that the certificate is about"
+        )
+    else:
+        checked.append(f"{target}: its rows of steps {first:,} to {last:,} are those that the certificate is about")
+
+
+def _find_published(content: JsonObject, stream: str) -> JsonObject | None:
+    """What a certificate says of a stream, None if that is not as it should be; refuse a stream that it does not name."""
+    parts = content.get("published")
+    known = {part.get("stream"): part for part in parts if isinstance(part, dict)} if isinstance(parts, list) else {}
+    if not known:
+        return None
+    if stream not in known:
+        raise unknown("stream", stream, map(str, known))
+    told = known[stream]
+    numbers = [told.get(name) for name in ("steps", "first_step", "last_step")]
+    sound = numbers[0] == 0 or (all(type(x) is int for x in numbers) and isinstance(told.get("sha256"), str))
+    return told if sound else None

@@ -1,0 +1,287 @@
+"""The content of a certificate, worked out from a ledger alone, up to one of its batches.
+
+A *period* is a stretch of time; what was released at a step of the account that ended within it was published in it. Risks count
+all that was released up to its end, whenever that began. The content names the hash of the newest batch, so that whoever has the
+ledger can work everything out again, however much was published since, and says by a digest of every row what was published, so
+that whoever has the outputs alone can compare them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from itertools import groupby, takewhile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from halflife.accountant import Accountant
+from halflife.errors import InvalidInput, LedgerError
+from halflife.ledger import Batch, Entry, Ledger, open_ledger
+from halflife.ledger.entry import first_link
+from halflife.local_time import from_us, parse_time, to_us
+from halflife.numerics.forms import JsonObject
+from halflife.numerics.progress import Progress
+from halflife.policy import Channel, GivenPolicy, Policy, channels, explain
+from halflife.publisher.certificate.rows import digest_cells, pack_rows
+from halflife.publisher.certificate.signing import sign
+from halflife.publisher.plain_terms import Losses, describe_promise, find_plain_losses, list_unprotected
+from halflife.publisher.readable import make_readable_block
+from halflife.publisher.session import hold_to_ledger
+from halflife.publisher.verification import verify
+
+FORMAT = {"name": "halflife.certificate", "version": 1}
+BLOCK = 1_000
+
+
+class Period(NamedTuple):
+    """A stretch of time in µs since 1970, and the steps of the account that ended within it."""
+
+    start_us: int
+    end_us: int
+    first: int
+    last: int
+
+
+def certify(
+    given: GivenPolicy,
+    start: str | None = None,
+    end: str | None = None,
+    *,
+    key: Path | str | None = None,
+    clock: Callable[[], float] = time.time,
+    progress: Progress = lambda what, done, total: None,
+) -> JsonObject:
+    """Return the certificate of what a policy published from `start` to `end`, by its own clock: all of it if they are not given.
+
+    The ledger and the outputs are verified first; what does not verify is not certified.
+
+    key  the file of a private Ed25519 key (PEM), to sign it with
+
+    >>> certify("nowhere.yaml")
+    Traceback (most recent call last):
+    ...
+    halflife.parsing.documents.PolicyError: nowhere.yaml: cannot be read: No such file or directory: give the path of a policy
+    """
+    policy = Policy.of(given)
+    verdict = verify(policy, progress=progress)
+    if not verdict.good:
+        raise LedgerError("what does not verify is not certified:\n" + "\n".join(verdict.problems))
+    with open_ledger(policy.ledger_url, read_only=True) as book:
+        with book.snapshot(None):
+            batch = find_batch(book, verdict.head)
+            if batch is None:
+                raise LedgerError(f"{book.name}: nothing is published yet: halflife publish")
+            policy = hold_to_ledger(book.name, book.facts(), policy)
+            period = find_period(policy, book, start, end, int(clock()) * 1_000_000)
+            content = make_content(policy, book, batch, period, progress)
+        book.check_unwritten()
+    content["made"] = _say_time(int(clock()) * 1_000_000, policy.clock.zone)
+    content["format"] = FORMAT
+    return {"certificate": content, **({} if key is None else {"signature": sign(content, key)})}
+
+
+def find_batch(book: Ledger, head: str) -> Batch | None:
+    """Return the batch of this hash, None if there is none."""
+    return next((batch for batch in book.batches() if batch.link.hex() == head), None)
+
+
+def find_period(policy: Policy, book: Ledger, start: str | None, end: str | None, now_us: int) -> Period:
+    """Return the period from `start` to `end` on the policy's clock; by default from the first release to the newest."""
+    account, zone = channels(policy)[0].account, policy.clock.zone
+    begun = account.start(next(book.entries()).release_step)
+    start_us = begun if start is None else _read_time("from", start, zone)
+    if end is None:
+        newest = ((c.name, book.last_step(c.name)) for c in channels(policy))
+        end_us = account.end(max(e.release_step for name, last in newest for e in book.entries(name, last, last)))
+    else:
+        end_us = _read_time("to", end, zone)
+        if end_us > now_us:
+            raise InvalidInput(
+                f"the period ends at {end}, which is still to come ({_say_time(now_us, zone)} now): what is not over cannot be "
+                "certified",
+                about="to",
+            )
+    period = Period(start_us, end_us, max(1, account.last_over(start_us) + 1), account.last_over(end_us))
+    if period.last < period.first:
+        raise InvalidInput(
+            f"no step of {policy.clock.step} ends after {_say_time(start_us, zone)} and by {_say_time(end_us, zone)}: give a "
+            "longer period",
+            about="to",
+        )
+    return period
+
+
+def _read_time(name: str, text: str, zone: str) -> int:
+    try:
+        return to_us(parse_time(text, zone))
+    except InvalidInput as error:
+        raise InvalidInput(f"{name}: {error}", about=name) from error
+
+
+def make_content(
+    policy: Policy, book: Ledger, batch: Batch, period: Period, progress: Progress = lambda what, done, total: None
+) -> JsonObject:
+    """Return what a certificate says about a period, from the entries up to a batch alone: first what is *not* protected."""
+    zone, made = policy.clock.zone, channels(policy)
+    told = _Told(policy, period)
+    chained = takewhile(lambda link: link[0] <= batch.last, book.chained())
+    for step, links in groupby(chained, key=lambda link: link[1].release_step):
+        if step > period.last:
+            break
+        entries = []
+        for number, entry, _ in links:
+            entries.append(entry)
+            if number % BLOCK == 0:
+                progress("working risks out again", number, batch.last)
+        told.feed(step, entries)
+    losses = find_plain_losses(policy, told.losses)
+    return {
+        "not_protected": list(list_unprotected(policy)),
+        "population": {
+            "id": policy.population.id,
+            "size": policy.population.size,
+            "neighbours": policy.population.neighbours,
+        },
+        "period": {
+            "from": _say_time(period.start_us, zone),
+            "to": _say_time(period.end_us, zone),
+            "zone": zone,
+            "first_step": period.first,
+            "last_step": period.last,
+        },
+        "promises": [_promise(policy, told)],
+        "classically": [
+            {"within": x.span, "loss": _number(x.loss), **({"delta": x.delta} if x.delta else {})} for x in losses
+        ]
+        or [{"within": f"{c.name}, as planned", **_finite(c.plan.certificate()["classical_risk"])} for c in made],
+        "published": [told.streams[c.name].describe(zone) for c in made],
+        "ledger": {
+            "begun": first_link(book.facts()).hex(),
+            "head": batch.link.hex(),
+            "entries": batch.last,
+            "committed": _say_time(batch.at_us, zone),
+        },
+        "software": {"halflife": version("halflife"), "opendp": version("opendp")},
+    }
+
+
+def _promise(policy: Policy, told: _Told) -> JsonObject:
+    """The promise with what it leans on, and the risk under it."""
+    notion = policy.notion
+    checks = notion.checks()
+    return {
+        "notion": _finite(notion.reference()),
+        "summary": notion.summary,
+        "in_other_words": list(describe_promise(policy)),
+        "assumptions": [{"assumes": a, "checked": _finite(checks.get(a))} for a in notion.assumptions],
+        "risk": told.risk(),
+    }
+
+
+class _Told:
+    """One pass over entries: risks at every step of the period, plain losses, and what each stream published."""
+
+    def __init__(self, policy: Policy, period: Period) -> None:
+        self._period, self._account = period, Accountant(policy.notion)
+        self._largest = 0.0
+        self.losses = Losses()
+        self.streams = {c.name: _Stream(c) for c in channels(policy)}
+
+    def feed(self, step: int, entries: Sequence[Entry]) -> None:
+        """Take in all that was released at a step of the account."""
+        releases = [r for entry in entries for r in entry.releases]
+        if step >= self._period.first > self._account.step:
+            self._note(self._period.first - 1)  # what was published before still counts when the period begins
+        self._account.admit(*releases)
+        self.losses.feed(releases)
+        if step >= self._period.first:
+            self._note(step)
+            for name in {entry.stream for entry in entries}:
+                self.streams[name].feed([entry for entry in entries if entry.stream == name])
+
+    def _note(self, step: int) -> None:
+        """Remember the largest risk from a step on, which is no less than that of any step before the next release."""
+        if step >= self._account.step:
+            self._largest = max(self._largest, self._account.exposure(step).peak)
+
+    def risk(self) -> JsonObject:
+        """Return the risk at the end of the period, its peak from then on if nothing more is published, and the largest in it."""
+        last = self._period.last
+        if self._account.step < self._period.first:
+            self._note(self._period.first - 1)
+        risk, peak, limit = self._account.exposure(last)
+        found = {"risk": risk, "peak": peak, "largest": max(self._largest, risk), "limit": limit}
+        return {"step": last, **found, "used": self._account.used(last)}
+
+
+class _Stream:
+    """What one stream published in a period."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel, self._digest = channel, hashlib.sha256()
+        self._cells = digest_cells(channel.layout.columns[3:-2], channel.layout.cells)
+        self._steps, self._first, self._last = 0, 0, 0
+        self._begin_us, self._end_us = 0, 0
+        self._least, self._largest = math.inf, 0.0
+
+    def feed(self, entries: Sequence[Entry]) -> None:
+        """Take in entries of the stream."""
+        block = make_readable_block(entries, self._channel.factor_of_cells, banded=self._channel.quantiles is not None)
+        rows = self._channel.layout.rows
+        steps, starts, ends = (np.repeat(column, rows) for column in (block.steps, block.starts, block.ends))
+        cells = np.tile(self._cells, len(entries))
+        self._digest.update(pack_rows(cells, steps, starts, ends, block.values.ravel(), block.bands.ravel()))
+        if not self._steps:
+            self._first, self._begin_us = block.steps[0], block.starts[0]
+        self._last, self._end_us = block.steps[-1], block.ends[-1]
+        self._steps += len(entries)
+        self._least = min(self._least, float(block.bands.min()))
+        self._largest = max(self._largest, float(block.bands.max()))
+
+    def describe(self, zone: str) -> JsonObject:
+        """Return what was published, with the digest of all rows; without numbers if nothing was."""
+        c, plan = self._channel, self._channel.plan
+        told: JsonObject = {
+            "stream": c.name,
+            "statistic": c.part.statistic.kind,
+            "unit": c.unit,
+            "numbers": c.cells,
+            "hidden": list(explain(c)),
+            "plan": {"method": plan.request.method, "noise": plan.noise, "source": plan.source, "tail": plan.tail},
+            "steps": self._steps,
+        }
+        if not self._steps:
+            return told
+        return {
+            **told,
+            "first_step": self._first,
+            "last_step": self._last,
+            "not_published": self._last - self._first + 1 - self._steps,
+            "from": _say_time(self._begin_us, zone),
+            "to": _say_time(self._end_us, zone),
+            "error_band": {"least": self._least, "largest": self._largest},
+            "sha256": self._digest.hexdigest(),
+        }
+
+
+def _say_time(us: int, zone: str) -> str:
+    return from_us(us, zone).isoformat()
+
+
+def _number(x: float) -> float | str:
+    """A number as JSON can hold it."""
+    return x if math.isfinite(x) else "unbounded"
+
+
+def _finite(value: Any) -> Any:
+    """JSON data without numbers that JSON does not have."""
+    if isinstance(value, dict):
+        return {key: _finite(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return _number(value) if isinstance(value, float) else value

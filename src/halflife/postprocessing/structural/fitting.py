@@ -13,6 +13,8 @@ GEFCom, with 0 down to 89 %; 0.4 lies between and was not measured by itself).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from halflife.numerics.arrays import Bools, Floats
@@ -21,6 +23,7 @@ from halflife.postprocessing.structural.parameters import (
     PRIOR_SPREAD,
     REACH,
     Parameters,
+    Variances,
     find_variances,
     free_parameters,
 )
@@ -30,6 +33,10 @@ DIFFERENCE = 1e-3
 ENOUGH = 0.2
 """Where no derivative exceeds this, in nats for a standard deviation of the prior, the maximum is found."""
 MOST_ROUNDS = 20
+BLOCK = 24
+"""So many steps are taken in at once."""
+LEAST = 1e-12
+"""Added to the variance of every value, in squares of the amplitude: exact values may repeat each other."""
 CAUTION = 0.4
 """How far variances are taken above their middle, in squares of the standard deviation of their logarithm; 0.5 is their mean."""
 OF_WAVES = np.array([False, True, True, True, True, False, False, False])
@@ -47,36 +54,64 @@ def find_cost(
     amplitudes  of each series: its variances are those of the parameters times its square
     begin       where each series' level is expected to begin
     """
-    found, size = find_variances(numbers, harmonics), amplitudes**2
-    sets, series, states = len(numbers), values.shape[1], harmonics.states
-    lanes = sets * series
-    moves = (found.moves[:, None] * size[:, None]).reshape(lanes, states)
-    irregular = (found.irregular[:, None] * size).reshape(lanes)
-    persistence = np.repeat(found.persistence, series)
-    P, x = np.zeros((lanes, states, states)), np.zeros((lanes, states))
-    diagonal = np.einsum("kii->ki", P)
-    diagonal[...] = (found.before[:, None] * size[:, None]).reshape(lanes, states)
-    x[:, 0] = np.tile(begin, sets)
-    cost, scratch = np.zeros(lanes), np.empty_like(P)
-    for t, h in enumerate(rows):
-        if gaps[t]:
-            left = persistence ** gaps[t]
-            x[:, -1] *= left
-            P[:, -1] *= left[:, None]
-            P[:, :, -1] *= left[:, None]
-            grown = moves * gaps[t]
-            grown[:, -1] = irregular * (1 - left * left)
-            diagonal += grown
-        g = P @ h
-        total = np.maximum(g @ h + noise[t], np.finfo(float).tiny)
-        surprise = np.tile(values[t], sets) - x @ h
-        gain = g / total[:, None]
-        x += gain * surprise[:, None]
-        np.multiply(gain[:, :, None], g[:, None], out=scratch)
-        P -= scratch
-        cost += np.log(total) + surprise * surprise / total
+    sets, series = len(numbers), values.shape[1]
+    found = find_variances(np.repeat(numbers, series, axis=0), harmonics)
+    size = np.tile(amplitudes, sets)
+    block = Block(np.zeros((sets * series, harmonics.states)), found.before[:, None] * np.eye(harmonics.states))
+    moved, cost = np.tile((values - begin) / amplitudes, sets), 2 * len(values) * np.log(size)
+    times, reached = np.cumsum(gaps), 0.0
+    for start in range(0, len(values), BLOCK):
+        part = slice(start, start + BLOCK)
+        cost += block.meet(moved[part].T, rows[part], noise[part] / size[:, None] ** 2, times[part] - reached, found)
+        reached = times[part][-1]
     result: Floats = cost.reshape(sets, series).sum(axis=1) / 2
     return result
+
+
+@dataclass
+class Block:
+    """States of many series, each with parameters of its own, that take in many steps at once.
+
+    Of values y at the times τ after the newest state, with rows h, T the last of the times and φ the persistence,
+
+        Cov(y_s, y_t) = h_s·F_s P F_t·h_t + min(τ_s, τ_t)·Σ_j h_sj q_j h_tj + ω(φ^|τ_s − τ_t| − φ^(τ_s + τ_t)) + R_s [s = t]
+        Cov(y_t, x)   = h_t·F_t P F_T + τ_t q h_t,       of the irregular part ω(φ^(T − τ_t) − φ^(T + τ_t)),
+
+    with F_t = diag(1, …, 1, φ^τ_t), q the variance of the moves and ω of the irregular part: the filter's own, by matrices
+    instead of step by step (known), which costs a fraction of the time.
+    """
+
+    means: Floats
+    covariance: Floats
+
+    def meet(self, values: Floats, rows: Floats, noise: Floats, times: Floats, model: Variances) -> Floats:
+        """Take in values (series × steps); return −2 ln of their density, without the constant."""
+        phi, omega, last = model.persistence[:, None], model.irregular[:, None], times[-1]
+        left, end = phi**times, phi**last
+        h = np.repeat(rows[None], len(values), axis=0)
+        h[:, :, -1] *= left
+        both = h @ self.covariance
+        walks = rows[:, :-1] * model.moves[:, None, :-1]
+        known = both @ h.transpose(0, 2, 1) + np.minimum.outer(times, times) * (walks @ rows[:, :-1].T)
+        apart = np.abs(np.subtract.outer(times, times))
+        known += omega[:, None] * (phi[:, None] ** apart - left[:, :, None] * left[:, None])
+        steps = np.arange(len(times))
+        known[:, steps, steps] += noise + LEAST
+        both[:, :, :-1] += times[:, None] * walks
+        both[:, :, -1] = both[:, :, -1] * end + omega * (phi ** (last - times) - end * left)
+        surprise = values - (h @ self.means[:, :, None])[:, :, 0]
+        solved = np.linalg.solve(known, np.concatenate([surprise[:, :, None], both], axis=2))
+        self.means[:, -1:] *= end
+        self.covariance[:, -1] *= end
+        self.covariance[:, :, -1] *= end
+        diagonal = np.einsum("kii->ki", self.covariance)
+        diagonal[:, :-1] += model.moves[:, :-1] * last
+        diagonal[:, -1:] += omega * (1 - end**2)
+        moved = both.transpose(0, 2, 1) @ solved
+        self.means += moved[:, :, 0]
+        self.covariance -= moved[:, :, 1:]
+        cost: Floats = np.linalg.slogdet(known)[1] + (surprise * solved[:, :, 0]).sum(axis=1)
+        return cost
 
 
 def fit_parameters(

@@ -28,5 +28,9 @@ class Seasonal(Structural):
 
     @staticmethod
     def make_models(steps_per_day: float) -> list[Harmonics]:
-        """Return the model with seasons, and the one without."""
-        return [Harmonics(steps_per_day), Harmonics(steps_per_day, seasons=False)]
+        """Return the model with seasons, the one without, and a level that drifts."""
+        return [
+            Harmonics(steps_per_day),
+            Harmonics(steps_per_day, seasons=False),
+            Harmonics(steps_per_day, seasons=False, irregular=False),
+        ]

@@ -13,6 +13,7 @@ from halflife.errors import InvalidInput
 from halflife.numerics.arrays import Floats, Integers
 from halflife.numerics.forms import JsonObject, leave_out, read_form
 from halflife.postprocessing.base import PLAIN, Estimate, Facts, check_values
+from halflife.postprocessing.structural.combining import MODEL_IS_TRUE, find_chances
 from halflife.postprocessing.structural.filtering import Filter
 from halflife.postprocessing.structural.harmonics import Harmonics
 from halflife.postprocessing.structural.hindsight import look_back_on
@@ -23,7 +24,8 @@ from halflife.postprocessing.structural.windows import (
     begin_of,
     class_of,
     classes_of_amplitude,
-    fit_window,
+    fit_models,
+    judge_fit,
     make_window,
     model_of,
     next_fit,
@@ -87,16 +89,17 @@ class Structural:
         if not len(values):
             return Estimate(values, values)
         block, reused = self._prepare(values, scales, facts)
-        estimates, variances = np.empty_like(block.values), np.empty_like(block.values)
-        done = 0
+        found, done = [], 0
         while done < len(values):
             room = len(values) if self.public else next_fit(self._seen, self.steps_per_day) - self._seen
             part = slice(done, min(len(values), done + room))
-            estimates[part], variances[part] = self._meet(Window(*(column[part] for column in block)), facts.worth)
+            here = Window(*(column[part] for column in block))
+            chances = MODEL_IS_TRUE if self._fit is None else self._fit.chances
+            found.append(read_estimate(*self._meet(here, facts.worth), here, reused[part], facts, chances))
             done = part.stop
             if not self.public and self._seen == next_fit(self._seen - 1, self.steps_per_day):
-                self._refit()
-        return read_estimate(estimates, variances, block.noise, reused, facts)
+                self._refit(facts.std > 1)
+        return Estimate(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
 
     def revise(self, values: Floats, scales: Floats, facts: Facts = PLAIN) -> tuple[Floats, Floats]:
         """Return the estimates of a whole series with hindsight, and scales as `smooth` does. Nothing is kept of it."""
@@ -111,14 +114,18 @@ class Structural:
         anew = type(self).from_facts(self.to_facts())
         block, reused = anew._prepare(values, scales, facts)
         cells = values.shape[1]
+        chances = MODEL_IS_TRUE
         if self.public is not None and self.amplitude is not None:
             known = Fit(self.public, self.models[0]), classes_of_amplitude(self.amplitude, facts.worth, cells)
             found = look_back_on(block, self.models, known)
         elif len(values) < next_fit(0, self.steps_per_day):
-            found = block.values, np.repeat(block.noise[:, None], cells, axis=1)
+            found = block.values, np.full_like(block.values, math.inf)
         else:
             found = look_back_on(block, self.models)
-        return read_estimate(*found, block.noise, reused, facts)
+            pool = pool_of(cells)
+            surprise, noise = (block.values - found[0])[:, pool], np.repeat(block.noise[:, None], len(pool), axis=1)
+            chances = tuple(find_chances(surprise, found[1][:, pool], noise, facts.std > 1).tolist())
+        return read_estimate(*found, block, reused, facts, chances)
 
     def _prepare(self, values: Floats, scales: Floats, facts: Facts) -> tuple[Window, Floats]:
         """Return the steps of a block in whole units, and the variance of reused noise in each."""
@@ -137,9 +144,9 @@ class Structural:
         return make_window(values, scales, facts, np.asarray(days, dtype=np.float64), gaps)
 
     def _meet(self, block: Window, worth: Floats) -> tuple[Floats, Floats]:
-        """Take in a block without a fit inside; return estimates and their variances. Before a fit values stay as they are."""
+        """Take in a block without a fit inside; return predictions and their variances: nothing is predicted before a fit."""
         self._note(block)
-        raw = block.values, np.repeat(block.noise[:, None], block.values.shape[1], axis=1)
+        raw = block.values, np.full_like(block.values, math.inf)
         if self._fit is None:
             return raw
         if self._kinds is not None:
@@ -150,13 +157,13 @@ class Structural:
         return np.concatenate([raw[0][:1], rest[0]]), np.concatenate([raw[1][:1], rest[1]])
 
     def _run(self, block: Window, fit: Fit, kinds: Integers) -> tuple[Floats, Floats]:
-        estimates, variances = np.empty_like(block.values), np.empty_like(block.values)
+        predicted, variances = np.empty_like(block.values), np.empty_like(block.values)
         rows = fit.harmonics.rows(block.days)
         for kind, one in self._filters.items():
             cells = kinds == kind
             seen = one.meet(block.values[:, cells], rows, block.noise, block.gaps, model_of(fit, kind)[0])
-            estimates[:, cells], variances[:, cells] = seen.estimates, seen.variances[:, None]
-        return estimates, variances
+            predicted[:, cells], variances[:, cells] = seen.predicted, seen.signal[:, None]
+        return predicted, variances
 
     def _note(self, block: Window) -> None:
         """Add a block to the moments of each cell and to the window; sums are added up step by step, however blocks are cut."""
@@ -191,7 +198,7 @@ class Structural:
                 before[0] = before.sum() + doubt
             self._filters[kind] = Filter(means, np.diag(before))
 
-    def _refit(self) -> None:
+    def _refit(self, laplace: bool) -> None:
         """Fit the parameters to the window; at first begin the filters with all of it, later let them go on."""
         if self._window is None:
             raise InvalidInput("a fit needs values")
@@ -199,7 +206,9 @@ class Structural:
         pool = pool_of(len(kinds))
         pooled = window._replace(values=window.values[:, pool]) if self._fit is None else window
         before = self._fit
-        self._fit = fit_window(pooled, 2.0 ** (kinds[pool] / 2), self.models, before and before.parameters)
+        found = fit_models(pooled, 2.0 ** (kinds[pool] / 2), self.models, before and before.parameters)
+        fit = min(found, key=lambda item: item[0])[1]
+        self._fit = judge_fit(fit, pooled, kinds[pool], laplace)
         self._window = pooled
         if before is None:
             self._start(self._fit, kinds, begin_of(window, self.steps_per_day))
@@ -251,7 +260,7 @@ class Structural:
             "seen": self._seen,
             "fit": None
             if fit is None or self.public
-            else [list(fit.parameters.numbers), self.models.index(fit.harmonics)],
+            else [list(fit.parameters.numbers), self.models.index(fit.harmonics), list(fit.chances)],
             "classes": None if kinds is None else kinds.tolist(),
             "filters": {str(k): [pack(f.means), pack(f.covariance)] for k, f in self._filters.items()},
             "sums": pack(self._sums),
@@ -269,8 +278,8 @@ class Structural:
         form = read_form("the state of an estimator", state, keys)
         self._step, self._seen = int(form["step"]), int(form["seen"])
         if form["fit"] is not None:
-            numbers, model = form["fit"]
-            self._fit = Fit(Parameters(tuple(map(float, numbers))), self.models[model])
+            numbers, model, chances = form["fit"]
+            self._fit = Fit(Parameters(tuple(map(float, numbers))), self.models[model], tuple(map(float, chances)))
         self._sums, self._count, self._noise = (
             unpack(form["sums"]).reshape(3, -1),
             float(form["count"]),

@@ -6,15 +6,18 @@ States of waves do not rotate: the rows of `Harmonics.rows` do. So every state b
 
     P ← F P F + Q,   g = P h,   f = h·g,   S = f + R,   v = y − h·x,   x ← x + (g/S)v,   P ← P − g gᵀ/S
 
-(known: Kalman 1960). The estimate h·x + (f/S)v has variance fR/S. P does not depend on the values: series of one amplitude
-and one noise share it, and a step of all of them costs one update. An exact value (R = 0) is its own estimate.
+(known: Kalman 1960). Before y is seen the truth is predicted as h·x, with variance f; `combining` makes an estimate of both.
+P does not depend on the values: series of one amplitude and one noise share it, and a step of all of them costs one update.
 
-With hindsight (known: de Jong 1989), from the last step backwards, with r and N of the step after:
+With hindsight (known: de Jong 1989), from the last step backwards, with r and N of the step after and K = g/S:
 
-    r ← F r,  N ← F N F        (between steps)       L = I − g hᵀ/S (as K hᵀ)
-    r ← h v/S + Lᵀ r,          N ← h hᵀ/S + Lᵀ N L
-    estimate: h·x + g·r,       variance: f − gᵀ N g       with x, g, f before step t was seen; where R < f, without cancellation,
-    estimate: y − R·u,         variance: R − R²·D         with u = v/S − K·r and D = 1/S + Kᵀ N K, of the step after.
+    r ← F r,  N ← F N F        (between steps)
+    u = v/S − K·r,             D = 1/S + Kᵀ N K
+    r ← r + h u,               N ← N − h (N K)ᵀ − (N K) hᵀ + h D hᵀ
+
+From all values but its own the truth of a step is predicted as y − u/D, with variance 1/D − R (known: de Jong and Penzer 1998).
+Where R > f that would cancel: with its own value too the variance is w = f − gᵀ N g, without it w/(1 − w/R), and the prediction
+h·x + (g·r − v·w/R)/(1 − w/R), with r and N of this step.
 """
 
 from __future__ import annotations
@@ -44,17 +47,16 @@ class Model:
 
 
 class Seen(NamedTuple):
-    """What the filter found at some steps: estimates and their variance, and what hindsight needs of it.
+    """What the filter found at some steps.
 
-    predicted, surprise   h·x before the value, and y − h·x: steps × series
-    gains, total          g and S
-    kept                  φ to the power of the steps since the value before
+    predicted, signal   h·x before the value was seen (steps × series), and its variance f
+    surprise            y − h·x: steps × series
+    gains, total        g and S
+    kept                φ to the power of the steps since the value before
     """
 
-    estimates: Floats
-    variances: Floats
-    shares: Floats
     predicted: Floats
+    signal: Floats
     surprise: Floats
     gains: Floats
     total: Floats
@@ -98,32 +100,30 @@ class Filter:
                 gain = g / total
                 x += np.multiply.outer(gain, v)
                 P -= np.multiply.outer(gain, g, out=self._scratch)
-        total = signal + noise
-        shares = np.divide(signal, total, out=np.ones(steps), where=(noise > 0) & (total > 0))
-        estimates = predicted + shares[:, None] * surprise
-        return Seen(estimates, shares * noise, shares, predicted, surprise, gains, total, kept)
+        return Seen(predicted, signal, surprise, gains, signal + noise, kept)
 
 
 def look_back(seen: Seen, rows: Floats, noise: Floats) -> tuple[Floats, Floats]:
-    """Return the estimates with hindsight, steps × series, and their variances."""
+    """Return the predictions of each step from all other steps, steps × series, and their variances."""
     steps, states = seen.gains.shape
-    estimates, variances = seen.estimates.copy(), seen.variances.copy()
+    predicted, variances = seen.predicted.copy(), seen.signal.copy()
     r, N = np.zeros((states, seen.surprise.shape[1])), np.zeros((states, states))
     for t in range(steps - 1, -1, -1):
         h, g, total = rows[t], seen.gains[t], seen.total[t]
         if total > 0:
             gain = g / total
             side = N @ gain
-            moved, doubt = seen.surprise[t] / total - gain @ r, gain @ side + 1 / total
-            r += np.multiply.outer(h, moved)
+            u, doubt = seen.surprise[t] / total - gain @ r, gain @ side + 1 / total
+            r += np.multiply.outer(h, u)
             N -= np.multiply.outer(h, side) + np.multiply.outer(side - h * doubt, h)
-        if noise[t] > g @ h:
-            estimates[t] = seen.predicted[t] + g @ r
-            variances[t] = max(0.0, float(g @ h - g @ N @ g))
-        elif noise[t] > 0:  # the same from the other side: of little noise, what is left is all but its variance
-            estimates[t] = seen.predicted[t] + seen.surprise[t] - noise[t] * moved
-            variances[t] = noise[t] - noise[t] ** 2 * doubt
+            if noise[t] > seen.signal[t]:
+                left = max(0.0, float(seen.signal[t] - g @ N @ g))
+                predicted[t] += (g @ r - left / noise[t] * seen.surprise[t]) / (1 - left / noise[t])
+                variances[t] = left / (1 - left / noise[t])
+            else:
+                predicted[t] += seen.surprise[t] - u / doubt
+                variances[t] = max(0.0, 1 / doubt - noise[t])
         r[-1] *= seen.kept[t]
         N[-1] *= seen.kept[t]
         N[:, -1] *= seen.kept[t]
-    return estimates, variances
+    return predicted, variances

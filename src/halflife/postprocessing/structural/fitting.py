@@ -5,10 +5,9 @@ decomposition, Schweppe 1965), times that of the weak prior. Derivatives are dif
 are run side by side. Several series are pooled: each has its own amplitude, and their densities multiply.
 
 A variance that the series hardly speaks of is likeliest to be too small, and bands would be too narrow (the pile-up of
-likelihoods at 0). Where the log of a variance is known to a standard deviation s, its mean is e^{s²/2} times its middle.
-Between the two, e^{0.4·s²} times the middle is used, for the waves, and with hindsight, where errors are smaller and more of
-them are the model's, for all states (ours; s from the curvature at the maximum; with 0.5 bands held 93.7 to 98.1 % on London and
-GEFCom, with 0 down to 89 %; 0.4 lies between and was not measured by itself).
+likelihoods at 0). So the mean of each variance is taken, over likelihood and prior along its own axis through the maximum, and
+not its likeliest value; the same integrals say how likely a model makes the window, by which one is chosen (ours: a coarse
+form of what an integral over all parameters would give; Laplace's approximation is known).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from halflife.numerics.arrays import Bools, Floats
+from halflife.numerics.arrays import Floats
 from halflife.postprocessing.structural.harmonics import Harmonics
 from halflife.postprocessing.structural.parameters import (
     PRIOR_SPREAD,
@@ -37,11 +36,11 @@ BLOCK = 24
 """So many steps are taken in at once."""
 LEAST = 1e-12
 """Added to the variance of every value, in squares of the amplitude: exact values may repeat each other."""
-CAUTION = 0.4
-"""How far variances are taken above their middle, in squares of the standard deviation of their logarithm; 0.5 is their mean."""
-OF_WAVES = np.array([False, True, True, True, True, False, False, False])
-OF_STATES = np.array([True, True, True, True, True, True, False, False])
-"""Which parameters are the variances of waves; of all states."""
+AROUND = np.array([-2.0, -1.0, -0.5, -0.25, 0.0, 0.25, 0.5, 1.0, 2.0])
+WIDTHS = np.array([1.0, 0.75, 0.375, 0.25, 0.25, 0.25, 0.375, 0.75, 1.0])
+"""Where the likelihood beside the maximum is looked at, in standard deviations of the prior, and the range each stands for."""
+VARIANCES = np.array([True, True, True, True, True, True, False, False])
+"""Which parameters are variances."""
 
 
 def find_cost(
@@ -100,31 +99,31 @@ class Block:
         both[:, :, :-1] += times[:, None] * walks
         both[:, :, -1] = both[:, :, -1] * end + omega * (phi ** (last - times) - end * left)
         surprise = values - (h @ self.means[:, :, None])[:, :, 0]
-        solved = np.linalg.solve(known, np.concatenate([surprise[:, :, None], both], axis=2))
+        root = np.linalg.cholesky(known)
+        solved = np.linalg.solve(root, np.concatenate([surprise[:, :, None], both], axis=2))
         self.means[:, -1:] *= end
         self.covariance[:, -1] *= end
         self.covariance[:, :, -1] *= end
         diagonal = np.einsum("kii->ki", self.covariance)
         diagonal[:, :-1] += model.moves[:, :-1] * last
         diagonal[:, -1:] += omega * (1 - end**2)
-        moved = both.transpose(0, 2, 1) @ solved
+        moved = solved[:, :, 1:].transpose(0, 2, 1) @ solved
         self.means += moved[:, :, 0]
-        self.covariance -= moved[:, :, 1:]
-        cost: Floats = np.linalg.slogdet(known)[1] + (surprise * solved[:, :, 0]).sum(axis=1)
+        self.covariance -= (moved[:, :, 1:] + moved[:, :, 1:].transpose(0, 2, 1)) / 2
+        roots = np.einsum("kii->ki", root)
+        cost: Floats = 2 * np.log(roots).sum(axis=1) + (solved[:, :, 0] ** 2).sum(axis=1)
         return cost
 
 
 def fit_parameters(
     values: Floats, rows: Floats, noise: Floats, gaps: Floats, amplitudes: Floats, begin: Floats, harmonics: Harmonics,
-    start: Parameters | None = None, doubted: Bools = OF_WAVES,
+    start: Parameters | None = None,
 ) -> tuple[Parameters, float]:  # fmt: skip
-    """Return the most likely parameters, on a grid, and what they cost: −ln of the likelihood and the prior, in nats.
-
-    doubted  which of them are variances that are taken above their middle
-    """
+    """Return the parameters, on a grid, and −ln of how likely the model makes the values, over all its parameters."""
     from scipy.optimize import minimize
 
-    middle, free = np.array(Parameters.middle(harmonics.steps_per_day).numbers), free_parameters(harmonics)
+    middle = np.array(Parameters.middle(harmonics.steps_per_day, harmonics.seasons).numbers)
+    free = free_parameters(harmonics)
     spread, count = PRIOR_SPREAD[free], int(free.sum())
 
     def costs(points: Floats) -> Floats:
@@ -143,8 +142,10 @@ def fit_parameters(
         with_slopes, first, jac=True, method="L-BFGS-B", bounds=[(-REACH, REACH)] * count,
         options={"maxiter": MOST_ROUNDS, "gtol": ENOUGH, "ftol": 1e-8},
     )  # fmt: skip
-    sides = costs(np.vstack([best.x + np.eye(count), best.x - np.eye(count)])).reshape(2, count).sum(axis=0)
-    doubt = spread**2 / np.maximum(sides - 2 * float(best.fun), 1.0)
+    offsets = np.multiply.outer(AROUND, np.eye(count)).reshape(-1, count)
+    around = costs(best.x + offsets).reshape(len(AROUND), count)
+    chances = np.exp(np.minimum(0.0, float(best.fun) - around)) * WIDTHS[:, None]
+    means = np.log((chances * np.exp(np.multiply.outer(AROUND, spread))).sum(axis=0) / chances.sum(axis=0))
     numbers = middle.copy()
-    numbers[free] += best.x * spread + np.where(doubted[free], CAUTION * doubt, 0.0)
-    return Parameters.from_numbers(numbers), float(best.fun)
+    numbers[free] += best.x * spread + np.where(VARIANCES[free], means, 0.0)
+    return Parameters.from_numbers(numbers), float(best.fun - np.log(chances.sum(axis=0) / np.sqrt(2 * np.pi)).sum())

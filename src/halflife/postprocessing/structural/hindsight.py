@@ -9,14 +9,13 @@ import numpy as np
 
 from halflife.numerics.arrays import Floats, Integers
 from halflife.postprocessing.structural.filtering import Filter, Seen, look_back
-from halflife.postprocessing.structural.fitting import OF_STATES
 from halflife.postprocessing.structural.harmonics import Harmonics
 from halflife.postprocessing.structural.windows import (
     Fit,
     Window,
     begin_of,
     class_of,
-    fit_window,
+    fit_models,
     model_of,
     pool_of,
     window_length,
@@ -26,7 +25,7 @@ from halflife.postprocessing.structural.windows import (
 def look_back_on(
     block: Window, models: list[Harmonics], known: tuple[Fit, Integers] | None = None
 ) -> tuple[Floats, Floats]:
-    """Return the estimates of all steps given all values, and their variances.
+    """Return the predictions of all steps, each from all values but its own, and their variances.
 
     Parameters are fitted on each eight weeks by themselves, which model it is on all of them together; `known` are public ones,
     with the class of each cell.
@@ -37,7 +36,7 @@ def look_back_on(
         fits = fit_parts(block, kinds, models, cuts)
     else:
         kinds, fits = known[1], [known[0]] * len(cuts)
-    estimates, variances = np.empty_like(block.values), np.empty_like(block.values)
+    predicted, variances = np.empty_like(block.values), np.empty_like(block.values)
     rows, begin = fits[0].harmonics.rows(block.days), begin_of(block, models[0].steps_per_day)
     for kind in np.unique(kinds).tolist():
         cells = kinds == kind
@@ -51,9 +50,9 @@ def look_back_on(
             for part, fit in zip(cuts, fits, strict=True)
         ]
         seen = Seen(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
-        estimates[:, cells], found = look_back(seen, rows, block.noise)
+        predicted[:, cells], found = look_back(seen, rows, block.noise)
         variances[:, cells] = found[:, None]
-    return estimates, variances
+    return predicted, variances
 
 
 def cut_evenly(length: int, most: int) -> list[slice]:
@@ -67,16 +66,12 @@ def cut_evenly(length: int, most: int) -> list[slice]:
 
 
 def fit_parts(block: Window, kinds: Integers, models: list[Harmonics], cuts: list[slice]) -> list[Fit]:
-    """Return a fit for each part, all of one model: that which most of the parts prefer."""
+    """Return a fit for each part, all of one model: that which makes all parts together likeliest."""
     pool = pool_of(len(kinds))
-    amplitudes = 2.0 ** (kinds[pool] / 2)
-    windows = []
+    found = []
     for part in cuts:
         gaps = np.concatenate([[0.0], block.gaps[part][1:]])
-        windows.append(Window(block.values[part][:, pool], block.noise[part], block.days[part], gaps))
-    fits = [fit_window(window, amplitudes, models, None, OF_STATES) for window in windows]
-    wanted = max(models, key=lambda model: sum(fit.harmonics == model for fit in fits))
-    return [
-        fit if fit.harmonics == wanted else fit_window(window, amplitudes, [wanted], None, OF_STATES)
-        for fit, window in zip(fits, windows, strict=True)
-    ]
+        window = Window(block.values[part][:, pool], block.noise[part], block.days[part], gaps)
+        found.append(fit_models(window, 2.0 ** (kinds[pool] / 2), models, None))
+    best = min(range(len(models)), key=lambda k: sum(fits[k][0] for fits in found))
+    return [fits[best][1] for fits in found]

@@ -26,10 +26,10 @@ from halflife.postprocessing.structural.harmonics import DAY, LEVEL, SIDE, WEEK,
 
 NAMES = ("level", "week", "day", "side", "year", "irregular", "persistence", "decay")
 KINDS = (LEVEL, WEEK, DAY, SIDE, YEAR)
-PRIOR_A_DAY = np.array([0.1, 0.001, 0.005, 0.001, 0.001])
+PRIOR_A_DAY = np.array([0.1, 0.0001, 0.0005, 0.0001, 0.001])
 """By how much level and waves move in a day (or in one step, if that is longer), as a variance: the middle of the prior."""
-PRIOR_IRREGULAR, PRIOR_LOGIT, PRIOR_DECAY = 0.02, 1.5, 1.0
-PRIOR_SPREAD = np.array([2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 1.0, 1.0])
+PRIOR_IRREGULAR, PRIOR_ALONE, PRIOR_LOGIT, PRIOR_DECAY = 0.02, 0.3, 1.0, 1.0
+PRIOR_SPREAD = np.array([2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 1.0])
 REACH = 4.0
 """So many standard deviations of the prior a parameter may lie from its middle."""
 SHARES = {LEVEL: 4.0, WEEK: 0.1, DAY: 0.5, SIDE: 0.05, YEAR: 0.5}
@@ -51,17 +51,18 @@ class Variances(NamedTuple):
 class Parameters:
     """A set of parameters, as numbers without bounds: six log-variances, the logit of the persistence, the decay.
 
-    >>> Parameters.middle(48).persistence
-    0.8175744761936437
+    >>> round(Parameters.middle(48).persistence, 3)
+    0.731
     """
 
     numbers: tuple[float, ...]
 
     @classmethod
-    def middle(cls, steps_per_day: float) -> Self:
-        """Return the middle of the prior for a series of so many steps a day."""
+    def middle(cls, steps_per_day: float, seasons: bool = True) -> Self:
+        """Return the middle of the prior for a series of so many steps a day; without seasons more of it is irregular."""
         moves = np.log(PRIOR_A_DAY / max(1.0, steps_per_day))
-        return cls((*moves.tolist(), math.log(PRIOR_IRREGULAR), PRIOR_LOGIT, PRIOR_DECAY))
+        irregular = math.log(PRIOR_IRREGULAR if seasons else PRIOR_ALONE)
+        return cls((*moves.tolist(), irregular, PRIOR_LOGIT, PRIOR_DECAY))
 
     @classmethod
     def from_numbers(cls, numbers: Floats) -> Self:

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from halflife.numerics.arrays import Bools, Floats, Integers
+from halflife.numerics.arrays import Floats, Integers
 from halflife.postprocessing.base import Estimate, Facts
-from halflife.postprocessing.structural.bands import NORMAL_BAND, find_half_width
-from halflife.postprocessing.structural.filtering import Model
-from halflife.postprocessing.structural.fitting import OF_WAVES, fit_parameters
+from halflife.postprocessing.structural.combining import LAPLACE_BAND, MODEL_IS_TRUE, NORMAL_BAND, combine, find_chances
+from halflife.postprocessing.structural.filtering import Filter, Model
+from halflife.postprocessing.structural.fitting import fit_parameters
 from halflife.postprocessing.structural.harmonics import Harmonics
 from halflife.postprocessing.structural.parameters import Parameters, find_variances
 
@@ -37,10 +37,11 @@ class Window(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """The parameters in use, and the states they are about."""
+    """The parameters in use, the states they are about, and how often errors have which size (see `combining`)."""
 
     parameters: Parameters
     harmonics: Harmonics
+    chances: tuple[float, ...] = MODEL_IS_TRUE
 
 
 def window_length(steps_per_day: float) -> int:
@@ -75,18 +76,18 @@ def begin_of(window: Window, steps_per_day: float) -> Floats:
     return first
 
 
-def fit_window(
-    window: Window, amplitudes: Floats, models: list[Harmonics], start: Parameters | None, doubted: Bools = OF_WAVES
-) -> Fit:
-    """Return the likeliest of some models with its parameters."""
+def fit_models(
+    window: Window, amplitudes: Floats, models: list[Harmonics], start: Parameters | None
+) -> list[tuple[float, Fit]]:
+    """Return the fit of each model, with −ln of how likely it makes the window."""
     found = []
     for harmonics in models:
         parameters, cost = fit_parameters(
             window.values, harmonics.rows(window.days), window.noise, window.gaps, amplitudes,
-            begin_of(window, harmonics.steps_per_day), harmonics, start, doubted,
+            begin_of(window, harmonics.steps_per_day), harmonics, start,
         )  # fmt: skip
         found.append((cost, Fit(parameters, harmonics)))
-    return min(found, key=lambda item: item[0])[1]
+    return found
 
 
 def class_of(variances: Floats, noise: float, count: float) -> Integers:
@@ -125,12 +126,32 @@ def make_window(values: Floats, scales: Floats, facts: Facts, days: Floats, gaps
     return Window(values / facts.worth, (fresh * facts.std) ** 2, days, gaps), (reused * facts.std) ** 2
 
 
-def read_estimate(estimates: Floats, variances: Floats, noise: Floats, reused: Floats, facts: Facts) -> Estimate:
+def judge_fit(fit: Fit, window: Window, kinds: Integers, laplace: bool) -> Fit:
+    """Return a fit with the chances of sizes that its errors have in a window of series of these classes."""
+    rows, begin = fit.harmonics.rows(window.days), begin_of(window, fit.harmonics.steps_per_day)
+    surprises, variances = [], []
+    for column, kind in enumerate(kinds.tolist()):
+        model, before = model_of(fit, kind)
+        means = np.zeros((fit.harmonics.states, 1))
+        means[0] = begin[column]
+        seen = Filter(means, np.diag(before)).meet(
+            window.values[:, column : column + 1], rows, window.noise, window.gaps, model
+        )
+        surprises.append(seen.surprise[:, 0])
+        variances.append(seen.signal)
+    noise = np.tile(window.noise, len(kinds))
+    return fit._replace(
+        chances=tuple(find_chances(np.concatenate(surprises), np.concatenate(variances), noise, laplace).tolist())
+    )
+
+
+def read_estimate(
+    predicted: Floats, variances: Floats, block: Window, reused: Floats, facts: Facts, chances: tuple[float, ...]
+) -> Estimate:
     """Return estimates in the unit of the values with their 95 % bands. No reused noise is taken out: it is the same again."""
-    total = variances + reused[:, None]
-    if facts.std > 1:
-        shares = np.divide(variances, noise[:, None], out=np.ones_like(variances), where=(noise > 0)[:, None])
-        widths = find_half_width(np.where(reused[:, None] > 0, 1.0, shares))
-    else:
-        widths = np.full_like(variances, NORMAL_BAND)
-    return Estimate(estimates * facts.worth, widths * np.sqrt(total) * facts.worth)
+    laplace = facts.std > 1
+    estimates, bands = combine(predicted, variances, block.values, block.noise[:, None], laplace, np.array(chances))
+    if reused.any():
+        half = LAPLACE_BAND if laplace else NORMAL_BAND
+        bands = np.where(reused[:, None] > 0, half * np.sqrt((bands / NORMAL_BAND) ** 2 + reused[:, None]), bands)
+    return Estimate(estimates * facts.worth, bands * facts.worth)

@@ -1,0 +1,169 @@
+"""The best estimate of a value from a prediction and a noisy value that know nothing of each other, and its 95 % band.
+
+A filter predicts the truth x from the values before, hindsight from all values but its own: x ~ N(p, f). Of y = x + noise with
+Gaussian noise of variance R, the best estimate is p + f/(f + R)·(y − p), with variance fR/(f + R). The noise of a release is
+mostly Laplace noise of scale b, and known to be: the estimate with the least mean absolute error is the median of
+
+    x given y  ∝  exp(−(x − p)²/2f − |y − x|/b),
+
+which is two pieces of normal densities. With v = y − p ≥ 0 (the other side mirrors it), s = √f and Φ the normal distribution,
+
+    median = p + f/b + s·Φ⁻¹(B/2),       B = Φ(v/s − s/b) + e^{2v/b}·Φ(−v/s − s/b),       density of v = B·e^{s²/2b² − v/b}/2b
+
+(ours; elementary). However far off a value lies, it moves the estimate by f/b at the most; where f ≫ b² it stays as it is, while
+a linear filter mixes in a prediction that is worse than the noise. The band's width is that of the error over all y.
+
+**Models are wrong**, and y − p shows it: its noise is known, and independent of p. So the variance of the prediction's error is
+taken to be c·f, with c one of SIZES, from step to step another; how often which is fitted on the surprises y − p by likelihood.
+That is a heavier tail where the series has one, a wider band where the model promises too much, and the raw value where
+predictions are no good. Where noise hides the errors of predictions, EXPECTED holds (ours; mixtures by expectation and
+maximisation are known: Dempster, Laird and Rubin 1977).
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+import numpy as np
+
+from halflife.numerics.arrays import Floats
+from halflife.numerics.search import largest
+
+POINTS = 33
+NORMAL_BAND, LAPLACE_BAND = 1.959963984540054, math.log(20) / math.sqrt(2)
+"""Half the width of a 95 % band, in standard deviations."""
+
+
+SIZES = 2.0 ** np.arange(-1, 7)
+"""A prediction's error may have so many times the variance that the model says."""
+EXPECTED = np.array([0.34, 0.49, 0.14, 0.025, 0.003, 0.001, 0.0005, 0.0005])
+STRENGTH, ROUNDS, FEWEST_SHARE = 8.0, 50, 0.002
+"""Before anything is seen the sizes have these chances, which count as so many values; those below a share are left out."""
+MODEL_IS_TRUE = (0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+MOST = 1e8
+"""Where a prediction is so many times less certain than a value, the value stays."""
+
+
+def find_median(v: Floats, s: Floats, b: Floats) -> tuple[Floats, Floats]:
+    """Return the median of x − p given v = y − p, and ln of the bracket in its formula.
+
+    >>> find_median(np.array([0.0, 1.0, 50.0]), np.ones(3), np.ones(3))[0].round(3).tolist()
+    [0.0, 0.571, 1.0]
+    """
+    from scipy.special import log_ndtr, ndtri_exp
+
+    far, ratio = np.abs(v), s / b
+    bracket = np.logaddexp(log_ndtr(far / s - ratio), 2 * far / b + log_ndtr(-far / s - ratio))
+    return np.sign(v) * np.clip(s * (ratio + ndtri_exp(bracket - math.log(2))), 0.0, far), bracket
+
+
+def combine_laplace(v: Floats, f: Floats, R: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return, with Laplace noise of variance R, the median of x − p given v, half its band over all v, and ln of v's density."""
+    s, b, shares = np.sqrt(f), np.sqrt(R / 2), f / (f + R)
+    median, bracket = find_median(v, s, b)
+    return median, find_half_width(shares) * np.sqrt(shares * R), bracket + f / R - np.abs(v) / b - np.log(2 * b)
+
+
+def combine_normal(v: Floats, f: Floats, R: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return the same with Gaussian noise.
+
+    >>> [part.tolist() for part in combine_normal(np.array([3.0]), np.ones(1), np.full(1, 2.0))][:1]
+    [[1.0]]
+    """
+    total = f + R
+    return v * f / total, NORMAL_BAND * np.sqrt(f * R / total), -(np.log(2 * np.pi * total) + v * v / total) / 2
+
+
+def combine(
+    predicted: Floats, variances: Floats, values: Floats, noise: Floats, laplace: bool, chances: Floats
+) -> tuple[Floats, Floats]:
+    """Return estimates and the half-widths of their 95 % bands, of predictions of these variances and noisy values.
+
+    `chances` are those of SIZES. Each size makes an estimate and a band, weighted by how likely it made the value. A
+    prediction of infinite variance says nothing: the value stays, with the band of its noise. So does an exact value.
+
+    >>> estimates, bands = combine(
+    ...     np.zeros(3), np.array([0.0, 2.0, np.inf]), np.full(3, 3.0), np.full(3, 2.0), True, np.array(MODEL_IS_TRUE)
+    ... )
+    >>> estimates.round(3).tolist(), bands.round(3).tolist()
+    ([0.0, 1.719, 3.0], [0.0, 2.006, 2.996])
+    """
+    noise = np.broadcast_to(noise, values.shape)
+    exact, mixed = noise == 0, (noise > 0) & (variances > 0) & (variances < MOST * noise)
+    estimates = np.where((variances == 0) & ~exact, predicted, values)
+    bands = np.where(variances == 0, 0.0, (LAPLACE_BAND if laplace else NORMAL_BAND) * np.sqrt(noise))
+    v, f, R = (values - predicted)[mixed], variances[mixed], noise[mixed]
+    one, there = combine_laplace if laplace else combine_normal, np.flatnonzero(chances)
+    moved, halves, logs = (np.array(part) for part in zip(*(one(v, c * f, R) for c in SIZES[there]), strict=True))
+    weights = chances[there, None] * np.exp(logs - logs.max(axis=0, initial=-math.inf))
+    weights /= weights.sum(axis=0)
+    mean = (weights * moved).sum(axis=0)
+    estimates[mixed] = predicted[mixed] + mean
+    bands[mixed] = np.sqrt((weights * (halves**2 + (NORMAL_BAND * (moved - mean)) ** 2)).sum(axis=0))
+    return estimates, bands
+
+
+def find_chances(surprise: Floats, variances: Floats, noise: Floats, laplace: bool) -> Floats:
+    """Return the likeliest chances of SIZES given surprises y − p, by expectation and maximisation (known: Dempster et al. 1977).
+
+    >>> v = np.random.default_rng(1).normal(0, 2.0, 4000)
+    >>> round(float(find_chances(v, np.ones(4000), np.full(4000, 0.01), True) @ SIZES))
+    4
+    """
+    mixed = (noise > 0) & (variances > 0) & (variances < MOST * noise)
+    v, f, R = surprise[mixed], variances[mixed], noise[mixed]
+    logs = np.array([(combine_laplace if laplace else combine_normal)(v, c * f, R)[2] for c in SIZES])
+    densities = np.exp(logs - logs.max(axis=0, initial=-math.inf))
+    chances = EXPECTED
+    for _ in range(ROUNDS):
+        weights = chances[:, None] * densities
+        counts = (weights / weights.sum(axis=0)).sum(axis=1) + STRENGTH * EXPECTED
+        chances = counts / counts.sum()
+    chances = np.where(chances < FEWEST_SHARE, 0.0, chances)
+    result: Floats = chances / chances.sum()
+    return result
+
+
+@cache
+def _table() -> Floats:
+    """The half-width for evenly spaced k from 0 to 1, in √(fR/(f + R)), by integration over y."""
+    inner = np.linspace(0, 1, POINTS)[1:-1]
+    return np.array([NORMAL_BAND, *(largest(_Tail(k).is_too_narrow, 1.0, 4.0, 1e-6) for k in inner), LAPLACE_BAND])
+
+
+class _Tail:
+    """The error of the median where f = k and R = 1 − k, for many values of y with their densities."""
+
+    def __init__(self, k: float) -> None:
+        self.s, self.b = math.sqrt(k), math.sqrt((1 - k) / 2)
+        self.unit = math.sqrt(k * (1 - k))
+        v = np.linspace(0, 12 * max(self.s, 2 * self.b), 2001)
+        self.v, self.median = v, find_median(v, np.full(len(v), self.s), np.full(len(v), self.b))[0]
+        self.inside = self.mass(np.full(len(v), np.inf))
+
+    def mass(self, x: Floats) -> Floats:
+        """∫_{−∞}^x of exp(−t²/2f − |v − t|/b)/√(2πf), times e^{−s²/2b²}."""
+        from scipy.special import log_ndtr
+
+        v, s, b = self.v, self.s, self.b
+        below = np.exp(log_ndtr((np.minimum(x, v) - s * s / b) / s) - v / b)
+        above = np.exp(log_ndtr(-(v + s * s / b) / s) + v / b) - np.exp(log_ndtr(-(x + s * s / b) / s) + v / b)
+        found: Floats = below + np.where(x > v, above, 0.0)
+        return found
+
+    def is_too_narrow(self, width: float) -> bool:
+        """Whether more than 5 % of errors are larger than so many units."""
+        x = width * self.unit
+        inside = self.mass(self.median + x) - self.mass(self.median - x)
+        return float(inside.sum() - inside[0] / 2) < 0.95 * float(self.inside.sum() - self.inside[0] / 2)
+
+
+def find_half_width(shares: Floats) -> Floats:
+    """Return the half-width of the band for these k = f/(f + R), in √(fR/(f + R)), with Laplace noise.
+
+    >>> find_half_width(np.array([0.0, 0.5, 1.0])).round(3).tolist()
+    [1.96, 2.006, 2.118]
+    """
+    result: Floats = np.interp(shares, np.linspace(0, 1, POINTS), _table())
+    return result

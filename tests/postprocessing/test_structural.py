@@ -33,14 +33,14 @@ def dense(rows, gaps, model, before):
 
 def a_case(seed, steps=40):
     rng = np.random.default_rng(seed)
-    harmonics = Harmonics(4.0)
+    harmonics = Harmonics(4.0, phases=5 * (seed % 2))  # with reused noise, of variance 1.4, and without
     numbers = np.array(Parameters.middle(4.0).numbers) + rng.normal(0, 1, 8)
-    found = find_variances(numbers[None], harmonics)
+    found = find_variances(numbers[None], harmonics, 0.7)
     model = Model(found.moves[0] * 2, float(found.irregular[0] * 2), float(found.persistence[0]))
     gaps = rng.choice([1.0, 1.0, 1.0, 2.0, 7.0], steps)
     gaps[0] = 0.0
     noise = rng.choice([0.0, 0.5, 3.0, 20.0], steps)
-    rows = harmonics.rows(np.cumsum(gaps) / 4)
+    rows = harmonics.rows(np.cumsum(gaps) / 4, np.cumsum(gaps) % 7 - 1)  # not every step has reused noise
     values = rng.normal(5, 2, (steps, 3))
     return harmonics, numbers, model, found.before[0] * 2, rows, gaps, noise, values
 
@@ -75,10 +75,11 @@ def test_likelihood_is_that_of_the_dense_normal_distribution(seed):
     harmonics, numbers, _, _, rows, gaps, noise, values = a_case(seed)
     sets = np.array([numbers, numbers + 0.3])
     amplitudes, begin = np.array([1.0, 2.0, 0.5]), np.array([4.0, 5.0, 6.0])
-    found = find_cost(sets, values, rows, noise + 0.1, gaps, amplitudes, begin, harmonics)
+    found = find_cost(sets, values, rows, noise + 0.1, gaps, amplitudes, begin, harmonics, 1.4)
     for k, these in enumerate(sets):
-        variances, total = find_variances(these[None], harmonics), 0.0
+        total = 0.0
         for j, size in enumerate(amplitudes**2):
+            variances = find_variances(these[None], harmonics, 1.4 / size)
             moves = variances.moves[0] * size
             model = Model(moves, float(variances.irregular[0] * size), float(variances.persistence[0]))
             known = dense(rows, gaps, model, variances.before[0] * size) + np.diag(noise + 0.1)
@@ -244,15 +245,35 @@ def test_without_a_season_it_is_as_good_as_the_better_of_raw_and_a_fitted_kalman
     assert np.mean(worse) < 1.02
 
 
-def test_reused_noise_is_carried_undiminished():
-    truth, noisy = series(2)
-    reused = np.tile(np.random.default_rng(9).laplace(0, 2.0, 4), 56)[:, None]
-    both = Facts(fresh=np.ones(224), reused=np.full(224, 2.0))
-    found = Seasonal(4.0).estimate(noisy + reused, np.full(224, math.hypot(1, 2)), both)
-    assert (found.bands >= 2 * math.log(20) * 0.999).all()
-    assert np.mean(np.abs(found.values - truth) <= found.bands) > 0.93
-    alone = Facts(fresh=np.zeros(224), reused=np.full(224, 2.0))  # weak almost-periodic: nothing to take out
-    exact = truth + reused
+@pytest.mark.parametrize("period", [4, 7])  # a day, and what is none
+def test_reused_noise_is_carried_undiminished_and_fresh_noise_is_taken_out(period):
+    truth, noisy = series(2, cells=40)
+    draws = np.random.default_rng(9).laplace(0, 2.0, (period, 40))
+    phases = np.arange(224) % period
+    both = Facts(fresh=np.ones(224), reused=np.full(224, 2.0), shared=[f"phase {k}" for k in phases])
+    kept = truth + draws[phases]  # what no average tells from the truth
+    estimator = Seasonal(4.0)
+    given = noisy + draws[phases], np.full(224, math.hypot(1, 2)), both
+    live = estimator.estimate(*given)
+    for found, most in ((live, 0.48), (estimator.look_back(*given), 0.42)):
+        assert (found.bands >= 2 * math.log(20) * 0.999).all()
+        assert np.abs(found.values - kept)[112:].mean() < most  # of 1
+        inside = np.abs(found.values - truth)[112:] <= found.bands[112:]
+        assert 0.93 < inside.mean() < 0.98
+    again = Seasonal(4.0)
+    for part in (slice(0, 100), slice(100, 224)):
+        one = Facts(np.arange(1, 225)[part], fresh=both.fresh[part], reused=both.reused[part], shared=both.shared[part])
+        found = again.estimate(given[0][part], given[1][part], one)
+        state = json.loads(json.dumps(again.state()))
+        again = Seasonal(4.0)
+        again.restore(state)
+    assert found.values.tobytes() == live.values[100:].tobytes()
+
+
+def test_where_all_noise_is_reused_values_stay_as_they_are():
+    truth, _ = series(2)
+    exact = truth + np.tile(np.random.default_rng(9).laplace(0, 2.0, 4), 56)[:, None]
+    alone = Facts(fresh=np.zeros(224), reused=np.full(224, 2.0), shared=["a", "b", "c", "d"] * 56)
     same = Seasonal(4.0).estimate(exact, np.full(224, 2.0), alone)
     assert (same.values == exact).all()
     assert same.bands == pytest.approx(2 * math.log(20))

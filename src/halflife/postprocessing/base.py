@@ -11,7 +11,7 @@ differently, the scale that is given back is that of the cell that fared worst: 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
@@ -33,6 +33,7 @@ class Facts:
     days    the local time at which each step begins, in days (None: steps of one length, from time 0)
     fresh   the scale of the noise that was drawn for each step alone, and
     reused  of that which other steps share (None: no noise is shared)
+    shared  the name of the noise that a step shares: steps with one name have the same noise (None: not known)
     """
 
     steps: NDArray[np.int64] | None = None
@@ -41,6 +42,7 @@ class Facts:
     days: Floats | None = None
     fresh: Floats = field(default_factory=lambda: np.zeros(0))
     reused: Floats | None = None
+    shared: Sequence[str] | None = None
 
     @property
     def band(self) -> float:

@@ -159,10 +159,11 @@ def post_facts(
     """
     fresh = [sum((r.scale or 0.0) ** 2 for r in found if r.draw is None) for found in releases]
     every = [sum(scale * scale for scale in found) for found in scales]
-    reused = None
+    reused, shared = None, None
     if any(r.draw or r.atop for found in releases for r in found):
         reused = np.sqrt(np.maximum(0.0, np.array(every) - np.array(fresh)))
-    return Facts(steps, worth, STD_OF_UNIT_SCALE[noise], local_days(starts, zone), np.sqrt(fresh), reused)
+        shared = [next((r.draw or r.atop or "" for r in found if r.draw or r.atop), "") for found in releases]
+    return Facts(steps, worth, STD_OF_UNIT_SCALE[noise], local_days(starts, zone), np.sqrt(fresh), reused, shared)
 
 
 def make_entries(due: Due, drawn: Drawn, smoothers: Sequence[Smoother]) -> list[Entry]:

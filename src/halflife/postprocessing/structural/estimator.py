@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -75,6 +76,7 @@ class Structural:
         self._sums = np.zeros((3, 0))
         self._count = self._noise = 0.0
         self._window: Window | None = None
+        self._names: list[str] = []
 
     # Estimates ------------------------------------------------------------------------------------------------------
 
@@ -88,14 +90,14 @@ class Structural:
         check_values(values, scales)
         if not len(values):
             return Estimate(values, values)
-        block, reused = self._prepare(values, scales, facts)
+        block = self._prepare(values, scales, facts)
         found, done = [], 0
         while done < len(values):
             room = len(values) if self.public else next_fit(self._seen, self.steps_per_day) - self._seen
             part = slice(done, min(len(values), done + room))
             here = Window(*(column[part] for column in block))
             chances = MODEL_IS_TRUE if self._fit is None else self._fit.chances
-            found.append(read_estimate(*self._meet(here, facts.worth), here, reused[part], facts, chances))
+            found.append(read_estimate(*self._meet(here, facts.worth), here, facts, chances))
             done = part.stop
             if not self.public and self._seen == next_fit(self._seen - 1, self.steps_per_day):
                 self._refit(facts.std > 1)
@@ -112,7 +114,7 @@ class Structural:
         if not len(values):
             return Estimate(values, values)
         anew = type(self).from_facts(self.to_facts())
-        block, reused = anew._prepare(values, scales, facts)
+        block = anew._prepare(values, scales, facts)
         cells = values.shape[1]
         chances = MODEL_IS_TRUE
         if self.public is not None and self.amplitude is not None:
@@ -125,10 +127,10 @@ class Structural:
             pool = pool_of(cells)
             surprise, noise = (block.values - found[0])[:, pool], np.repeat(block.noise[:, None], len(pool), axis=1)
             chances = tuple(find_chances(surprise, found[1][:, pool], noise, facts.std > 1).tolist())
-        return read_estimate(*found, block, reused, facts, chances)
+        return read_estimate(*found, block, facts, chances)
 
-    def _prepare(self, values: Floats, scales: Floats, facts: Facts) -> tuple[Window, Floats]:
-        """Return the steps of a block in whole units, and the variance of reused noise in each."""
+    def _prepare(self, values: Floats, scales: Floats, facts: Facts) -> Window:
+        """Return the steps of a block in whole units."""
         steps = np.arange(self._step + 1, self._step + 1 + len(values)) if facts.steps is None else facts.steps
         gaps = np.diff(steps, prepend=self._step if self._seen else steps[:1] - 1).astype(np.float64)
         if (gaps < 1).any():
@@ -141,7 +143,7 @@ class Structural:
         days = steps / self.steps_per_day if facts.days is None else facts.days
         if len(steps):
             self._step = int(steps[-1])
-        return make_window(values, scales, facts, np.asarray(days, dtype=np.float64), gaps)
+        return make_window(values, scales, facts, np.asarray(days, dtype=np.float64), gaps, self._names)
 
     def _meet(self, block: Window, worth: Floats) -> tuple[Floats, Floats]:
         """Take in a block without a fit inside; return predictions and their variances: nothing is predicted before a fit."""
@@ -158,7 +160,7 @@ class Structural:
 
     def _run(self, block: Window, fit: Fit, kinds: Integers) -> tuple[Floats, Floats]:
         predicted, variances = np.empty_like(block.values), np.empty_like(block.values)
-        rows = fit.harmonics.rows(block.days)
+        rows = fit.harmonics.rows(block.days, block.phases)
         for kind, one in self._filters.items():
             cells = kinds == kind
             seen = one.meet(block.values[:, cells], rows, block.noise, block.gaps, model_of(fit, kind)[0])
@@ -260,13 +262,20 @@ class Structural:
             "seen": self._seen,
             "fit": None
             if fit is None or self.public
-            else [list(fit.parameters.numbers), self.models.index(fit.harmonics), list(fit.chances)],
+            else {
+                "parameters": list(fit.parameters.numbers),
+                "model": self.models.index(replace(fit.harmonics, phases=0)),
+                "phases": fit.harmonics.phases,
+                "reused": fit.reused,
+                "chances": list(fit.chances),
+            },
             "classes": None if kinds is None else kinds.tolist(),
             "filters": {str(k): [pack(f.means), pack(f.covariance)] for k, f in self._filters.items()},
             "sums": pack(self._sums),
             "count": self._count,
             "noise": self._noise,
             "window": None if window is None else [pack(column) for column in window],
+            "names": self._names,
         }
 
     def restore(self, state: object) -> None:
@@ -274,12 +283,15 @@ class Structural:
         self._begin()
         if state is None:
             return
-        keys = ("step", "seen", "fit", "classes", "filters", "sums", "count", "noise", "window")
+        keys = ("step", "seen", "fit", "classes", "filters", "sums", "count", "noise", "window", "names")
         form = read_form("the state of an estimator", state, keys)
         self._step, self._seen = int(form["step"]), int(form["seen"])
         if form["fit"] is not None:
-            numbers, model, chances = form["fit"]
-            self._fit = Fit(Parameters(tuple(map(float, numbers))), self.models[model], tuple(map(float, chances)))
+            fit = read_form("a fit", form["fit"], ("parameters", "model", "phases", "reused", "chances"))
+            harmonics = replace(self.models[fit["model"]], phases=int(fit["phases"]))
+            parameters, chances = (tuple(map(float, fit[key])) for key in ("parameters", "chances"))
+            self._fit = Fit(Parameters(parameters), harmonics, float(fit["reused"]), chances)
+        self._names = list(map(str, form["names"]))
         self._sums, self._count, self._noise = (
             unpack(form["sums"]).reshape(3, -1),
             float(form["count"]),
@@ -297,13 +309,17 @@ class Structural:
 
 
 def switch_waves(one: Filter, before: Harmonics, fit: Fit, kind: int) -> Filter:
-    """Return a filter with the waves of a new fit: new ones begin at 0 with their first variances, dropped ones are forgotten."""
+    """Return a filter with the states of a new fit: new ones begin at 0 with their first variances, dropped ones are forgotten."""
     after = fit.harmonics
     if after == before:
         return one
     means, covariance = np.zeros((after.states, one.means.shape[1])), np.diag(model_of(fit, kind)[1])
-    kept = np.ix_([0, -1], [0, -1])  # the level and the irregular part
-    means[[0, -1]], covariance[kept] = one.means[[0, -1]], one.covariance[kept]
+    phases, waves = min(before.phases, after.phases), 2 * len(after.waves) * (before.waves == after.waves)
+    old, new = (
+        [0, *range(1, 1 + waves), *range(end, end + phases), model.states - 1]
+        for model, end in ((before, 1 + 2 * len(before.waves)), (after, 1 + 2 * len(after.waves)))
+    )
+    means[new], covariance[np.ix_(new, new)] = one.means[old], one.covariance[np.ix_(old, old)]
     return Filter(means, covariance)
 
 

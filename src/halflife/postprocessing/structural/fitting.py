@@ -45,17 +45,17 @@ VARIANCES = np.array([True, True, True, True, True, True, False, False])
 
 def find_cost(
     numbers: Floats, values: Floats, rows: Floats, noise: Floats, gaps: Floats, amplitudes: Floats, begin: Floats,
-    harmonics: Harmonics,
+    harmonics: Harmonics, reused: float = 0.0,
 ) -> Floats:  # fmt: skip
     """Return −ln L of some sets of parameters, pooled over the series; without the constant.
 
     numbers     sets × parameters;  values  steps × series, with noise of variances `noise`, `gaps` steps after the one before
     amplitudes  of each series: its variances are those of the parameters times its square
-    begin       where each series' level is expected to begin
+    begin       where each series' level is expected to begin;  reused  the variance of reused noise
     """
     sets, series = len(numbers), values.shape[1]
-    found = find_variances(np.repeat(numbers, series, axis=0), harmonics)
     size = np.tile(amplitudes, sets)
+    found = find_variances(np.repeat(numbers, series, axis=0), harmonics, reused / size**2)
     block = Block(np.zeros((sets * series, harmonics.states)), found.before[:, None] * np.eye(harmonics.states))
     moved, cost = np.tile((values - begin) / amplitudes, sets), 2 * len(values) * np.log(size)
     times, reached = np.cumsum(gaps), 0.0
@@ -117,7 +117,7 @@ class Block:
 
 def fit_parameters(
     values: Floats, rows: Floats, noise: Floats, gaps: Floats, amplitudes: Floats, begin: Floats, harmonics: Harmonics,
-    start: Parameters | None = None,
+    reused: float = 0.0, start: Parameters | None = None,
 ) -> tuple[Parameters, float]:  # fmt: skip
     """Return the parameters, on a grid, and −ln of how likely the model makes the values, over all its parameters."""
     from scipy.optimize import minimize
@@ -130,7 +130,7 @@ def fit_parameters(
         numbers = np.tile(middle, (len(points), 1))
         numbers[:, free] += points * spread
         prior = (points**2).sum(axis=1) / 2
-        found: Floats = find_cost(numbers, values, rows, noise, gaps, amplitudes, begin, harmonics) + prior
+        found: Floats = find_cost(numbers, values, rows, noise, gaps, amplitudes, begin, harmonics, reused) + prior
         return found
 
     def with_slopes(point: Floats) -> tuple[float, Floats]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -37,7 +38,7 @@ def look_back_on(
     else:
         kinds, fits = known[1], [known[0]] * len(cuts)
     predicted, variances = np.empty_like(block.values), np.empty_like(block.values)
-    rows, begin = fits[0].harmonics.rows(block.days), begin_of(block, models[0].steps_per_day)
+    rows, begin = fits[0].harmonics.rows(block.days, block.phases), begin_of(block, models[0].steps_per_day)
     for kind in np.unique(kinds).tolist():
         cells = kinds == kind
         means = np.zeros((fits[0].harmonics.states, int(cells.sum())))
@@ -71,7 +72,8 @@ def fit_parts(block: Window, kinds: Integers, models: list[Harmonics], cuts: lis
     found = []
     for part in cuts:
         gaps = np.concatenate([[0.0], block.gaps[part][1:]])
-        window = Window(block.values[part][:, pool], block.noise[part], block.days[part], gaps)
+        window = Window(*(column[part] for column in block))._replace(values=block.values[part][:, pool], gaps=gaps)
         found.append(fit_models(window, 2.0 ** (kinds[pool] / 2), models, None))
     best = min(range(len(models)), key=lambda k: sum(fits[k][0] for fits in found))
-    return [fits[best][1] for fits in found]
+    phases = 1 + int(block.phases.max())
+    return [fits[best][1]._replace(harmonics=replace(models[best], phases=phases)) for fits in found]

@@ -22,7 +22,7 @@ import numpy as np
 from halflife.errors import InvalidInput
 from halflife.numerics.arrays import Bools, Floats
 from halflife.numerics.forms import JsonObject, read_form
-from halflife.postprocessing.structural.harmonics import DAY, LEVEL, SIDE, WEEK, YEAR, Harmonics
+from halflife.postprocessing.structural.harmonics import DAY, LEVEL, PHASE, SIDE, WEEK, YEAR, Harmonics
 
 NAMES = ("level", "week", "day", "side", "year", "irregular", "persistence", "decay")
 KINDS = (LEVEL, WEEK, DAY, SIDE, YEAR)
@@ -103,8 +103,8 @@ def free_parameters(harmonics: Harmonics) -> Bools:
     return np.array([*(kind in harmonics.kinds for kind in KINDS), *[harmonics.irregular] * 2, bool(harmonics.waves)])
 
 
-def find_variances(numbers: Floats, harmonics: Harmonics) -> Variances:
-    """Return the variances of all states for rows of parameters, in squares of the amplitude.
+def find_variances(numbers: Floats, harmonics: Harmonics, reused: Floats | float = 0.0) -> Variances:
+    """Return the variances of all states for rows of parameters, in squares of the amplitude; `reused` is that of reused noise.
 
     >>> found = find_variances(np.array([Parameters.middle(48).numbers]), Harmonics(48))
     >>> found.moves.shape, bool(found.before[0, 0] == 4.0)
@@ -116,6 +116,7 @@ def find_variances(numbers: Floats, harmonics: Harmonics) -> Variances:
         here = harmonics.kinds == kind
         moves[:, here] = np.exp(numbers[:, [column]]) * fading[:, here]
         before[:, here] = SHARES[kind] * fading[:, here]
+    before[:, harmonics.kinds == PHASE] = np.broadcast_to(reused, len(numbers))[:, None]
     irregular, persistence = np.exp(numbers[:, 5]) * harmonics.irregular, 1 / (1 + np.exp(-numbers[:, 6]))
     moves[:, -1], before[:, -1] = irregular * (1 - persistence**2), irregular
     return Variances(moves, before, irregular, persistence)

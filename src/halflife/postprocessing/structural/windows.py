@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -19,17 +20,25 @@ WEEKS_OF_WINDOW, MOST_OF_WINDOW, LONG_STEPS = 8, 2688, 1024
 """A fit looks back at most eight weeks, at most so many steps; where steps are a day or more, at most so many of them."""
 FEWEST = 32
 """No parameter is fitted on fewer values."""
+MOST_PHASES = 400
+"""So many reused noises have a state of their own, at the most."""
 POOL = 4
 """So many series, evenly spaced among the cells, are pooled for a fit."""
 
 
 class Window(NamedTuple):
-    """Values (steps × series), the variance of their noise, local times in days, and steps since the value before."""
+    """Values (steps × series) and facts of each step.
+
+    noise, reused  the variance of fresh noise, and of noise that other steps share;  phases  which of these it is, −1: unknown
+    days, gaps     local time in days, and steps since the value before
+    """
 
     values: Floats
     noise: Floats
     days: Floats
     gaps: Floats
+    reused: Floats
+    phases: Floats
 
     def append(self, other: Window, most: int) -> Window:
         """Return the newest steps of both."""
@@ -37,10 +46,11 @@ class Window(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """The parameters in use, the states they are about, and how often errors have which size (see `combining`)."""
+    """The parameters in use, the states they are about, the variance of reused noise, and the chances of `combining`."""
 
     parameters: Parameters
     harmonics: Harmonics
+    reused: float = 0.0
     chances: tuple[float, ...] = MODEL_IS_TRUE
 
 
@@ -80,13 +90,14 @@ def fit_models(
     window: Window, amplitudes: Floats, models: list[Harmonics], start: Parameters | None
 ) -> list[tuple[float, Fit]]:
     """Return the fit of each model, with −ln of how likely it makes the window."""
-    found = []
-    for harmonics in models:
+    found, reused = [], float(window.reused.max())
+    for model in models:
+        harmonics = replace(model, phases=1 + int(window.phases.max()))
         parameters, cost = fit_parameters(
-            window.values, harmonics.rows(window.days), window.noise, window.gaps, amplitudes,
-            begin_of(window, harmonics.steps_per_day), harmonics, start,
+            window.values, harmonics.rows(window.days, window.phases), window.noise, window.gaps, amplitudes,
+            begin_of(window, harmonics.steps_per_day), harmonics, reused, start,
         )  # fmt: skip
-        found.append((cost, Fit(parameters, harmonics)))
+        found.append((cost, Fit(parameters, harmonics, reused)))
     return found
 
 
@@ -114,21 +125,29 @@ def classes_of_amplitude(amplitude: float, worth: Floats, cells: int) -> Integer
 
 def model_of(fit: Fit, kind: int) -> tuple[Model, Floats]:
     """Return the model of a class of series, and the variances of its states before the first value."""
-    found, size = find_variances(np.array([fit.parameters.numbers]), fit.harmonics), 2.0**kind
+    size = 2.0**kind
+    found = find_variances(np.array([fit.parameters.numbers]), fit.harmonics, fit.reused / size)
     return Model(found.moves[0] * size, float(found.irregular[0] * size), float(found.persistence[0])), found.before[
         0
     ] * size
 
 
-def make_window(values: Floats, scales: Floats, facts: Facts, days: Floats, gaps: Floats) -> tuple[Window, Floats]:
-    """Return values in whole units with the variance of fresh noise, and the variance of reused noise in each step."""
+def make_window(values: Floats, scales: Floats, facts: Facts, days: Floats, gaps: Floats, names: list[str]) -> Window:
+    """Return values in whole units with the variances of noise in each step; names of reused noises that are new are added."""
     fresh, reused = (scales, np.zeros(len(scales))) if facts.reused is None else (facts.fresh, facts.reused)
-    return Window(values / facts.worth, (fresh * facts.std) ** 2, days, gaps), (reused * facts.std) ** 2
+    phases = np.full(len(values), -1.0)
+    if facts.reused is not None and facts.shared is not None and (fresh > 0).any():
+        names += [name for name in dict.fromkeys(facts.shared) if name and name not in names][
+            : MOST_PHASES - len(names)
+        ]
+        known = {name: float(number) for number, name in enumerate(names)}
+        phases = np.array([known.get(name, -1.0) for name in facts.shared])
+    return Window(values / facts.worth, (fresh * facts.std) ** 2, days, gaps, (reused * facts.std) ** 2, phases)
 
 
 def judge_fit(fit: Fit, window: Window, kinds: Integers, laplace: bool) -> Fit:
     """Return a fit with the chances of sizes that its errors have in a window of series of these classes."""
-    rows, begin = fit.harmonics.rows(window.days), begin_of(window, fit.harmonics.steps_per_day)
+    rows, begin = fit.harmonics.rows(window.days, window.phases), begin_of(window, fit.harmonics.steps_per_day)
     surprises, variances = [], []
     for column, kind in enumerate(kinds.tolist()):
         model, before = model_of(fit, kind)
@@ -146,10 +165,10 @@ def judge_fit(fit: Fit, window: Window, kinds: Integers, laplace: bool) -> Fit:
 
 
 def read_estimate(
-    predicted: Floats, variances: Floats, block: Window, reused: Floats, facts: Facts, chances: tuple[float, ...]
+    predicted: Floats, variances: Floats, block: Window, facts: Facts, chances: tuple[float, ...]
 ) -> Estimate:
     """Return estimates in the unit of the values with their 95 % bands. No reused noise is taken out: it is the same again."""
-    laplace = facts.std > 1
+    laplace, reused = facts.std > 1, block.reused
     estimates, bands = combine(predicted, variances, block.values, block.noise[:, None], laplace, np.array(chances))
     if reused.any():
         half = LAPLACE_BAND if laplace else NORMAL_BAND

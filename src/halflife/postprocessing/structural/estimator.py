@@ -309,7 +309,7 @@ class Structural:
 
 
 def switch_waves(one: Filter, before: Harmonics, fit: Fit, kind: int) -> Filter:
-    """Return a filter with the states of a new fit: new ones begin at 0 with their first variances, dropped ones are forgotten."""
+    """Return a filter with the states of a new fit: new ones begin at 0 with their first variances, others are forgotten."""
     after = fit.harmonics
     if after == before:
         return one

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import Phase, settings
 
 from browser import start
+from thinning import leave_diagonals
 
 settings.register_profile("halflife", deadline=None, max_examples=60, derandomize=True)
 settings.register_profile("breaks", settings.get_profile("halflife"), phases=[Phase.explicit, Phase.generate])
@@ -21,6 +22,11 @@ settings.register_profile("soak", deadline=None, max_examples=2000)
 settings.load_profile("soak" if os.environ.get("SOAK_MINUTES") else os.environ.get("HYPOTHESIS_PROFILE", "halflife"))
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    leave_diagonals(items)
 
 
 @pytest.fixture(scope="session")

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import datetime
-import os
 import re
+import runpy
+import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+
+from halflife.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -42,13 +46,14 @@ def write_named_files(name, folder):
         "docs/swellfish.md",
     ],
 )
-def test_examples_run_as_pasted(name, tmp_path):
+def test_examples_run_as_pasted(name, tmp_path, monkeypatch, capsys):
+    """As a program of its own names, in a folder of its own; that the package starts alone test_imports.py holds."""
     write_named_files(name, tmp_path)
     program = tmp_path / "pasted.py"
     program.write_text("\n".join(python_blocks(name)))
-    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, cwd=tmp_path, check=False)
-    assert done.returncode == 0, done.stderr
-    assert name != "README.md" or "spent 6.2%" in done.stdout
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(program), run_name="__main__")
+    assert name != "README.md" or "spent 6.2%" in capsys.readouterr().out
 
 
 def test_the_policy_of_the_docs_is_one():
@@ -177,31 +182,38 @@ def test_every_file_and_module_that_the_docs_name_is_there():
 OPERATING = "docs/operating.md"
 
 
-def command_line(folder, text):
-    """Run lines of the page in a shell that finds this halflife, and stop at the first that fails."""
-    (folder / "bin").mkdir(exist_ok=True)
-    own = folder / "bin" / "halflife"
-    own.write_text(f'#!/bin/sh\nexec {sys.executable} -c "from halflife.cli import main; main()" "$@"\n')
-    own.chmod(0o700)
-    env = {**os.environ, "PATH": f"{own.parent}{os.pathsep}{os.environ['PATH']}"}
-    return subprocess.run(["sh", "-ec", text], cwd=folder, env=env, capture_output=True, text=True, check=False)
+def run_line(line):
+    """Run a line of the page where we are, our own commands without a new program; return its status and what it printed."""
+    if line.startswith("halflife "):
+        ours = CliRunner().invoke(main, shlex.split(line, comments=True)[1:])
+        return ours.exit_code, ours.output
+    done = subprocess.run(["sh", "-ec", line], capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """The page's readings and policies."""
+    folder = tmp_path_factory.mktemp("operating")
+    write_named_files(OPERATING, folder)
+    (program,) = python_blocks(OPERATING)
+    subprocess.run([sys.executable, "-c", program], cwd=folder, check=True)
+    return folder
 
 
 @pytest.fixture
-def operated(tmp_path):
-    """The page's readings and policies."""
-    write_named_files(OPERATING, tmp_path)
-    (program,) = python_blocks(OPERATING)
-    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True)
-    return tmp_path
+def operated(written, tmp_path):
+    """A copy of them."""
+    return shutil.copytree(written, tmp_path, dirs_exist_ok=True)
 
 
 @pytest.mark.skipif(shutil.which("flock") is None, reason="flock is not installed")
-def test_the_commands_for_operators_run_in_their_order(operated):
-    for text in blocks(OPERATING, "sh"):
-        done = command_line(operated, text)
-        assert done.returncode == 0, (text, done.stderr)
-    assert "Everything agrees." in done.stdout
+def test_the_commands_for_operators_run_in_their_order(operated, monkeypatch):
+    monkeypatch.chdir(operated)
+    for line in "".join(blocks(OPERATING, "sh")).splitlines():
+        status, said = run_line(line)
+        assert status == 0, (line, said)
+    assert "Everything agrees." in said
     listed = subprocess.run(["tar", "-tf", "backup/town.tar"], cwd=operated, capture_output=True, text=True, check=True)
     kept, needed = set(listed.stdout.split()), {"town.ledger", "town.ledger.shown", "daily-use.csv", "town.yaml"}
     assert needed <= kept <= {*needed, "town.ledger-wal", "town.ledger.operator.jsonl"}

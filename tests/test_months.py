@@ -77,6 +77,7 @@ def test_months_of_every_zone_from_1900_to_2200(time_left: Callable[[], bool]) -
         assert (steps.edges(1, 3599) // SECOND).tolist() == expected_firsts(zone, range(1900, 2200)), zone
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("zone", ["Pacific/Apia", "Asia/Damascus", "UTC"])
 @pytest.mark.parametrize("width", ["1 month", "5 months", "1 year"])
 def test_every_moment_lies_in_the_step_whose_edges_are_around_it(zone: str, width: str) -> None:

@@ -31,6 +31,7 @@ def released(family, scale, n=N, value=0.0):
     return np.array([value + d for d in drawn])
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("family", ["laplace", "gaussian"])
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1234.5])
 def test_release_noise_has_its_scale_and_not_one_a_tenth_off(family, scale):

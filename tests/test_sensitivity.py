@@ -204,6 +204,7 @@ reading = st.tuples(st.sampled_from(["north", "south", "west", "?"]), st.sampled
 person_data = st.lists(reading, max_size=4)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("neighbours", NEIGHBOURS)
 @pytest.mark.parametrize("groups", [None, FIXED, MOVING], ids=["no groups", "fixed", "moving"])
 @pytest.mark.parametrize("kind", STATISTICS)

@@ -192,6 +192,7 @@ def clock_of(monkeypatch):
     return clock
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("seconds", [10.0, 60.0, 600.0])
 @pytest.mark.parametrize(
     "costs", [[(0.0, 0.02)], [(0.1, 0.001)] * 3, [(0.0, 1e-4), (0.3, 0.05), (0.0, 0.01)], [(0.05, 0.4)] * 3], ids=str

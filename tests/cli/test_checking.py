@@ -27,6 +27,7 @@ BAD = {
 }
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("what", BAD)
 @pytest.mark.parametrize("options", [(), ("--json",), ("--show",)], ids=["text", "json", "show"])
 def test_the_status_says_nothing_of_the_data(tmp_path, what, options):

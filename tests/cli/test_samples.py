@@ -34,6 +34,7 @@ def write(path, minutes, jitter=0, drop=0.0, people=3, count=200, value=lambda r
     return path
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize(("minutes", "step", "fits"), [
     (60, "30 min", False), (60, "1 h", True), (60, "2 h", True), (60, "90 min", False), (60, "1 day", True),
     (60, "25 min", False), (30, "30 min", True), (30, "1 h", True), (30, "45 min", False), (15, "30 min", True),

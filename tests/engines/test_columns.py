@@ -190,6 +190,7 @@ def test_nested_columns_do_not_count_as_places(tmp_path: Path) -> None:
     engine.close()
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("mark", ["\ufeff", ""])
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\r\r\n"])
 @pytest.mark.parametrize("last", [True, False])

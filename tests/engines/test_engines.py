@@ -585,6 +585,7 @@ def test_what_cannot_be_read_is_refused_with_its_name(tmp_path: Path) -> None:
         open_source(7)
 
 
+@pytest.mark.soak
 def test_london_sums_do_not_depend_on_the_order_of_rows(data_folder: Path) -> None:
     path = data_folder / "lcl_2013_325_households.parquet"
     start, width, steps = to_us(parse_time("2013-01-01")), 1_800_000_000, 17_520

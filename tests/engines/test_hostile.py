@@ -60,6 +60,7 @@ def bad_texts() -> Rows:
 TEXTS = [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())]
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("kind", TEXTS, ids=str)
 @pytest.mark.parametrize("source", ["parquet", "arrow", "stream", "frame", "pandas"])
 def test_a_cell_that_is_no_text_is_a_bad_row(source: str, kind: Any, tmp_path: Path) -> None:
@@ -285,6 +286,7 @@ ASKED = (
 )
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("what", MIXED)
 def test_each_file_is_read_as_its_own_types_say(what: str, turned: bool, tmp_path: Path) -> None:
@@ -347,6 +349,7 @@ def large(rows: Rows, questions: Iterable[Question]) -> None:
         engine.close()
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("fold", ["sum", "mean", "last", "max"])
 @pytest.mark.parametrize("sign", [1, -1])
 def test_totals_beyond_64_bits_are_clipped(fold: Any, sign: int) -> None:
@@ -363,6 +366,7 @@ def test_totals_beyond_64_bits_are_clipped(fold: Any, sign: int) -> None:
     large(rows, asked)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("value", keep([1e300, -1e300], lambda value: value > 0))
 def test_no_number_of_readings_overflows_a_sum(value: float) -> None:
     """Nor a mean, as the next test says: it adds up the same."""
@@ -408,6 +412,7 @@ def test_a_fold_that_leaves_64_bits_on_the_way_is_exact(engine: str, fold: Any, 
     source.close()
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("fold", ["sum", "mean", "first", "last", "min", "max"])
 @pytest.mark.parametrize("bounds", [(-LARGE, LARGE), (-LARGE, 5), (3, LARGE), (-2500, 2500)])
 def test_readings_beyond_a_persons_bounds_are_folded_as_they_are(fold: Any, bounds: tuple[int, int]) -> None:

@@ -76,6 +76,7 @@ def test_counts_without_noise_come_back(bins, levels, total, seed):
     assert tree.sizes[-1] == bins
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 @pytest.mark.parametrize("bins", [2, 10, 47, 100, 256])
 def test_no_other_number_of_levels_has_less_error(bins, noise):

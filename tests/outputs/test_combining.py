@@ -70,6 +70,7 @@ def test_fresh_noise(family, weights):
         assert found.band == pytest.approx(GAUSSIAN_BAND * np.linalg.norm(a * scales), rel=1e-9)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("fresh", [0.0, 0.7, 5.0], ids=["weak", "strong", "strong, little reused"])
 @pytest.mark.parametrize("weights", WEIGHTS)
 @pytest.mark.parametrize("phases", ["by step", "renewed", "by clock"])
@@ -150,6 +151,7 @@ CHAINS = {
 }
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("weights", ["total", "few", "uneven", "twice"])
 @pytest.mark.parametrize("chain", CHAINS)
 def test_bands_of_estimates_that_are_added_up_hold(chain, weights):

@@ -263,6 +263,7 @@ def test_parquet_rows_are_grouped_alike_however_they_came(tmp_path, monkeypatch)
 # crashes
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("name", TEXT)
 @pytest.mark.parametrize("layout", [LAYOUT, PLAIN], ids=["cells", "plain"])
 def test_a_file_cut_at_every_byte_recovers(tmp_path, monkeypatch, name, layout):
@@ -824,6 +825,7 @@ def test_a_part_that_is_missing_within_a_gap_is_found_in_one_call(tmp_path):
 # comparing all of it
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("name", TEXT)
 @pytest.mark.parametrize("layout", [LAYOUT, PLAIN], ids=["cells", "plain"])
 def test_every_flipped_bit_is_found(tmp_path, name, layout):

@@ -95,6 +95,7 @@ def test_months_on_a_clock_of_months_cover_as_many_steps_each():
     assert (one.last, three.last) == (13, 4)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("zone", ["Europe/London", "UTC", "Pacific/Apia", "Australia/Lord_Howe"])
 @pytest.mark.parametrize(("step", "months"), [("1 day", 1), ("1 day", 3), ("1 h", 1)])
 def test_months_on_a_finer_clock_cover_the_days_that_they_have(zone, step, months):

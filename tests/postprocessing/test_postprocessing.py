@@ -114,6 +114,7 @@ def test_the_band_of_an_average_holds_95_percent(scales):
     assert covered <= 0.99  # and it is no wider than it need be
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("scales", SCALES, ids=lambda s: f"{len(s)} noises of {s[0]:g} to {s[-1]:g}")
 @pytest.mark.parametrize("truth", [0.0, 0.5, 40.0])
 def test_the_band_holds_after_another_smoother(scales, truth):
@@ -258,6 +259,7 @@ def test_the_filter_is_the_best_guess_from_all_values_so_far(data, count, drift,
         assert kept[t] == pytest.approx(max(p / w for (_, p), w in zip(want, worth, strict=True)) / std, rel=1e-7)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize(("std", "band"), [(math.sqrt(2), BAND), (1.0, 1.959964)], ids=["laplace", "gaussian"])
 @pytest.mark.parametrize("drift", [0.05, 0.5, 2.0])
 def test_the_error_falls_as_theory_says_and_the_band_holds(drift, std, band):

@@ -81,6 +81,7 @@ def london(data_folder):
 # London -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("states", keep([6, 12], lambda states: states == 6))
 def test_it_warns_on_london(london, states):
     people = ProcessFamily.fit(london, states)
@@ -111,6 +112,7 @@ def test_a_single_london_household_is_enough(london):
     assert found.units == 16
 
 
+@pytest.mark.soak
 def test_it_does_not_warn_on_data_drawn_from_londons_model(london):
     """As long and with the same gaps; checked with the true chains, and with chains fitted again."""
     rng = np.random.default_rng(4)

@@ -28,6 +28,7 @@ def people(seed, size, most_states=6, sticky=True):
     return chains
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("direction", ["back", "ahead"])
 def test_the_frontier_is_that_of_all_members_merged(seed, direction):

@@ -149,7 +149,7 @@ def test_an_autoregressive_process_is_published_under(tmp_path):
     process = {"name": "autoregressive", "rho": 0.9, "sigma": 1.0, "span": 5.0}
     policy = town(tmp_path, promise={"process": process})
     summary = hl.publish(policy, clock=at(24))
-    notion = hl.AgeDependent(1.0, hl.AutoRegressive(0.9, 1.0, 5.0))
+    notion = hl.AgeDependent(1.0, hl.AutoRegressive(0.9, 1000.0, 5000.0))  # in whole resolutions, as releases are
     assert worst_loss(notion, releases(policy)) == pytest.approx(summary.risk, rel=1e-6)
     assert hl.verify(policy.ledger_url, policy=policy).good
 

@@ -118,6 +118,7 @@ def test_phases_follow_the_wall_clock_over_clock_changes(tmp_path):
         assert hl.verify(policy.ledger_url).risk == pytest.approx(1.0, rel=1e-9)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("promise", [WEAK, STRONG], ids=["weak", "strong"])
 @pytest.mark.parametrize("start", ["2026-03-27", "2026-10-23"])
 def test_the_account_knows_the_clock_of_the_policy(tmp_path, start, promise):

@@ -43,6 +43,7 @@ def check_whole(policy, output="mean.csv"):
     assert again.to_json() == live.to_json()
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("number", [1, 2])
 @pytest.mark.parametrize("point", EVERYWHERE)
 def test_killed_at_any_point_it_goes_on(tmp_path, point, number):
@@ -60,6 +61,7 @@ def test_killed_at_any_point_it_goes_on(tmp_path, point, number):
     assert policy.path("mean.csv").read_bytes().startswith(whole), "what readers had seen was changed"
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("output", ["mean.jsonl", "mean.parquet", "parts/"])
 @pytest.mark.parametrize("point", ["entries committed", "outputs written", "outputs closed"])
 def test_killed_with_any_output_it_goes_on(tmp_path, point, output):

@@ -94,6 +94,7 @@ def test_what_is_no_ledger_is_refused(town, thing):
     assert town.path("mean.csv").read_bytes() == seen
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("ending", ["-wal", "-shm", "-journal", ".lock", ".shown.new"])
 @pytest.mark.parametrize("thing", ["an empty file", "a text", "zeros", "a folder", "a link to itself"])
 def test_strange_files_beside_it_lose_nothing(town, ending, thing):

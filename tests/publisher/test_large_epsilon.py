@@ -19,6 +19,7 @@ PROMISES = [
 ]
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("promise", PROMISES, ids=lambda p: " ".join(map(str, p.values()))[:30])
 @pytest.mark.parametrize(("epsilon", "delta"), [(745.0, 1e-6), (1e6, 1e-6), (1e6, 0.999999)])
 def test_a_very_large_epsilon_with_a_delta_is_published_and_verified(tmp_path, promise, epsilon, delta):

@@ -90,6 +90,7 @@ def in_step(rows, step):
     ]
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("neighbours", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("groups", GROUPS)
 @pytest.mark.parametrize("kind", KINDS)

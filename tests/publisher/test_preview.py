@@ -29,6 +29,7 @@ def at(seconds):
     return lambda: float(seconds)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize(
     "promise",
     [

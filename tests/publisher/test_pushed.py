@@ -182,6 +182,7 @@ def _totals(channel, rows):
     return (answer.sums + np.array(channel.offsets)[None, :, None]).reshape(2, -1)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("kind", ["sum", "count", "histogram"])
 @pytest.mark.parametrize("grouped", [False, True])
 def test_what_engines_add_up_lies_within_the_same_range(tmp_path, kind, grouped):

@@ -118,6 +118,7 @@ def test_noises_are_those_of_the_ledger_s_releases(golden, tmp_path):
             np.testing.assert_allclose(np.sort(carried.scales[np.abs(carried.scales) > 1e-9]), want, rtol=3e-6)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("promise", [WEAK, STRONG], ids=["weak", "strong"])
 @pytest.mark.parametrize("zone", ["UTC", "Europe/London"])
 def test_a_file_alone_says_which_rows_share_their_noise(tmp_path, promise, zone):

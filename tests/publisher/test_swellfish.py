@@ -185,6 +185,7 @@ def test_verify_looks_at_the_secrets_of_the_policy(tmp_path):
     assert "published already" in problem
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize(
     "added", [{"duration": 9, "epsilon": 1}, {"duration": 1, "epsilon": 0.01}], ids=["longer", "stricter"]
 )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from collections.abc import Callable
+from functools import cache, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +21,20 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     >>> round(gaussian_delta(1.0, 1.0), 6)
     0.126937
     """
-    from scipy.special import log_ndtr, ndtr
-
     if mu == 0:
         return 0.0
+    ndtr, log_ndtr = _normal_tails()
     first = float(ndtr(-epsilon / mu + mu / 2))
     second = math.exp(min(0.0, epsilon + float(log_ndtr(-epsilon / mu - mu / 2))))
     return max(0.0, first - second)
+
+
+@cache
+def _normal_tails() -> tuple[Callable[[float], float], Callable[[float], float]]:
+    """Φ and ln Φ, imported when they are first needed: a search asks for them very often."""
+    from scipy.special import log_ndtr, ndtr
+
+    return ndtr, log_ndtr
 
 
 @lru_cache(maxsize=4096)

@@ -24,12 +24,12 @@ def find_second_ledgers(policy: Policy) -> Neighbours:
     A population is the same if its `id` is. A copy of the policy's own ledger, a backup, is none: it begins with the same entry.
     Nobody is waited for: a ledger that another program keeps to itself was not looked at. Other SQLite files are passed over.
     """
-    own = set()
-    if ledger_exists(policy.ledger_url):
+    own, beside = set(), [*map(str, ledgers_beside(policy.ledger_url))]
+    if beside and ledger_exists(policy.ledger_url):
         with suppress(HalflifeError):  # whoever opens it says so
             own.add(_first_hash(policy.ledger_url))
     found = Neighbours([], [])
-    for path in map(str, ledgers_beside(policy.ledger_url)):
+    for path in beside:
         try:
             first = _first_hash(path, policy.population.id, patience=0.0)
             if first is not None and first not in own:

@@ -218,6 +218,7 @@ def _same(noises):
     return [grade.GridNoise(n.grid, noises[0].units) for n in noises]
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("fold", ["sum", "mean", "last"])
 @pytest.mark.parametrize("bounds", [None, (-2000, 3000), (0, 1), (-7, 9), (2, 3), (-3, -2), (6000, 7000)])
 def test_an_audited_person_counts_as_much_as_clipped_readings_let_them(tmp_path, fold, bounds):

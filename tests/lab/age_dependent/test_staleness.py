@@ -43,6 +43,7 @@ def test_the_mean_squared_error_is_that_of_every_start_and_end(people: int, t: i
     assert TwoStateMSE(P, Q, people)(t, math.inf) == pytest.approx(stale, abs=1e-12)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("people", [1, 3, 4])
 @pytest.mark.parametrize("t", [0, 1, 5])
 @pytest.mark.parametrize("rule", ["likelihood", "posterior"])

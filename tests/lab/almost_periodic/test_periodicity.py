@@ -415,6 +415,7 @@ def london(data_folder):
     return readings[np.isfinite(readings).sum(axis=1) >= 17500]
 
 
+@pytest.mark.soak
 def test_london_by_day_as_in_the_mathematics(london):
     """|ρ| reaches 0.54, adjacent days 0.30; the median is far above any permuted null."""
     result = pd.check_period(london, 48, copies=4)

@@ -75,6 +75,7 @@ OPTIONS = ({}, {"bound": "paper"}, {"bound": "pairwise"}, {"adversary": "any-pri
 LATER = (0, 1, 2, 3, 5, 8, 13, 21, 34, 64, 100, 257, 1000, 30_000, 10**6, 10**7)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("kind", PROCESSES)
 def test_no_risk_later_is_above_the_peak(kind, options):

@@ -67,6 +67,7 @@ CASES = [
 ]
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("matrix", [LAZY, UNEVEN], ids=["lazy", "uneven"])
 @pytest.mark.parametrize("releases", [c for _, c in CASES], ids=[name for name, _ in CASES])
 @pytest.mark.parametrize("now", [4, 5])
@@ -85,6 +86,7 @@ def test_every_question_about_every_path_tells_at_most_what_is_charged(matrix, r
         assert worst <= account_of(matrix, now, releases, **options).risk(now) * (1 + 1e-12)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("about", [1, 2, 3, 4])
 @pytest.mark.parametrize("releases", [c for _, c in CASES[:-1]], ids=[name for name, _ in CASES[:-1]])
 def test_the_past_is_told_at_most_what_is_charged(releases, about):

@@ -277,6 +277,7 @@ def test_the_first_period_of_corollary_8_is_sound():
 # Renewal ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize(
     ("over", "horizon"),
     [(ExponentialDiscount(1.0, alpha=0.97), None), (WEvent(1.0, 90), None), (WEvent(1.0, 7), None), (None, 600)],

@@ -419,6 +419,7 @@ def test_with_delta_the_risk_of_a_replayed_history_is_composed_where_it_is_above
 # The whole sequence at once -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize(("noise", "delta"), [("laplace", 0.0), ("gaussian", DELTA), ("laplace", DELTA)])
 @pytest.mark.parametrize("interpretation", INTERPRETATIONS)
 @pytest.mark.parametrize("age", [0, 2])

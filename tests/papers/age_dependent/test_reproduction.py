@@ -401,6 +401,7 @@ def test_figure_7_is_the_series_and_the_table(small):
     assert (best["counted, no model: worst home"] <= best["noise only"] * (1 + 1e-12)).all()
 
 
+@pytest.mark.soak
 def test_london_by_the_numbers_of_mathematics(real):
     """Figure 7 at 18 hours, and finding A7."""
     assert real.source.homes.shape == (40, 17_520)
@@ -517,6 +518,7 @@ def test_the_risks_of_the_table_are_rounded_up():
     assert paper.risk_cells(row)[2:5] == ("0.360", "0.117", "0.104")
 
 
+@pytest.mark.soak
 def test_eq_55_says_something_from_9_hours_or_from_20_by_what_12_intervals_are(real):
     """The paper says 18 hours. On its own long homes neither meaning gives that either."""
     found = {(c.homes[:6], c.states[:5]): c.hours for c in london.crossing_data(real)}

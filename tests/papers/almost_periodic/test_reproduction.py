@@ -268,6 +268,7 @@ def test_renewals_and_drift_stand_beside_each_other(small):
 # The data -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.soak
 def test_on_the_real_data(data_folder):
     source = homes.real_source(data_folder)
     assert source.homes.shape == (269, 17_520)

@@ -162,6 +162,7 @@ def test_the_tables(outcomes):
     assert [line[1] for line in attacks.bound_cells(outcomes)[:2]] == ["a day", "four weeks"]
 
 
+@pytest.mark.soak
 def test_on_london_as_the_docs_print_it(data_folder):
     """The tables of the docs, up to a half-life of a day, computed again."""
     source = paper.real_source(data_folder)

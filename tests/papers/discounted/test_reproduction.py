@@ -198,6 +198,7 @@ def test_the_histogram_counts_every_day_once(small):
 # The data -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.soak
 def test_on_the_real_data(data_folder):
     source = paper.real_source(data_folder)
     assert (len(source.days), str(source.days[0]), str(source.days[-1])) == (365, "2012-07-01", "2013-06-30")

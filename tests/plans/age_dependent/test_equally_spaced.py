@@ -177,6 +177,7 @@ def test_the_largest_loss_of_the_paper_has_a_closed_form(limit: float) -> None:
         assert periodic_peak(process, found, age, period, "paper") <= limit
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("process", [LAZY, walk(), random_chain(5, 3)])
 @pytest.mark.parametrize("adversary", ["stationary", "any-prior"])
 def test_the_largest_loss_keeps_the_limit_and_hardly_more_would_not(process: Process, adversary: str) -> None:

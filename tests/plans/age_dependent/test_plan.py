@@ -47,6 +47,7 @@ def test_processes_that_forget_everything_are_planned_at_once(process, options):
     assert max(plan.risks(200 if "horizon" not in options else 40)) <= 1 + 1e-9
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("every", [1, 2, 3, 5])
 @pytest.mark.parametrize(
     "chain",

@@ -42,6 +42,7 @@ def loss_for(error: Any, oldest: int, limit: float) -> float | None:
     return float(fits[0]) if fits else None
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("process", [LAZY, THREE, GeometricMixing(1.5, 0.6)])
 @pytest.mark.parametrize(
     ("bound", "adversary"), [("tight", "stationary"), ("paper", "stationary"), ("tight", "any-prior")]
@@ -200,6 +201,7 @@ def choices(error: Any, limit: float, ages: int, periods: int) -> list[tuple[int
     return [(a, s, loss) for a, s in pairs if (loss := asked.least_loss(a + s - 1)) is not None and loss < 20]
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize(("process", "bound"), [(MIXING, "theorem1"), (LAZY, "tight")])
 @pytest.mark.parametrize("limit", [0.07, 0.09])
 def test_theorem_4_no_varying_policy_beats_the_periodic_one(process: Process, bound: str, limit: float) -> None:

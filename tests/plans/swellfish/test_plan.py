@@ -514,6 +514,7 @@ def some_families():
         yield [Specification(held[:4], "a"), Specification(held[4:], "b")]
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize(("noise", "delta"), [("laplace", 0.0), ("gaussian", DELTA), ("laplace", DELTA)])
 @pytest.mark.parametrize("interpretation", INTERPRETATIONS)
 @pytest.mark.parametrize(("age", "every"), [(0, 1), (7, 3)])
@@ -650,6 +651,7 @@ def test_the_certificate_says_that_exact_values_are_published():
     assert (plain["plan"]["floor"], floor["plan"]["floor"]) == (0.0, 0.5)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize(("noise", "delta"), [("laplace", 0.0), ("gaussian", DELTA), ("laplace", DELTA)])
 @pytest.mark.parametrize("interpretation", INTERPRETATIONS)
 def test_every_certificate_is_json_with_the_worst_loss_under_each_reading(noise, delta, interpretation):

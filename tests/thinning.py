@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -28,11 +28,22 @@ def on_diagonal(places: Iterable[int], sizes: Iterable[int]) -> bool:
     return any(cell == tuple(n % size for size in axes) for n in range(max(axes)))
 
 
+def find_place(mark: pytest.Mark, parameters: Mapping[str, object]) -> int:
+    """Return which case of a `parametrize` a test was given."""
+    names, cases = mark.args[:2]
+    names = (names,) if isinstance(names, str) else names
+    for i, case in enumerate(cases):
+        values = case if len(names) > 1 else (case,)
+        if all(parameters[name] is value for name, value in zip(names, values, strict=True)):
+            return i
+    raise LookupError(f"none of the cases of {names} is {parameters}")
+
+
 def leave_diagonals(items: Iterable[pytest.Item]) -> None:
     """Give the cases of tests marked `diagonal` to `make soak`, but for those on the diagonal of their grid."""
     for item in items:
         if item.get_closest_marker("diagonal"):
-            axes = {mark.args[0]: len(mark.args[1]) for mark in item.iter_markers("parametrize")}
-            first = {names if isinstance(names, str) else names[0]: size for names, size in axes.items()}
-            if not on_diagonal([item.callspec.indices[name] for name in first], first.values()):  # type: ignore[attr-defined]
+            axes = [*item.iter_markers("parametrize")]
+            places = [find_place(mark, item.callspec.params) for mark in axes]  # type: ignore[attr-defined]
+            if not on_diagonal(places, [len(mark.args[1]) for mark in axes]):
                 item.add_marker("soak")

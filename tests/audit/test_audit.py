@@ -19,6 +19,7 @@ from halflife.audit.faults import AddedNoise, all_faults, audit_faults, find_mis
 from halflife.audit.registry import all_audits
 from halflife.audit.report import share_data, write_audit
 from halflife.notions.gaussian_dp import gaussian_epsilon
+from thinning import keep
 
 # Confidence ---------------------------------------------------------------------------------------------------------
 
@@ -250,8 +251,11 @@ def test_corollary_16_is_off_by_what_the_erratum_says():
     )
 
 
-def test_the_table_of_faults(tmp_path):
-    verdict = audit_faults(seconds=600, runs=16_000)
+@pytest.mark.parametrize("runs", keep([10_000, 20_000], lambda runs: runs == 10_000))
+def test_the_table_of_faults(tmp_path, runs):
+    """In ten tables of 8,000 runs the least that was found of a fault was 1.14 times what is claimed of it, and of honest noise
+    the most was 0.997; with 4,000 runs the least was 1.06."""
+    verdict = audit_faults(seconds=600, runs=runs)
     assert {f.name for f in verdict.findings} >= {*all_faults().paths, *all_faults().histories}
     assert find_mistakes(verdict) == []
     assert sum(not f.accused for f in verdict.findings) == 5, "the honest ones"

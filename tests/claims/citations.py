@@ -69,8 +69,10 @@ def docstrings(path: Path) -> Iterator[tuple[str, str]]:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
             yield name, " ".join((ast.get_docstring(node) or "").split())
         for child in ast.iter_child_nodes(node):
-            own = getattr(child, "name", "") if isinstance(child, ast.ClassDef | ast.FunctionDef) else ""
-            yield from walk(child, f"{name}.{own}".strip(".") if own else name)
+            if isinstance(child, ast.ClassDef | ast.FunctionDef):
+                yield from walk(child, f"{name}.{child.name}".strip("."))
+            elif isinstance(child, ast.stmt):  # expressions define nothing
+                yield from walk(child, name)
 
     yield from ((name, text) for name, text in walk(ast.parse(path.read_text(encoding="utf-8")), "") if text)
 
@@ -95,8 +97,7 @@ def claims() -> list[Claim]:
 def cited_in(path: Path, text: str) -> Iterator[tuple[str, str]]:
     """Yield (paper, result) for each result that a text cites, clause by clause, as each clause may name its paper."""
     for clause in re.split(r"[.;:()](?=\s|$)|\(", text):
-        paper = paper_of(path, clause)
-        if paper is not None:
+        if LISTED.search(clause) and (paper := paper_of(path, clause)) is not None:
             yield from ((paper.name, result) for result in results_in(clause))
 
 
@@ -109,13 +110,14 @@ def tests() -> list[tuple[Path, str, str]]:
             continue
         text = path.read_text(encoding="utf-8")
         lines = text.splitlines()
-        for node in ast.walk(ast.parse(text)):
+        for node in ast.parse(text).body:
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
                 body = " ".join(" ".join(lines[node.lineno : node.end_lineno]).split())
                 found.append((path.relative_to(ROOT / "tests"), node.name, body))
     return found
 
 
+@cache
 def citing_tests() -> dict[tuple[str, str], list[str]]:
     """Return the tests that cite each (paper, result): those that have it in their name first, then by docstring and comment."""
     found: dict[tuple[str, str], dict[str, bool]] = {}
@@ -127,6 +129,7 @@ def citing_tests() -> dict[tuple[str, str], list[str]]:
     return {key: sorted(names, key=lambda name: names[name]) for key, names in found.items()}
 
 
+@cache
 def tests_of_a_label(label: str) -> list[str]:
     """Return the tests that cite a label of docs/theory.md: those that have it in their name first."""
     cites = re.compile(rf"(?<![\w-]){re.escape(label)}(?!\w)")

@@ -190,8 +190,8 @@ def test_hostile_sources_end_in_words(tmp_path, what):
     assert expected == 0 or "Error: " in said.output
     again = halflife("verify", tmp_path / "policy.yaml")
     check(again, 0)
-    for options in ((), ("--json",)):
-        check(halflife("check", tmp_path / "policy.yaml", *options), 2 if expected else 0)
+    options = ["--json"][list(SOURCES).index(what) % 2 :]  # in turn
+    check(halflife("check", tmp_path / "policy.yaml", *options), 2 if expected else 0)
     check(halflife("init", tmp_path / files, "--out", tmp_path / "new.yaml"), 0, 1)
     if (tmp_path / "new.yaml").exists():
         text = (tmp_path / "new.yaml").read_text()

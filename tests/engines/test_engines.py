@@ -269,8 +269,8 @@ TYPED: dict[str, Question] = {
     "histogram-readings": replace(WHOLE_YEAR, kind="histogram", edges=(0, 500, 2500), fold="mean", least=0, most=600),
     "histogram-groups": replace(WHOLE_YEAR, kind="histogram", edges=(0, 10, 8000), group="room", groups=GROUPS),
 }
-ASKED_ALL = ("parquet", "arrow_stream", "polars", "pandas_numpy")
-"""DuckDB on files and on Arrow's streams, and frames of two libraries: another source is read otherwise, and then asked alike."""
+ASKED_ALL = ("parquet", "polars")
+"""One source of each engine: another one is read otherwise, and then asked alike."""
 READ_IN_EACH_WAY = (
     *(
         "last",
@@ -347,9 +347,10 @@ def ask(engine: Engine, data: str, names: Iterable[str]) -> None:
 
 
 def test_every_question_has_the_reference_answer(opened: Opened) -> None:
-    """All questions to one source of each engine; to the others those that read each column in each way."""
+    """All questions to one source of each engine; to the others, in turn, half of those that read each column in each way."""
     engine, source, data = opened
-    ask(engine, data, QUESTIONS[data] if data != "typed" or source in ASKED_ALL else READ_IN_EACH_WAY)
+    names = [*(READ_IN_EACH_WAY if data == "typed" else QUESTIONS[data])]
+    ask(engine, data, QUESTIONS[data] if source in ASKED_ALL else names[[*SOURCES].index(source) % 2 :: 2])
 
 
 @pytest.mark.soak

@@ -1,6 +1,7 @@
 """What every later version must do with a golden folder: read it, go on with it, and verify it.
 
-Run as a program it does so for all golden folders, with whatever halflife is first on the path: `python body.py SCRATCH`.
+Run as a program it does so with whatever halflife is first on the path, for all golden folders or for those that are named:
+`python body.py SCRATCH [NAME ...]`.
 """
 
 from __future__ import annotations
@@ -97,7 +98,8 @@ def assert_alike(found: float, expected: float) -> None:
 
 
 if __name__ == "__main__":
-    for folder in LEDGERS:
+    chosen = [folder for folder in LEDGERS if not sys.argv[2:] or folder.name in sys.argv[2:]]
+    for folder in chosen:
         try:
             continue_ledger(folder, Path(sys.argv[1]))
             read_forms(folder)
@@ -105,4 +107,4 @@ if __name__ == "__main__":
             sys.exit(f"{folder.name}: {error}")
     for file in ACCOUNTS:
         read_account(file)
-    print(f"{len(LEDGERS)} ledgers and {len(ACCOUNTS)} accounts")
+    print(f"{len(chosen)} ledgers and {len(ACCOUNTS)} accounts")

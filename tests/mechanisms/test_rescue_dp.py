@@ -81,7 +81,7 @@ def median_error(truths, notion, lanes, **options):
     ("stream", "truncate", "epsilon"),
     keep(
         product(["sine", "gefcom_z4"], ["0", "1"], ["0.1", "1.0"]),
-        lambda s, t, e: (s == "sine") ^ (t == "1") ^ (e == "1.0"),
+        lambda *case: case in (("sine", "1", "0.1"), ("gefcom_z4", "0", "1.0")),
     ),
 )
 def test_the_benchmarks_errors(oracles, stream, truncate, epsilon):

@@ -445,9 +445,9 @@ def refuse_to_parse(text, words):
 def test_anchors_that_unfold_without_end_are_refused_soon():
     """Twice as many levels take about twice the work where they have 9⁹ times as many parts."""
     refuse_to_parse(bomb(2), "")
-    for few, many, words in ((6, 7, "too many parts"), (9, 18, "too deep or too many parts")):
-        taken = [work(lambda n=n, words=words: refuse_to_parse(bomb(n), words)) for n in (few, many)]
-        assert taken[1] <= 4 * taken[0]
+    refuse_to_parse(bomb(7), "too many parts")
+    taken = [work(lambda n=n: refuse_to_parse(bomb(n), "too deep or too many parts")) for n in (9, 18)]
+    assert taken[1] <= 4 * taken[0]
     refuse_to_parse("[" * 1_000, "")
     refuse_to_parse("{a: " * 30 + "1" + "}" * 30, "")
 

@@ -252,7 +252,7 @@ def test_streams_of_different_delays_publish_in_turn(tmp_path):
     late = {**data["streams"][0], "name": "late", "output": "late.csv", "delay": "5 h"}
     (tmp_path / "policy.yaml").write_text(json.dumps({**data, "streams": [*data["streams"], late]}))
     policy = hl.Policy.load(tmp_path / "policy.yaml")
-    for hour in range(1, 31):
+    for hour in (1, 2, 3, 5, 6, 7, 12, 20, 24, 25, 30):
         hl.publish(policy, clock=at(hour))
     assert len(values(policy)) == len(values(policy, "late")) == 24
     assert hl.verify(policy.ledger_url, policy=policy).problems == ()

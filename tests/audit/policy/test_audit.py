@@ -20,6 +20,7 @@ from halflife.cli import main
 from halflife.policy import channels
 from halflife.publisher.session import Session
 from publisher.town import make, policy_dict, write_readings
+from thinning import keep
 
 FEW = {"seconds": 600.0, "runs": 4}
 """As many runs as a machine without time makes: every attack is made, and those that need numbers are tried further below."""
@@ -46,7 +47,7 @@ def kinds(folder):
     yield "pushed", {"stream": {"source": None}}
 
 
-@pytest.mark.parametrize("kind", range(10))
+@pytest.mark.parametrize("kind", keep(range(10), lambda kind: kind % 2 == 0))
 def test_no_shipped_policy_is_accused(tmp_path, kind):
     name, changes = list(kinds(tmp_path))[kind]
     write_readings(tmp_path)
@@ -57,20 +58,23 @@ def test_no_shipped_policy_is_accused(tmp_path, kind):
 
 @pytest.mark.parametrize(
     "promise",
-    [
-        {"notion": "classical", "epsilon": 1.0},
-        {"notion": "classical", "epsilon": 1.0, "delta": 1e-6},
-        {"notion": "exponential", "epsilon": 1.0, "half_life": "6 h"},
-        {"notion": "hyperbolic", "epsilon": 1.0, "beta": 0.1},
-        {"notion": "gaussian-discount", "epsilon": 1.0, "delta": 1e-6, "beta": 0.1},
-        {
-            "notion": "age-dependent",
-            "epsilon": 1.0,
-            "process": {"name": "geometric", "c": 1.0, "rho": 0.8},
-            "plan": "paper",
-        },
-        {"notion": "age-dependent", "epsilon": 1.0, "delta": 1e-6, "process": CHAIN},
-    ],
+    keep(
+        [
+            {"notion": "classical", "epsilon": 1.0},
+            {"notion": "classical", "epsilon": 1.0, "delta": 1e-6},
+            {"notion": "exponential", "epsilon": 1.0, "half_life": "6 h"},
+            {"notion": "hyperbolic", "epsilon": 1.0, "beta": 0.1},
+            {"notion": "gaussian-discount", "epsilon": 1.0, "delta": 1e-6, "beta": 0.1},
+            {
+                "notion": "age-dependent",
+                "epsilon": 1.0,
+                "process": {"name": "geometric", "c": 1.0, "rho": 0.8},
+                "plan": "paper",
+            },
+            {"notion": "age-dependent", "epsilon": 1.0, "delta": 1e-6, "process": CHAIN},
+        ],
+        lambda p: p["notion"] in ("hyperbolic", "gaussian-discount") or p.get("plan") == "paper",
+    ),
     ids=lambda p: p["notion"] + (" δ" if "delta" in p else ""),
 )
 def test_no_shipped_notion_is_accused(tmp_path, promise):
@@ -99,7 +103,11 @@ PROCESSES = [
 ]
 
 
-@pytest.mark.parametrize("process", PROCESSES, ids=lambda p: f"{p['name']} {p.get('span', '')}".strip())
+@pytest.mark.parametrize(
+    "process",
+    keep(PROCESSES, lambda p: p["name"] in ("markov-chain", "process-family") or p.get("span") == 1.0),
+    ids=lambda p: f"{p['name']} {p.get('span', '')}".strip(),
+)
 def test_an_age_dependent_promise_is_attacked_at_the_state_of_now(tmp_path, process):
     verdict = audit_policy(aged(tmp_path, process), **FEW)
     assert verdict.good, [f for f in verdict.findings if f.accused]

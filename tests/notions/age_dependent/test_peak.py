@@ -162,5 +162,5 @@ def test_a_plan_on_single_lags_spends_what_its_lags_allow():
 def test_a_plan_with_an_end_keeps_its_promise_long_after_it(kind):
     notion = AgeDependent(0.5, PROCESSES[kind](np.random.default_rng(1)))
     plan = notion.plan(horizon=6, age=3, every=2)
-    losses = np.concatenate([plan.losses(6), np.zeros(200)])
+    losses = np.concatenate([plan.losses(6), np.zeros(80)])
     assert notion.risks(losses, 3, "laplace").max() <= 0.5 * (1 + 1e-12)

@@ -23,6 +23,7 @@ from halflife import (
 from halflife.notions.age_dependent.skip import WINDOW
 from halflife.processes import Process
 from halflife.processes.contraction import EVERYTHING, NOTHING
+from thinning import keep
 
 LAZY = np.array([[0.9, 0.1], [0.1, 0.9]])
 RING = np.array([[0.1, 0.8, 0.1], [0.1, 0.1, 0.8], [0.8, 0.1, 0.1]])
@@ -233,7 +234,7 @@ def random_matrix(rng, states):
 OPTIONS = [{}, {"bound": "paper"}, {"bound": "pairwise"}, {"adversary": "any-prior"}]
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", keep(range(60), lambda seed: seed % 4 == 0))
 def test_no_chain_tells_more_about_a_set(seed):
     """Random chains of 2 and 3 states, data times, ages, spans and sets: the worst answers found stay within every bound.
 

@@ -128,8 +128,8 @@ def test_gaussian_noise_without_a_delta_has_no_bound():
 def test_the_work_grows_with_the_number_of_releases_and_no_faster(notion):
     """Four times as many releases take at most about four times the work; if each looked at all others, sixteen times."""
     plan = notion.plan(age=2)
-    releases = [Release(k, plan.loss(1), 2, noise=plan.noise) for k in range(3, 1203)]
-    few, many = (work(lambda n=n: audit_history("kept", notion, releases[:n], notion.epsilon)) for n in (300, 1_200))
+    releases = [Release(k, plan.loss(1), 2, noise=plan.noise) for k in range(3, 603)]
+    few, many = (work(lambda n=n: audit_history("kept", notion, releases[:n], notion.epsilon)) for n in (150, 600))
     assert many <= 6 * few
     assert not audit_history("kept", notion, releases, notion.epsilon).accused
     more = [Release(k, r.loss * 5, 2, noise=plan.noise) for k, r in enumerate(releases, start=3)]

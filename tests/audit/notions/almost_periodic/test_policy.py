@@ -56,7 +56,7 @@ def shapes():
 
 
 @pytest.mark.parametrize(
-    "shape", keep(zip(shapes()), lambda s: s[0] not in ("a week", "a sum", "an odd range")), ids=str
+    "shape", keep(zip(shapes()), lambda s: s[0] in ("groups", "the wall clock", "pushed")), ids=str
 )
 @pytest.mark.parametrize("name", ["weak"])
 def test_no_sound_policy_is_accused(tmp_path, name, shape):
@@ -185,7 +185,7 @@ def accused(case, runs):
     return {f.how for f in audit_paths([case], seconds=600, runs=runs, chunk=100) if f.accused}
 
 
-@pytest.mark.parametrize("name", PROMISES)
+@pytest.mark.parametrize("name", keep(PROMISES, lambda name: name == "weak"))
 def test_noise_that_is_too_small_is_accused(tmp_path, monkeypatch, name):
     """A fifth too small, which 4,000 numbers miss once in 10⁷ times; a tenth needs five times as many, which a minute has."""
     cases = cases_of(policy_of(tmp_path, {**PROMISES[name], "period": "1 day"}), name == "strong")

@@ -19,7 +19,7 @@ import halflife as hl
 from halflife.ledger import open_ledger
 from halflife.postprocessing.reconcile import Rule
 from halflife.publisher import backfill, session
-from halflife.publisher.reconciling import Estimates, Pair
+from halflife.publisher.reconciling import Estimates, Levels
 
 ZONES, TAXIS, STEPS = ("north", "south", "west"), 40, 24
 SOURCE = {"files": "taxis.csv", "time": "time"}
@@ -173,14 +173,14 @@ def test_bands_hold_95_per_cent_non_negative_or_not(empty):
     total, parts = truth.sum() + rng.laplace(0, 6, (3000, 1)), truth + rng.laplace(0, 4, (3000, 12))
     one = Fraction(1)
     for non_negative in (False, True):
-        pair = Pair.of(Rule("city", "zones", non_negative), [one], [one] * 12, size=400)
-        found = pair.reconcile(Estimates(total, [6.0] * 3000), Estimates(parts, [4.0] * 3000), "laplace")
-        for made, exact in zip(found, (truth.sum(), truth), strict=True):
-            values, bands = np.split(made.values, 2, axis=1)
-            covered = (np.abs(values - exact) <= bands).mean(axis=0)
+        levels = Levels([Rule("city", "zones", non_negative)], {"city": [one], "zones": [one] * 12}, size=400)
+        given = {"city": Estimates(total, np.full(3000, 6.0)), "zones": Estimates(parts, np.full(3000, 4.0))}
+        found = levels.reconcile(given, "laplace")
+        for made, exact in zip(found.values(), (truth.sum(), truth), strict=True):
+            covered = (np.abs(made.values - exact) <= made.bands).mean(axis=0)
             assert covered.min() > 0.94  # 0.95 less 2.5 standard deviations
             assert non_negative or covered.max() < 0.975
-        error = np.split(found[0].values, 2, axis=1)[0] - truth.sum()
+        error = found["city"].values - truth.sum()
         assert np.sqrt((error**2).mean()) < 0.95 * 6 * np.sqrt(2)  # 6·√(192/228) = 5.5
 
 
@@ -276,7 +276,7 @@ def test_what_was_never_in_one_batch_may_not_be_reconciled(tmp_path, monkeypatch
     monkeypatch.setattr(
         session,
         "reconcile_entries",
-        lambda pairs, given: [replace(e, value=np.concatenate([e.noisy, e.noisy])) for e in given],
+        lambda rules, factors, size, given: [replace(e, value=np.concatenate([e.noisy, e.noisy])) for e in given],
     )
     dues = session.Session.all_due
     for name in ("city", "zones"):
@@ -295,8 +295,8 @@ REFUSED = {
         make(rule={"total": "town"}),
         "reconcile.0.total: unknown stream 'town': Known: city, zones",
     ),
-    "itself": (make(rule={"parts": "city"}), "reconcile.0.parts: 'city' is reconciled already"),
-    "exchanged": (make(rule={"total": "zones", "parts": "city"}), "'zones' has groups: the total is a stream without"),
+    "itself": (make(rule={"parts": "city"}), "reconcile.0.parts: 'city' cannot be its own parts"),
+    "exchanged": (make(rule={"total": "zones", "parts": "city"}), "reconcile.0.parts: 'city' has no groups"),
     "not said to be complete": (
         make(rule={"complete": False}),
         "reconcile.0.complete: missing: the data names the groups",
@@ -305,12 +305,10 @@ REFUSED = {
         make(zones={"groups": {"names": list(ZONES), "most_per_person": 2}}),
         "a person may count in 2 groups, and counts once in 'city'",
     ),
-    "other steps": (
-        make(city=HALF),
-        "step, start or end differ: both must have the same steps; days and their half hours",
-    ),
-    "another start": (make(city={"start": "2026-01-01T02:00"}), "step, start or end differ"),
-    "another end": (make(city={"end": "2026-01-01T12:00"}), "step, start or end differ"),
+    "other steps": (make(city=HALF), "groups differ: each group adds up by itself, so both must have the same"),
+    "people counted over time": (make(city=HALF), "reconcile.0.total: a count does not add up over time"),
+    "another start": (make(city={"start": "2026-01-01T02:00"}), "start or end differ: both must have the same steps"),
+    "another end": (make(city={"end": "2026-01-01T12:00"}), "start or end differ"),
     "another delay": (make(city={"delay": "1 h"}), "delays differ: both must be published at the same time"),
     "a short delay": (make(city={"delay": "10 min"}), "delays differ"),
     "another statistic": (make(city={"statistic": {"kind": "events", "most_events": 2}}), "statistics differ"),
@@ -331,7 +329,7 @@ REFUSED = {
         make(city={"post": [{"kalman": "4"}]}),
         "post-processing differ: both need the same steps",
     ),
-    "a blank": (make(rule={"parts": None}), "reconcile.0.parts: is blank: The stream whose groups add up to it."),
+    "a blank": (make(rule={"parts": None}), "reconcile.0.parts: is blank: The stream whose groups, or shorter steps"),
     "an unknown key": (make(rule={"part": "zones"}), "unknown key 'part': did you mean 'parts'?"),
 }
 

@@ -113,8 +113,8 @@ def hindsight(policy: Path, streams: tuple[str, ...], folder: Path | None) -> No
 
     It reads the ledger's noisy values and public facts alone, so it costs no privacy; nothing is drawn, charged or written over.
     Each file's name has its vintage: when the ledger's newest values were committed. Values are those of a model of level, day
-    and week, and `error_band` is the 95 % band of that estimate. Reconciled streams are estimated one by one, so that totals
-    and parts need not add up here.
+    and week, and `error_band` is the 95 % band of that estimate. Streams that add up (`reconcile`), zones and their city as well
+    as half hours and their days, are estimated together and add up to the last bit.
 
     \b
     Example:

@@ -306,14 +306,17 @@ class StreamPart(Part):
 
 
 class Reconcile(Part):
-    """A stream that is the sum over the groups of another: published together, they add up; it costs no privacy."""
+    """A stream that is the sum over the groups of another, live, or over its shorter steps, in revised series. Costs no privacy."""
 
-    total: Text = Field(description="The stream of the total, which has no groups.")
-    parts: Text = Field(description="The stream whose groups add up to it.")
+    total: Text = Field(description="The stream of the total.")
+    parts: Text = Field(description="The stream whose groups, or shorter steps, add up to it.")
+    members: dict[str, list[Text]] | None = Field(
+        None, description="Where the data names the groups of both: which groups of the parts lie in each group of the total."
+    )
     complete: bool = Field(
         False,
-        description="Where the data names the groups: that in every step all readings of a person lie in one of the named "
-        "groups. Public knowledge, not from the data.",
+        description="That exact values do add up. Where the data names the groups: in every step all readings of a person lie in "
+        "one of them. Over time: no clip takes away anything worth counting. Public knowledge, not from the data.",
     )
     non_negative: bool = Field(False, description="Whether no value is published below 0.")
 

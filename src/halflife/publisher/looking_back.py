@@ -7,27 +7,21 @@ output's name carries its *vintage*, when the ledger's newest batch was committe
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
 
 from halflife.errors import InvalidInput, LedgerError, unknown
 from halflife.ledger import Entry, Ledger, ledger_exists, open_ledger
 from halflife.local_time import from_us
-from halflife.numerics.arrays import Floats
 from halflife.numerics.progress import Progress
 from halflife.outputs import Published, open_output
-from halflife.policy import Channel, GivenPolicy, Policy, channels
-from halflife.policy.streams import steps_per_day
-from halflife.postprocessing import Facts, Seasonal, Truncate
+from halflife.policy import Channel, GivenPolicy, Policy, channels, rules
 from halflife.postprocessing.base import Estimate
-from halflife.postprocessing.structural.estimator import Structural
-from halflife.publisher.drawing import find_spread, post_facts
-from halflife.publisher.readable import in_output_units
-from halflife.publisher.replay import find_scales
+from halflife.postprocessing.reconcile.rules import Rule, connect_rules
+from halflife.publisher.revising import Raw, estimate_alone, estimate_together
 from halflife.publisher.session import hold_to_ledger
+from halflife.publisher.verification import find_broken_link
 
 
 @dataclass(frozen=True)
@@ -54,27 +48,50 @@ def hindsight(
     folder   where to write, instead of beside each output
     progress is told what is being done, how many streams are done, and how many there are
 
-    A stream's own estimator is used, `seasonal` where it has none; a `truncate` that it has is applied. Streams are estimated
-    one by one, from values before reconciliation: totals and parts need not add up. No file is ever
-    written over.
+    A stream's own estimator is used, `seasonal` where it has none; a `truncate` that it has is applied. Streams that add up
+    (`reconcile`), over groups or over time, are estimated together, and add up to the last bit. The ledger's chain is
+    checked first: of one that was changed nothing is estimated. No file is ever written over.
     """
     loaded = Policy.of(policy)
     _choose(channels(loaded), streams)
     if not ledger_exists(loaded.ledger_url):
         raise LedgerError(f"{loaded.ledger_url}: there is no such ledger: nothing was published yet")
-    book = open_ledger(loaded.ledger_url)
-    try:
-        chosen = _choose(channels(hold_to_ledger(book.name, book.facts(), loaded)), streams)
-        made = []
-        files = [_find_file(channel, loaded.outputs.get(channel.name, "-"), folder, book) for channel in chosen]
-        for done, (channel, file) in enumerate(zip(chosen, files, strict=True)):
-            progress(f"estimating {channel.name}", done, len(chosen))
-            entries = list(book.entries(channel.name))
-            made.append(_write(channel, file, look_back(channel, entries), entries))
+    with open_ledger(loaded.ledger_url, read_only=True) as book:
+        followed = hold_to_ledger(book.name, book.facts(), loaded)
+        known = {channel.name: channel for channel in channels(followed)}
+        chosen = _choose(list(known.values()), streams)
+        files = {c.name: _find_file(c, loaded.outputs.get(c.name, "-"), folder, book) for c in chosen}
+        progress("checking the ledger", 0, len(chosen))
+        wrong = find_broken_link(book)
+        if wrong is not None:
+            raise LedgerError(f"{wrong}. Nothing was estimated: see `halflife verify`")
+        made: dict[str, Revised] = {}
+        for names, together in _find_sets(list(files), rules(followed)):
+            raws = {name: Raw(known[name], entries) for name in names if (entries := list(book.entries(name)))}
+            progress(f"estimating {', '.join(raws)}", len(made), len(chosen))
+            for name, found in _estimate(raws, together, followed.population.size).items():
+                if name in files:
+                    made[name] = _write(known[name], files[name], found, raws[name].entries)
         progress("estimating", len(chosen), len(chosen))
-        return made
-    finally:
-        book.close()
+        return [made[name] for name in files]
+
+
+def _find_sets(chosen: Sequence[str], known: Sequence[Rule]) -> Iterator[tuple[list[str], tuple[Rule, ...]]]:
+    """Streams that are estimated together, with the rules among them: all those that one which is asked for adds up with."""
+    sets = connect_rules(known)
+    named = [list(dict.fromkeys(name for rule in found for name in (rule.total, rule.parts))) for found in sets]
+    for names, found in zip(named, sets, strict=True):
+        if set(names) & set(chosen):
+            yield names, found
+    yield from (([name], ()) for name in chosen if not any(name in names for names in named))
+
+
+def _estimate(raws: Mapping[str, Raw], together: Sequence[Rule], size: int) -> dict[str, Estimate]:
+    """The estimates of streams that have values, by stream."""
+    held = [rule for rule in together if rule.total in raws and rule.parts in raws]
+    if held:
+        return estimate_together(raws, held, size)
+    return {name: estimate_alone(raw) for name, raw in raws.items()}
 
 
 def _choose(known: Sequence[Channel], streams: Sequence[str]) -> list[Channel]:
@@ -92,29 +109,6 @@ def _choose(known: Sequence[Channel], streams: Sequence[str]) -> list[Channel]:
     if not chosen:
         raise InvalidInput("no stream of this policy has values that can be estimated with hindsight")
     return chosen
-
-
-def look_back(channel: Channel, entries: Sequence[Entry]) -> Estimate:
-    """Return the estimates of all steps of a stream, given all of them, in the output's unit."""
-    smoothers = channel.smoothers()
-    estimator = next((s for s in smoothers if isinstance(s, Structural)), Seasonal(steps_per_day(channel.steps)))
-    values, scales, facts = read_raw(channel, entries)
-    found = estimator.look_back(values, scales, facts)
-    for smoother in smoothers:
-        if isinstance(smoother, Truncate):
-            found = found._replace(values=smoother.smooth(found.values, scales, facts)[0])
-    return found
-
-
-def read_raw(channel: Channel, entries: Sequence[Entry]) -> tuple[Floats, Floats, Facts]:
-    """Return the noisy values of some entries in the output's unit, the scale of each step's noise, and what else is public."""
-    factors = channel.factor_of_cells
-    noisy = np.array([entry.noisy for entry in entries])
-    values, worth = in_output_units(noisy, factors), in_output_units(np.ones(len(factors)), factors)
-    noises, releases, noise = list(find_scales(entries)), [e.releases for e in entries], entries[0].releases[0].noise
-    scales = np.array([find_spread(found, noise) for found in noises])
-    steps, starts = np.array([e.step for e in entries]), [e.start_us for e in entries]
-    return values, scales, post_facts(steps, starts, channel.steps.zone, releases, noises, noise, worth)
 
 
 def _find_file(channel: Channel, output: str, folder: Path | None, book: Ledger) -> Path:

@@ -1,31 +1,26 @@
-"""Reconciled entries: a step of a total and of its parts that are committed together are made to add up before anybody sees them.
+"""Reconciled entries: a step of totals and of their parts that are committed together are made to add up before anybody sees them.
 
-Each stream's own post-processing comes first, then the projection of both onto what adds up, weighted by the noise that is left
-in each. A step whose other half is not in the same batch, because it was passed over or published before, stays as it is. In
-whole units every part counts once in the total and all have noise of one scale, so estimates have one `spread` a step as before.
-What is stored is the estimates in the output's unit, and behind them their 95 % bands.
+Each stream's own post-processing comes first, then the projection of all levels onto what adds up, weighted by the noise that is
+left in each. A step whose other half is not in the same batch, because it was passed over or published before, stays as it is.
+What is stored is the estimates in the output's unit, and behind them their 95 % bands. Of values with declared noise, the band is
+that of the mixture of noises that is left. Bands that an estimator gave are kept as they were: what a projection moves lies, in
+mean square and in units of the bands, no farther from the truth than before, however errors are correlated.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
 
-from halflife.errors import InvalidInput
 from halflife.ledger import Entry
-from halflife.numerics.arrays import Floats, Integers
-from halflife.postprocessing.reconcile.least_squares import (
-    mixture_of_part,
-    mixture_of_total,
-    project_non_negative,
-    reconcile,
-    settle,
-)
-from halflife.postprocessing.reconcile.rules import Rule, RuleRecord, find_rule
+from halflife.numerics.arrays import Floats
+from halflife.postprocessing.reconcile import Rule, Sums, adds_up, hold_above_zero, reconcile, settle
+from halflife.postprocessing.reconcile.rules import RuleRecord, connect_rules, find_rule
+from halflife.postprocessing.reconcile.series import Series, make_sums
 from halflife.publisher.drawing import find_spread
 from halflife.publisher.readable import BAND_OF_UNIT_SCALE, in_output_units
 from halflife.publisher.replay import Expected, Replay
@@ -33,81 +28,155 @@ from halflife.release import Noise
 
 COARSEST = 1e-6
 """A part may be rounded another way on another machine: the grid of `settle` over what `ALIKE` allows for."""
+Factors = Mapping[str, Sequence[Fraction]]
+"""What a unit is worth, number by number, by stream."""
 
 
 class Estimates(NamedTuple):
-    """Values of some steps in the output's unit (steps × cells), and the scale of the noise left in each step, in whole units."""
+    """Values of some steps in the output's unit (steps × cells), the scale of the noise left in each step, in whole units, and
+    the bands of values, where an estimator gave them."""
 
     values: Floats
-    spreads: Sequence[float]
+    spreads: Floats
+    bands: Floats | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Pair:
-    """A total and its parts, by what a unit is worth in their outputs.
+class Levels:
+    """Streams that add up, step by step and level by level, and how their values are numbered within a step."""
 
-    lanes    how many numbers the total has: each adds up by itself
-    weights  w_i, and `divisor` W: the total is Σ w_i x_i / W in the output's unit. 1 and 1 for sums; people for means
+    def __init__(self, rules: Sequence[Rule], factors: Factors, size: int) -> None:
+        self.rules = rules
+        self.streams = tuple(dict.fromkeys(name for rule in rules for name in (rule.total, rule.parts)))
+        self._factors, self._size = {name: factors[name] for name in self.streams}, size
+        self.worth = {name: in_output_units(np.ones(len(f)), f) for name, f in self._factors.items()}
+        self.width = sum(map(len, self._factors.values()))
+
+    def number(self, steps: int) -> dict[str, Series]:
+        """Return the values of so many steps, numbered step by step."""
+        numbers, place, made = np.arange(steps * self.width).reshape(steps, self.width), 0, {}
+        for name, factors in self._factors.items():
+            times = np.arange(steps + 1)
+            cells = numbers[:, place : place + len(factors)]
+            made[name] = Series(times[:-1], times[:-1], times[1:], cells, factors)
+            place += len(factors)
+        return made
+
+    def make_sums(self, steps: int) -> list[list[Sums]]:
+        """Return the sums of each rule over so many steps."""
+        known = self.number(steps)
+        return [make_sums(rule, known[rule.total], known[rule.parts], self._size) for rule in self.rules]
+
+    def reconcile(self, given: Mapping[str, Estimates], noise: Noise) -> dict[str, Estimates]:
+        """Return the values of the same steps of all streams reconciled, each with its bands."""
+        steps = len(next(iter(given.values())).values)
+        by_rule = self.make_sums(steps)
+        sums = [one for found in by_rule for one in found]
+        unit = BAND_OF_UNIT_SCALE[noise]
+        scales = [
+            given[name].spreads[:, None] * self.worth[name] if given[name].bands is None else given[name].bands / unit
+            for name in self.streams
+        ]
+        scale = np.concatenate(scales, axis=1).ravel()
+        before = np.concatenate([given[name].values for name in self.streams], axis=1).ravel()
+        found = reconcile(before, scale**2, sums)
+        after = found.values
+        bands = np.concatenate(
+            [self._bands(name, given[name], x, noise) for name, x in self._cut(found.variances, steps)], axis=1
+        ).ravel()
+        if any(rule.non_negative for rule in self.rules):
+            held = [one for rule, found_ in zip(self.rules, by_rule, strict=True) if rule.non_negative for one in found_]
+            after = hold_above_zero(after, scale**2, held)
+            parts = np.unique(np.concatenate([one.parts.ravel() for one in held]))
+            bands[parts] = np.maximum(bands[parts], find_reach(after[parts], found.values[parts], bands[parts]))
+        settled = settle(after, sums)
+        made = {}
+        for (name, values), (_, h) in zip(self._cut(settled, steps), self._cut(bands, steps), strict=True):
+            worst = (h / self.worth[name]).max(axis=1) / unit
+            made[name] = Estimates(values, worst, h)
+        return made
+
+    def _cut(self, flat: Floats, steps: int) -> Iterator[tuple[str, Floats]]:
+        """The numbers of each stream: steps × cells."""
+        edges = np.cumsum([len(f) for f in self._factors.values()])[:-1]
+        return zip(self.streams, np.split(flat.reshape(steps, self.width), edges, axis=1), strict=True)
+
+    def _bands(self, name: str, given: Estimates, variances: Floats, noise: Noise) -> Floats:
+        """The bands of what is left: a share m of a value's own noise, m its variance over what it was, and noises of others."""
+        if given.bands is not None:
+            return given.bands
+        worth, spread = self.worth[name], given.spreads[:, None]
+        own = np.divide(variances, (spread * worth) ** 2, out=np.ones_like(variances), where=spread > 0).clip(0.0, 1.0)
+        kinds, places = np.unique(np.stack(np.broadcast_arrays(own.round(12), spread)).reshape(2, -1), axis=1, return_inverse=True)
+        left = [find_spread(tuple(b for b in (m * s, s * (m - m * m) ** 0.5) if b > 0) or (0.0,), noise) for m, s in kinds.T.tolist()]
+        bands: Floats = np.array(left)[places].reshape(own.shape) * worth * BAND_OF_UNIT_SCALE[noise]
+        return bands
+
+    def weigh(self, given: Mapping[str, Estimates]) -> Floats:
+        """Return the largest sum of each step that must be exact, whatever the signs: grids are so coarse."""
+        sizes = np.abs(np.concatenate([given[name].values for name in self.streams], axis=1)).ravel()
+        most = np.zeros(len(sizes) // self.width)
+        for one in (one for found in self.make_sums(len(most)) for one in found):
+            np.maximum.at(most, one.totals // self.width, (one.weights * sizes[one.parts]).sum(axis=1) * one.people)
+        return most
+
+    def adds_up(self, stored: Mapping[str, Floats]) -> bool:
+        """Return whether the stored estimates of a step add up to the last bit, as a reader would add them."""
+        values = np.concatenate([np.split(stored[name], 2)[0] for name in self.streams])
+        return adds_up(values, [one for found in self.make_sums(1) for one in found])
+
+
+def find_reach(moved: Floats, estimates: Floats, bands: Floats) -> Floats:
+    """Return how far from a value that was moved the band of its estimate reaches, of which nothing below 0 is possible."""
+    low, high = np.maximum(estimates - bands, 0.0), estimates + bands
+    result: Floats = np.maximum(moved - low, high - moved)
+    return result
+
+
+def find_together(rules: Iterable[Rule], present: Container[str]) -> list[tuple[Rule, ...]]:
+    """Return the rules whose streams are all there, those that share streams together."""
+    return connect_rules([r for r in rules if not r.over_time and r.total in present and r.parts in present])
+
+
+def reconcile_entries(rules: Sequence[Rule], factors: Factors, size: int, entries: Sequence[Entry]) -> list[Entry]:
+    """Return a batch's entries, those steps reconciled that a total and its parts both have in the batch.
+
+    factors  what a unit is worth, number by number, by stream;  size  of the population
     """
+    made = list(entries)
+    places: dict[int, dict[str, int]] = {}
+    for i, entry in enumerate(made):
+        places.setdefault(entry.step, {})[entry.stream] = i
+    alike: dict[tuple[Rule, ...], list[int]] = {}
+    for step, present in places.items():
+        for together in find_together(rules, present):
+            alike.setdefault(together, []).append(step)
+    for together, steps in alike.items():
+        levels = Levels(together, factors, size)
+        at = {name: [places[step][name] for step in steps] for name in levels.streams}
+        given = {name: _estimates([made[i] for i in where], factors[name]) for name, where in at.items()}
+        noise = made[next(iter(at.values()))[0]].releases[0].noise
+        for name, after in levels.reconcile(given, noise).items():
+            for i, value, spread in zip(at[name], _stack(after), after.spreads.tolist(), strict=True):
+                made[i] = replace(made[i], value=value, spread=spread)
+    return made
 
-    rule: Rule
-    total_factors: tuple[Fraction, ...]
-    part_factors: tuple[Fraction, ...]
-    weights: Integers
-    divisor: int
 
-    @classmethod
-    def of(cls, rule: Rule, total: Sequence[Fraction], parts: Sequence[Fraction], size: int) -> Pair:
-        """Return the pair of a rule, in a population of this size; a unit of the total is one of each part.
+def _stack(found: Estimates) -> Floats:
+    """Values with their bands behind them."""
+    assert found.bands is not None
+    return np.concatenate([found.values, found.bands], axis=1)
 
-        >>> means = Pair.of(Rule("city", "zones"), [Fraction(1, 500)], [Fraction(1, 300), Fraction(1, 200)], size=500)
-        >>> means.weights.tolist(), means.divisor
-        ([300, 200], 500)
-        """
-        if not total or not parts or len(parts) % len(total):
-            raise InvalidInput(f"{len(parts)} numbers of {rule.parts} cannot be parts of {len(total)} of {rule.total}")
-        lanes = len(total)
-        shares = [total[0] / factor for factor in parts[::lanes]]
-        divisor = 1 if set(shares) == {1} else size
-        weights = np.array([int(share * divisor) for share in shares], dtype=np.int64)
-        return cls(rule, tuple(total), tuple(parts), weights, divisor)
 
-    @property
-    def lanes(self) -> int:
-        """How many numbers the total has."""
-        return len(self.total_factors)
+def _estimates(entries: Sequence[Entry], factors: Sequence[Fraction]) -> Estimates:
+    """What each stream's own post-processing gave, or else the noisy values."""
+    noisy = in_output_units(np.array([entry.noisy for entry in entries]), factors)
+    own = [row if entry.value is None else entry.value for entry, row in zip(entries, noisy, strict=True)]
+    return _split(np.array(own), np.array([entry.spread for entry in entries]), len(factors))
 
-    def reconcile(self, total: Estimates, parts: Estimates, noise: Noise) -> tuple[Estimates, Estimates]:
-        """Return total and parts of the same steps reconciled, each with its bands behind its values."""
-        lanes, count, a = self.lanes, len(self.weights), self.weights / self.divisor
-        rows = parts.values.reshape(len(parts.values), count, lanes)
-        worth = in_output_units(np.ones(count * lanes), self.part_factors).reshape(count, lanes)
-        whole = in_output_units(np.ones(lanes), self.total_factors)
-        v = (np.array(parts.spreads)[:, None, None] * worth) ** 2
-        found = reconcile(total.values, rows, (np.array(total.spreads)[:, None] * whole) ** 2, v, a)
-        left = [self._spreads(t, s, noise) for t, s in zip(total.spreads, parts.spreads, strict=True)]
-        of_total, of_parts = (np.array(x) * BAND_OF_UNIT_SCALE[noise] for x in zip(*left, strict=True))
-        bands = of_parts[:, None, None] * worth
-        exact = found.parts
-        if self.rule.non_negative:
-            exact = project_non_negative(exact, np.maximum(found.total, 0.0), v, a)
-            bands = np.maximum(bands, _reach(exact, found.parts, bands))
-        settled = settle(exact, self.weights, self.divisor)
-        totals = np.concatenate([settled.total, of_total[:, None] * whole], axis=1)
-        cells = [x.reshape(len(rows), -1) for x in (settled.parts, bands)]
-        return Estimates(totals, [t for t, _ in left]), Estimates(np.concatenate(cells, axis=1), [s for _, s in left])
 
-    def _spreads(self, total: float, part: float, noise: Noise) -> tuple[float, float]:
-        """The scale of the noise left in the total, and in each part, of a step: public, whatever the values."""
-        count = len(self.weights)
-        mixtures = mixture_of_total(total, part, count), mixture_of_part(total, part, count)
-        left, each = (find_spread(tuple(b for b in mixed if b > 0) or (0.0,), noise) for mixed in mixtures)
-        return left, each
-
-    def adds_up(self, total: Floats, parts: Floats) -> bool:
-        """Return whether stored estimates add up to the last bit, as a reader would add them."""
-        rows = parts[: len(parts) // 2].reshape(len(self.weights), self.lanes)
-        return bool(np.all((self.weights[:, None] * rows).sum(axis=0) / self.divisor == total[: len(total) // 2]))
+def _split(own: Floats, spreads: Floats, cells: int) -> Estimates:
+    """Estimates from what a stream's post-processing gave: values, with bands behind them where an estimator gave them."""
+    return Estimates(own[:, :cells], spreads, own[:, cells:] if own.shape[1] > cells else None)
 
 
 class _Waiting(NamedTuple):
@@ -124,43 +193,6 @@ class _Waiting(NamedTuple):
         return self.expected.agrees(self.entry)
 
 
-def _reach(moved: Floats, estimates: Floats, bands: Floats) -> Floats:
-    """How far from a value that was moved the band of its estimate reaches, of which nothing below 0 is possible."""
-    low, high = np.maximum(estimates - bands, 0.0), estimates + bands
-    result: Floats = np.maximum(moved - low, high - moved)
-    return result
-
-
-def reconcile_entries(pairs: Iterable[Pair], entries: Sequence[Entry]) -> list[Entry]:
-    """Return a batch's entries, of each pair those steps reconciled that both streams have in the batch."""
-    made = list(entries)
-    for pair in pairs:
-        places: dict[str, dict[int, int]] = {pair.rule.total: {}, pair.rule.parts: {}}
-        for i, entry in enumerate(made):
-            if entry.stream in places:
-                places[entry.stream][entry.step] = i
-        totals, parts = places[pair.rule.total], places[pair.rule.parts]
-        both = [step for step in totals if step in parts]
-        if not both:
-            continue
-        at = [totals[step] for step in both], [parts[step] for step in both]
-        total, part = (
-            _estimates([made[i] for i in where], factors)
-            for where, factors in zip(at, (pair.total_factors, pair.part_factors), strict=True)
-        )
-        for where, after in zip(at, pair.reconcile(total, part, made[at[0][0]].releases[0].noise), strict=True):
-            for i, value, spread in zip(where, after.values, after.spreads, strict=True):
-                made[i] = replace(made[i], value=value, spread=spread)
-    return made
-
-
-def _estimates(entries: Sequence[Entry], factors: Sequence[Fraction]) -> Estimates:
-    """What each stream's own post-processing gave, or else the noisy values."""
-    noisy = in_output_units(np.array([entry.noisy for entry in entries]), factors)
-    values = [row if entry.value is None else entry.value for entry, row in zip(entries, noisy, strict=True)]
-    return Estimates(np.array(values), [entry.spread for entry in entries])
-
-
 class ReconcileReplay:
     """Recomputes the streams that are, or once were, reconciled, as a ledger's entries are read: batch by batch.
 
@@ -169,16 +201,10 @@ class ReconcileReplay:
     """
 
     def __init__(
-        self,
-        records: Mapping[str, RuleRecord],
-        replays: Mapping[str, Replay],
-        factors: Mapping[str, Sequence[Fraction]],
-        size: int,
+        self, records: Mapping[str, RuleRecord], replays: Mapping[str, Replay], factors: Factors, size: int
     ) -> None:
         rules = {since.rule for record in records.values() for since in record if since.rule is not None}
-        self._records, self._replays = records, replays
-        self._pairs = {rule: Pair.of(rule, factors[rule.total], factors[rule.parts], size) for rule in rules}
-        self._factors = factors
+        self._records, self._replays, self._factors, self._size = records, replays, factors, size
         self._waiting: dict[tuple[str, int], _Waiting] = {}
         self.streams = {name for rule in rules for name in (rule.total, rule.parts)}
 
@@ -199,38 +225,46 @@ class ReconcileReplay:
     def _close(self) -> Iterator[tuple[int, Entry]]:
         """Compare the entries of a batch that is complete."""
         batch, self._waiting = self._waiting, {}
-        together: dict[Rule, list[int]] = {}
+        present: dict[int, set[str]] = {}
         for stream, step in batch:
-            rule = find_rule(self._records.get(stream, ()), step)
-            if rule is not None and (rule.parts, step) in batch:
-                together.setdefault(rule, []).append(step)
-        for rule, steps in together.items():
-            pair, streams = self._pairs[rule], (rule.total, rule.parts)
-            found = self._reconcile(pair, *([batch[stream, step] for step in steps] for stream in streams))
-            for step, total, parts in zip(steps, *found, strict=True):
-                batch[rule.total, step], batch[rule.parts, step] = total, parts
-                stored = [x.entry.value for x in (total, parts) if x.entry.value is not None and x.agrees]
-                if len(stored) == 2 and not pair.adds_up(*stored):
-                    yield total.number, total.entry
+            present.setdefault(step, set()).add(stream)
+        alike: dict[tuple[Rule, ...], list[int]] = {}
+        for step, streams in present.items():
+            known = [find_rule(self._records.get(stream, ()), step) for stream in sorted(streams)]
+            for together in find_together([rule for rule in known if rule is not None], streams):
+                alike.setdefault(together, []).append(step)
+        for together, steps in alike.items():
+            levels = Levels(together, self._factors, self._size)
+            both = {name: [batch[name, step] for step in steps] for name in levels.streams}
+            for name, waiting in self._reconcile(levels, both).items():
+                batch |= {(name, step): x for step, x in zip(steps, waiting, strict=True)}
+            for step in steps:
+                one = {name: batch[name, step] for name in levels.streams}
+                stored = {name: x.entry.value for name, x in one.items() if x.entry.value is not None and x.agrees}
+                if len(stored) == len(one) and not levels.adds_up(stored):
+                    wrong = one[together[0].total]
+                    yield wrong.number, wrong.entry
         yield from ((x.number, x.entry) for x in batch.values() if not x.agrees)
 
-    def _reconcile(self, pair: Pair, *both: list[_Waiting]) -> list[list[_Waiting]]:
-        """What the entries of some steps, of the total and of the parts, should hold."""
-        given = [
-            Estimates(np.array([self._before(x) for x in waiting]), [x.scale for x in waiting]) for waiting in both
-        ]
-        after = pair.reconcile(given[0], given[1], both[0][0].entry.releases[0].noise)
-        weighed = (np.repeat(pair.weights, pair.lanes) * np.abs(given[1].values)).sum(axis=1) * COARSEST
-        reach = np.max([np.abs(x.values).max(axis=1) for x in (*given, *after)], axis=0) + weighed
-        return [
-            [
+    def _reconcile(self, levels: Levels, both: Mapping[str, list[_Waiting]]) -> dict[str, list[_Waiting]]:
+        """What the entries of some steps should hold, by stream."""
+        given = {name: self._before(waiting) for name, waiting in both.items()}
+        after = levels.reconcile(given, both[levels.streams[0]][0].entry.releases[0].noise)
+        grid = levels.weigh(given) * COARSEST
+        shown = [np.abs(x).max(axis=1) for e in (*given.values(), *after.values()) for x in (e.values, e.bands) if x is not None]
+        reach = (np.max(shown, axis=0) + grid).tolist()
+        return {
+            name: [
                 x._replace(expected=Expected(*made))
-                for x, *made in zip(old, new.values, new.spreads, reach.tolist(), strict=True)
+                for x, *made in zip(both[name], _stack(new), new.spreads.tolist(), reach, strict=True)
             ]
-            for old, new in zip(both, after, strict=True)
-        ]
+            for name, new in after.items()
+        }
 
-    def _before(self, x: _Waiting) -> Floats:
-        """A stream's own estimate in the output's unit."""
-        own = x.expected.value
-        return in_output_units(x.entry.noisy, self._factors[x.entry.stream]) if own is None else own
+    def _before(self, waiting: Sequence[_Waiting]) -> Estimates:
+        """A stream's own estimates in the output's unit."""
+        factors = self._factors[waiting[0].entry.stream]
+        own = [
+            in_output_units(x.entry.noisy, factors) if x.expected.value is None else x.expected.value for x in waiting
+        ]
+        return _split(np.array(own), np.array([x.scale for x in waiting]), len(factors))

@@ -83,7 +83,7 @@ class SavedStates:
             self.note_owner(name, state["noise"])
 
     def _restore_rules(self, states: Mapping[str, str]) -> None:
-        asked = {rule.total: rule for rule in rules(self._policy)}
+        asked = {rule.total: rule for rule in rules(self._policy) if not rule.over_time}
         for name in self.done:
             text, rule = states.get(f"reconcile:{name}"), asked.get(name)
             known = () if text is None else load_rules(name, text)

@@ -26,7 +26,7 @@ from halflife.publisher import checkpoints
 from halflife.publisher.drawing import ChargedBatch, Totals, find_newest_turns, find_turns, make_entries, run_steps
 from halflife.publisher.due import Due, find_due
 from halflife.publisher.readable import find_facts, make_readable, was_reconciled
-from halflife.publisher.reconciling import Pair, reconcile_entries
+from halflife.publisher.reconciling import reconcile_entries
 from halflife.publisher.saved import SavedStates, stream_digests
 from halflife.publisher.second_ledger import refuse_second_ledger
 
@@ -95,9 +95,7 @@ class Session:
             raise
         self.notion = policy.notion
         self.emitted_again = dict.fromkeys((c.name for c in self.channels), 0)
-        factors = {c.name: c.factor_of_cells for c in self.channels}
-        size = policy.population.size
-        self._pairs = [Pair.of(rule, factors[rule.total], factors[rule.parts], size) for rule in rules(policy)]
+        self._factors = {c.name: c.factor_of_cells for c in self.channels}
 
     def close(self) -> None:
         """Close the ledger."""
@@ -307,7 +305,7 @@ class Session:
                 d.channel.name, (r.draw for releases in made.releases for r in releases if r.draw is not None)
             )
             entries += make_entries(d, made, self.saved.smoothers[d.channel.name])
-        entries = reconcile_entries(self._pairs, entries)
+        entries = reconcile_entries(rules(self.policy), self._factors, self.policy.population.size, entries)
         entries.sort(key=lambda e: e.release_step)
         checkpoints.reach("noise drawn")
         states = self.saved.write(draw)

@@ -7,6 +7,7 @@ A rule may be changed or taken back at any time: it is post-processing, and anot
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -16,15 +17,55 @@ from halflife.numerics.parameters import whole
 
 
 class Rule(NamedTuple):
-    """The stream `total` is the sum over the groups of the stream `parts`; with `non_negative` no estimate lies below 0."""
+    """The stream `total` is the sum over the groups of the stream `parts`; with `non_negative` no estimate lies below 0.
+
+    members    where the total has groups too: in which of them each group of the parts lies, by its place
+    over_time  the total's steps are the sums of the parts' steps, group by group: live nothing is done about it
+    is_mean    over time: the total's steps are the means of the parts' steps
+    """
 
     total: str
     parts: str
     non_negative: bool = False
+    members: tuple[int, ...] = ()
+    over_time: bool = False
+    is_mean: bool = False
 
     def to_facts(self) -> JsonObject:
         """Return what a ledger keeps of it beside the name of the total, without defaults."""
-        return leave_out({"parts": self.parts, "non_negative": self.non_negative}, non_negative=False)
+        facts = {"parts": self.parts, "non_negative": self.non_negative, "members": list(self.members)}
+        return leave_out(facts, non_negative=False, members=[])
+
+
+def sort_rules(rules: Iterable[Rule]) -> list[Rule]:
+    """Return rules from the top down: a total before the rules of its parts; refuse those that go round in a circle.
+
+    >>> [rule.total for rule in sort_rules([Rule("boroughs", "zones"), Rule("city", "boroughs")])]
+    ['city', 'boroughs']
+    """
+    left, made = list(rules), list[Rule]()
+    while left:
+        first = next((rule for rule in left if all(rule.total != other.parts for other in left)), None)
+        if first is None:
+            raise InvalidInput(f"{left[0].total!r} would be a part of itself: rules go round in a circle", about=left[0].total)
+        made.append(first)
+        left.remove(first)
+    return made
+
+
+def connect_rules(rules: Sequence[Rule]) -> list[tuple[Rule, ...]]:
+    """Return rules that share streams together, each set from the top down.
+
+    >>> sets = connect_rules([Rule("city", "zones"), Rule("days", "hours"), Rule("months", "days")])
+    >>> [[rule.total for rule in found] for found in sets]
+    [['city'], ['months', 'days']]
+    """
+    sets: list[list[Rule]] = []
+    for rule in rules:
+        near = [s for s in sets if {rule.total, rule.parts} & {name for other in s for name in (other.total, other.parts)}]
+        sets = [s for s in sets if s not in near]
+        sets.append([*(other for s in near for other in s), rule])
+    return [tuple(sort_rules(found)) for found in sets]
 
 
 class RuleSince(NamedTuple):
@@ -85,8 +126,9 @@ def load_rules(total: str, text: str) -> RuleRecord:
         since = read_form("a rule of reconciliation", item, ("from", "rule"))
         rule = None
         if since["rule"] is not None:
-            facts = read_form("a rule of reconciliation", since["rule"], ("parts",), non_negative=False)
-            rule = Rule(total, str(facts["parts"]), bool(facts["non_negative"]))
+            facts = read_form("a rule of reconciliation", since["rule"], ("parts",), non_negative=False, members=[])
+            members = tuple(whole("members", place, least=0) for place in facts["members"])
+            rule = Rule(total, str(facts["parts"]), bool(facts["non_negative"]), members)
         record.append(RuleSince(whole("from", since["from"], least=1), rule))
     if any(b.step <= a.step for a, b in pairwise(record)):
         raise InvalidInput("the rules of reconciliation must follow each other")

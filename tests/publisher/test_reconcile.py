@@ -17,9 +17,12 @@ import pytest
 
 import halflife as hl
 from halflife.ledger import open_ledger
-from halflife.postprocessing.reconcile import Rule
+from halflife.policy import channels
+from halflife.postprocessing.chains import run_chain
+from halflife.postprocessing.reconcile import Rule, solve_least_squares
 from halflife.publisher import backfill, session
 from halflife.publisher.reconciling import Estimates, Levels
+from halflife.publisher.revising import Raw
 
 ZONES, TAXIS, STEPS = ("north", "south", "west"), 40, 24
 SOURCE = {"files": "taxis.csv", "time": "time"}
@@ -34,14 +37,32 @@ def write_taxis(folder, seed=3):
     draw = random.Random(seed)
     with (folder / "taxis.csv").open("w", newline="") as file:
         out = csv.writer(file)
-        out.writerow(["taxi", "time", "zone", "fare"])
+        out.writerow(["taxi", "time", "zone", "fare", "side"])
         for k, t in itertools.product(range(STEPS), range(TAXIS)):
             if draw.random() < 0.9:
                 time = f"2026-01-{1 + k // 24:02d}T{k % 24:02d}:30:00"
-                out.writerow([f"t{t}", time, draw.choice(ZONES), draw.randrange(0, 500) / 10])
+                zone, fare = draw.choice(ZONES), draw.randrange(0, 500) / 10
+                out.writerow([f"t{t}", time, zone, fare, "up" if zone == "north" else "down"])
     homes = "".join(f"t{t},{ZONES[t % 3 if t < 30 else 0]}\n" for t in range(TAXIS))
     (folder / "homes.csv").write_text("taxi,where\n" + homes)
+    sides = "".join(f"t{t},{'up' if t % 3 == 0 or t >= 30 else 'down'}\n" for t in range(TAXIS))
+    (folder / "sides-of-homes.csv").write_text("taxi,where\n" + sides)
     return folder
+
+
+def add_sides(data, **rule):
+    """Three levels: the city, two sides of the river, and zones."""
+    city, zones = data["streams"]
+    sides = {**copy.deepcopy(zones), "name": "sides", "output": "sides.csv"}
+    if "table" in zones["groups"]:
+        sides["groups"] = {"names": ["up", "down"], "table": {"file": "sides-of-homes.csv", "person": "taxi", "group": "where"}}
+    else:
+        sides["groups"] = {"names": ["up", "down"], "most_per_person": 1}
+        sides["source"]["group"] = "side"
+        rule = {"members": {"up": ["north"], "down": ["south", "west"]}, **rule}
+    shared = {k: v for k, v in data["reconcile"][0].items() if k in ("complete", "non_negative")}
+    rules = [{"total": "sides", "parts": "zones", **shared, **rule}, {"total": "city", "parts": "sides", **shared}]
+    return {**data, "streams": [city, sides, zones], "reconcile": rules}
 
 
 def make(epsilon=1.0, rule=None, city=None, zones=None, **changes):
@@ -160,6 +181,74 @@ def test_each_streams_own_post_processing_comes_first(tmp_path, post):
     assert np.abs(np.diff(city[:, 0])).mean() < np.abs(np.diff(smooth[0][:, 0])).mean()
     if len(post) == 1:
         assert bands[-1, 0] < bands[0, 0]
+
+
+@pytest.mark.parametrize("rule", [{}, {"non_negative": True}])
+@pytest.mark.parametrize("kind", ["count", "mean"])
+def test_three_levels_add_up_at_each_and_equal_the_dense_solve(tmp_path, kind, rule):
+    """City, sides and zones of one step, solved together: by hand with all equations at once, in whole units."""
+    write_taxis(tmp_path)
+    plain = make(rule=rule, epsilon=0.5) if kind == "count" else by_home("mean", **rule)
+    policy, _ = publish(add_sides(plain), tmp_path)
+    city, sides, zones = (read(tmp_path, name)[0] for name in ("city", "sides", "zones"))
+    if kind == "count":
+        assert (sides[:, 0] == zones[:, 0]).all()
+        assert (sides[:, 1] == zones[:, 1] + zones[:, 2]).all()
+        assert (city[:, 0] == zones[:, 2] + zones[:, 1] + zones[:, 0]).all()
+    else:
+        assert (sides[:, 1] == (10 * zones[:, 1] + 10 * zones[:, 2]) / 20).all()
+        np.testing.assert_allclose(city[:, 0], (20 * zones[:, 0] + 10 * zones[:, 1] + 10 * zones[:, 2]) / 40, rtol=1e-12)
+    assert (np.concatenate([city, sides, zones], axis=1) >= 0).all() or not rule
+    if not rule:
+        rows = np.array([[1.0, -1, -1, 0, 0, 0], [0, 1, 0, -1, 0, 0], [0, 0, 1, 0, -1, -1]])
+        for total, middle, parts in zip(*(entries(policy, name) for name in ("city", "sides", "zones")), strict=True):
+            y = np.concatenate([total.noisy, middle.noisy, parts.noisy])
+            scales = np.repeat([e.releases[0].scale for e in (total, middle, parts)], [1, 2, 3])
+            z, cov = solve_least_squares(y, np.diag(scales**2), rows)
+            worth = 0.1 / np.array([40, 20, 20, 20, 10, 10]) if kind == "mean" else np.ones(6)
+            stored = np.concatenate([e.value[: len(e.noisy)] for e in (total, middle, parts)])
+            np.testing.assert_allclose(stored, z * worth, rtol=1e-9, atol=1e-9)
+            bands = np.concatenate([e.value[len(e.noisy) :] for e in (total, middle, parts)])
+            single = np.log(20) * np.sqrt(np.diag(cov)) * worth  # that of one noise of this variance
+            assert (bands <= single * 1.0001).all()
+            assert (bands > 0.9 * single).all()
+
+
+def test_levels_are_recorded_and_a_level_may_be_taken_out(tmp_path):
+    write_taxis(tmp_path)
+    publish(add_sides(make()), tmp_path, 4)
+    less = add_sides(make())
+    less["reconcile"] = less["reconcile"][1:]
+    policy, _ = publish(less, tmp_path, 8)
+    city, sides, zones = (read(tmp_path, name)[0] for name in ("city", "sides", "zones"))
+    assert (sides.sum(axis=1) == city[:, 0]).all()
+    assert (zones[:4].sum(axis=1) == city[:4, 0]).all()
+    assert not (zones[4:].sum(axis=1) == city[4:, 0]).any()
+    with open_ledger(policy.ledger_url, read_only=True) as book:
+        record = json.loads(book.states()["reconcile:sides"])["rules"]
+    assert record == [{"from": 1, "rule": {"parts": "zones", "members": [0, 1, 1]}}, {"from": 5, "rule": None}]
+
+
+@pytest.mark.parametrize("post", [[{"kalman": "fitted"}], [{"seasonal": {"amplitude": "6", "level": 0.1, "irregular": 0.2}}]])
+def test_estimates_with_bands_of_their_own_are_reconciled(tmp_path, post):
+    """Over restarts; each moves by the square of its band, and keeps it."""
+    write_taxis(tmp_path)
+    data = make(city={"post": post}, zones={"post": post})
+    alone = hl.Policy.from_dict({**data, "reconcile": [], "ledger": "alone.ledger"}, tmp_path)
+    for until in (7, 9, 24):
+        policy, _ = publish(data, tmp_path, until)
+    (city, h0), (zones, h) = read(tmp_path, "city"), read(tmp_path, "zones")
+    assert (zones[:, 0] + zones[:, 1] + zones[:, 2] == city[:, 0]).all()
+    for name, cells in (("city", 1), ("zones", 3)):
+        channel = next(c for c in channels(alone) if c.name == name)
+        raw = Raw(channel, entries(policy, name))
+        own = run_chain(channel.smoothers(), raw.values, raw.scales, raw.facts)
+        if name == "city":
+            y0 = own.values
+        np.testing.assert_allclose(h0 if cells == 1 else h, own.bands, rtol=1e-9)
+    gap = (y0[:, 0] - own.values.sum(axis=1)) / (h0[:, 0] ** 2 + (h**2).sum(axis=1))
+    np.testing.assert_allclose(zones, own.values + h**2 * gap[:, None], rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(city, y0 - h0**2 * gap[:, None], rtol=1e-9, atol=1e-9)
 
 
 # Bands ----------------------------------------------------------------------------------------------------------------
@@ -329,6 +418,18 @@ REFUSED = {
         make(city={"post": [{"kalman": "4"}]}),
         "post-processing differ: both need the same steps",
     ),
+    "two totals": (
+        make(reconcile=[{"total": "city", "parts": "zones", "complete": True}] * 2),
+        "reconcile.1.total: 'city' is reconciled already: a stream is the total in one rule",
+    ),
+    "members of no group": (make(rule={"members": {"up": ["north"]}}), "'city' has no groups: all groups of 'zones' lie in it"),
+    "no members": (add_sides(make(), members=None), "reconcile.0.members: missing: which groups of 'zones' lie in each"),
+    "a member twice": (
+        add_sides(make(), members={"up": ["north", "west"], "down": ["south", "west"]}),
+        "each group of both must stand there once: see west",
+    ),
+    "a member that is missing": (add_sides(make(), members={"up": ["north"], "down": ["west"]}), "see south"),
+    "members beside tables": (add_sides(by_home("sum"), members={"up": ["north"]}), "the tables say it: leave this out"),
     "a blank": (make(rule={"parts": None}), "reconcile.0.parts: is blank: The stream whose groups, or shorter steps"),
     "an unknown key": (make(rule={"part": "zones"}), "unknown key 'part': did you mean 'parts'?"),
 }

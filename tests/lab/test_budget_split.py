@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from fractions import Fraction
 
 import pytest
 from click.testing import CliRunner
 
 import halflife as hl
 from halflife.cli import main
-from halflife.lab.budget_split import split_budget
+from halflife.lab.budget_split import look_at_split, split_budget
 
 GROUPS, WINDOW = 16, 6
 
@@ -105,3 +106,37 @@ def test_the_command_proposes_shares(tmp_path):
     assert zones["reconciled"] <= 30
     assert CliRunner().invoke(main, ["plan", str(path), "--split", "zones"]).exit_code == 2
     assert CliRunner().invoke(main, ["plan", "--notion", "w-event", "--split", "zones=3"]).exit_code == 2
+
+
+def two_widths(clip):
+    """Half hours and days of the same homes, one day hidden: a day's clip is so many half hours' clips."""
+    source = {"files": "use.csv", "time": "time", "value": "kwh"}
+    sums = {"kind": "sum", "unit": "kWh", "resolution": "1 Wh", "fold": "sum"}
+    return {
+        "population": {"id": "homes", "size": 100, "person": "home"},
+        "promise": {"notion": "w-event", "epsilon": 1, "w": 48},
+        "clock": {"step": "30 min", "start": "2026-01-01"},
+        "streams": [
+            {"name": "days", "step": "1 day", "source": source, "statistic": {**sums, "clip": ["0", f"{clip} kWh"]}, "output": "d.csv"},
+            {"name": "half-hours", "source": source, "statistic": {**sums, "clip": ["0", "1 kWh"]}, "output": "h.csv"},
+        ],
+        "reconcile": [{"total": "days", "parts": "half-hours", "complete": True}],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("bound", [140, 200, 400])
+def test_half_hours_and_days_are_split_too(bound):
+    """By hand: any 48 half hours lose what 48 of them lose, and both days that they touch, each charged whole."""
+    found = split_budget(hl.Policy.from_dict(two_widths(48)), "days", bound)
+    a, b = found.total.share, found.parts.share
+    t, s = math.sqrt(2) * 2 * 48 / a, math.sqrt(2) * 48 / b
+    both = t * t + 48 * s * s
+    assert found.total.alone == pytest.approx(t, rel=1e-5)
+    assert found.parts.alone == pytest.approx(s, rel=1e-5)
+    assert found.total.reconciled == pytest.approx(math.sqrt(t * t * 48 * s * s / both), rel=1e-5)
+    assert found.parts.reconciled == pytest.approx(math.sqrt(s * s * (1 - s * s / both)), rel=1e-5)
+    assert found.total.reconciled <= bound
+    even = look_at_split(hl.Policy.from_dict(two_widths(48)), "days", "half-hours", Fraction(1, 2))
+    assert math.sqrt(48) * even.parts.alone / even.total.alone == pytest.approx(3.464, abs=0.001)
+    narrow = look_at_split(hl.Policy.from_dict(two_widths(10)), "days", "half-hours", Fraction(1, 2))
+    assert narrow.total.alone == pytest.approx(even.total.alone * 10 / 48, rel=1e-5)

@@ -1,7 +1,8 @@
 """How to split a budget over two levels that are reconciled: a total and its parts, for a stated error of one of them.
 
-With a share a of the budget for the total and b for its parts, whose noise falls as their shares grow, generalised least squares
-leaves (`postprocessing/reconcile/least_squares.py`), in whole units and with n parts,
+The parts are groups of the same step, or steps of another width: half hours and their days. With a share a of the budget for the
+total and b for its parts, whose noise falls as their shares grow, generalised least squares leaves
+(`postprocessing/reconcile/least_squares.py`), in whole units and with n parts,
 
     Var T̂ = t² n s²/(t² + n s²),   Var x̂ = s² (1 − s²/(t² + n s²)),       t = t(a), s = s(b).
 
@@ -16,12 +17,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from itertools import pairwise
 from typing import NamedTuple
+
+import numpy as np
 
 from halflife.errors import InvalidInput, unknown
 from halflife.numerics.parameters import real
 from halflife.policy import Channel, Policy, channels, rules
-from halflife.postprocessing.reconcile.least_squares import mixture_of_part, mixture_of_total
+from halflife.postprocessing.reconcile import Rule, Sums, reconcile
 
 STRIDES = (50, 5, 1)
 """Thousandths of the budget between two splits that are tried: all over, then about the best."""
@@ -51,7 +55,9 @@ def split_budget(policy: Policy, stream: str, error: float) -> Split:
     """Return shares for a total and its parts such that the named one's error is at most this, and the other's is least.
 
     The error is the standard deviation of the noise left after reconciliation in one value, of the group that has most, before
-    any other post-processing. The two share out what they have now; other streams keep theirs.
+    any other post-processing. The two share out what they have now; other streams keep theirs. Days and their half hours are
+    reconciled in the revised series alone: live each has the error that it has alone. Where a stream stands in several rules the
+    first of them is meant.
     """
     bound, known_rules = real("error", error, positive=True), rules(policy)
     if not known_rules:
@@ -97,13 +103,32 @@ def look_at_split(policy: Policy, total: str, parts: str, share: Fraction) -> Sp
     streams = [s.model_copy(update={"share": given.get(s.name, now[s.name].share)}) for s in policy.streams]
     planned = {c.name: c for c in channels(policy.model_copy(update={"streams": streams}))}
     t, s = (_std_of_unit(planned[name]) for name in (total, parts))
-    count = len(planned[parts].groups)
-    after = math.hypot(*mixture_of_total(t, s, count)), math.hypot(*mixture_of_part(t, s, count))
+    rule = next(rule for rule in rules(policy) if (rule.total, rule.parts) == (total, parts))
+    after = _reconcile_errors(t, s, _count_parts(rule, planned[total], planned[parts]), rule.is_mean)
     levels = [
         Level(name, given[name], x * float(max(now[name].factors)), y * float(max(now[name].factors)))
         for name, x, y in zip((total, parts), (t, s), after, strict=True)
     ]
     return Split(*levels)
+
+
+def _count_parts(rule: Rule, total: Channel, parts: Channel) -> int:
+    """How many parts a total has, at the most: groups, or steps of the parts in one of its first steps."""
+    if not rule.over_time:
+        return max(rule.members.count(k) for k in set(rule.members)) if rule.members else len(parts.groups)
+    edges = total.steps.edges(1, 2).tolist()
+    return max(parts.steps.step(b - 1) - parts.steps.step(a) + 1 for a, b in pairwise(edges))
+
+
+def _reconcile_errors(total: float, part: float, count: int, is_mean: bool) -> tuple[float, float]:
+    """The standard deviations that are left in a total and in each of its parts.
+
+    >>> [round(x, 4) for x in _reconcile_errors(1.0, 1.0, 4, False)]              # √(4/5) of each
+    [0.8944, 0.8944]
+    """
+    sums = Sums(np.zeros(1, np.int64), np.arange(1, count + 1)[None], np.ones(count, np.int64), count if is_mean else 1)
+    found = reconcile(np.zeros(count + 1), np.array([total**2, *[part**2] * count]), [sums])
+    return math.sqrt(found.variances[0]), math.sqrt(found.variances[1])
 
 
 def _std_of_unit(c: Channel) -> float:

@@ -117,7 +117,10 @@ def two_widths(clip):
         "promise": {"notion": "w-event", "epsilon": 1, "w": 48},
         "clock": {"step": "30 min", "start": "2026-01-01"},
         "streams": [
-            {"name": "days", "step": "1 day", "source": source, "statistic": {**sums, "clip": ["0", f"{clip} kWh"]}, "output": "d.csv"},
+            {
+                "name": "days", "step": "1 day", "source": source, "statistic": {**sums, "clip": ["0", f"{clip} kWh"]},
+                "output": "d.csv",
+            },
             {"name": "half-hours", "source": source, "statistic": {**sums, "clip": ["0", "1 kWh"]}, "output": "h.csv"},
         ],
         "reconcile": [{"total": "days", "parts": "half-hours", "complete": True}],

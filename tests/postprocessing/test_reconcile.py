@@ -49,7 +49,9 @@ def ones(count):
 
 def whole(totals, parts, weights=None, divisor=1, **more):
     parts = np.atleast_2d(parts)
-    return Sums(np.atleast_1d(totals), parts, ones(parts.shape[1]) if weights is None else np.array(weights), divisor, **more)
+    return Sums(
+        np.atleast_1d(totals), parts, ones(parts.shape[1]) if weights is None else np.array(weights), divisor, **more
+    )
 
 
 # Generalised least squares --------------------------------------------------------------------------------------------
@@ -132,7 +134,11 @@ def test_shared_noise_is_counted():
     """Two parts with the very same noise: what they share does not average out, and the total is worth more beside them."""
     y, city = np.array([10.0, 3.0, 3.0]), [whole(0, [1, 2])]
     found = reconcile(y, np.array([1.0, 0, 0]), city, [Common(np.array([1, 2]), np.ones(2))])
-    assert found.values.round(9).tolist() == [9.2, 4.6, 4.6]  # of d = 4 the parts, of variance 4 in all, take 4/5, the total 1/5
+    assert found.values.round(9).tolist() == [
+        9.2,
+        4.6,
+        4.6,
+    ]  # of d = 4 the parts, of variance 4 in all, take 4/5, the total 1/5
     np.testing.assert_allclose(found.variances, [0.8, 0.2, 0.2], rtol=1e-9)
     assert reconcile(y, np.ones(3), city).values.round(4).tolist() == [8.6667, 4.3333, 4.3333]
 
@@ -153,7 +159,11 @@ def test_a_day_is_the_sum_of_its_hours_where_all_of_them_are_there():
     found = make_sums(Rule("days", "hours", over_time=True), days, hours, 1)
     held = {int(t): [int(p) for p in parts] for s in found for t, parts in zip(s.totals, s.parts, strict=True)}
     number = {h: 100 + 2 * i for i, h in enumerate(there)}
-    assert held == {2 * day + lane: [number[h] + lane for h in range(edges[day], edges[day + 1])] for day in (1, 2) for lane in (0, 1)}
+    assert held == {
+        2 * day + lane: [number[h] + lane for h in range(edges[day], edges[day + 1])]
+        for day in (1, 2)
+        for lane in (0, 1)
+    }
     means = make_sums(Rule("days", "hours", over_time=True, is_mean=True), days, hours, 1)
     assert sorted(s.divisor for s in means) == [3, 5]
     empty = series(0, [], [], 2)
@@ -163,8 +173,8 @@ def test_a_day_is_the_sum_of_its_hours_where_all_of_them_are_there():
 
 def test_groups_lie_in_groups():
     """Two boroughs of two and three zones, bins of a histogram by themselves, steps that both have."""
-    boroughs, zones = (Series(np.array(steps), np.array(steps), np.array(steps), cells, [ONE] * cells.shape[1]) for steps, cells in (
-        ([1, 2, 4], np.arange(12).reshape(3, 4)), ([2, 3, 4], 100 + np.arange(30).reshape(3, 10))))  # fmt: skip
+    given = (([1, 2, 4], np.arange(12).reshape(3, 4)), ([2, 3, 4], 100 + np.arange(30).reshape(3, 10)))
+    boroughs, zones = (Series(*[np.array(steps)] * 3, cells, [ONE] * cells.shape[1]) for steps, cells in given)
     found = make_sums(Rule("boroughs", "zones", members=(0, 1, 1, 0, 1)), boroughs, zones, 1)
     held = {int(t): [int(p) for p in parts] for s in found for t, parts in zip(s.totals, s.parts, strict=True)}
     assert held[4] == [100, 106]  # step 2, the first borough, the first bin: zones 0 and 3

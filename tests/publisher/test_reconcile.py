@@ -55,7 +55,10 @@ def add_sides(data, **rule):
     city, zones = data["streams"]
     sides = {**copy.deepcopy(zones), "name": "sides", "output": "sides.csv"}
     if "table" in zones["groups"]:
-        sides["groups"] = {"names": ["up", "down"], "table": {"file": "sides-of-homes.csv", "person": "taxi", "group": "where"}}
+        sides["groups"] = {
+            "names": ["up", "down"],
+            "table": {"file": "sides-of-homes.csv", "person": "taxi", "group": "where"},
+        }
     else:
         sides["groups"] = {"names": ["up", "down"], "most_per_person": 1}
         sides["source"]["group"] = "side"
@@ -197,7 +200,9 @@ def test_three_levels_add_up_at_each_and_equal_the_dense_solve(tmp_path, kind, r
         assert (city[:, 0] == zones[:, 2] + zones[:, 1] + zones[:, 0]).all()
     else:
         assert (sides[:, 1] == (10 * zones[:, 1] + 10 * zones[:, 2]) / 20).all()
-        np.testing.assert_allclose(city[:, 0], (20 * zones[:, 0] + 10 * zones[:, 1] + 10 * zones[:, 2]) / 40, rtol=1e-12)
+        np.testing.assert_allclose(
+            city[:, 0], (20 * zones[:, 0] + 10 * zones[:, 1] + 10 * zones[:, 2]) / 40, rtol=1e-12
+        )
     assert (np.concatenate([city, sides, zones], axis=1) >= 0).all() or not rule
     if not rule:
         rows = np.array([[1.0, -1, -1, 0, 0, 0], [0, 1, 0, -1, 0, 0], [0, 0, 1, 0, -1, -1]])
@@ -229,7 +234,9 @@ def test_levels_are_recorded_and_a_level_may_be_taken_out(tmp_path):
     assert record == [{"from": 1, "rule": {"parts": "zones", "members": [0, 1, 1]}}, {"from": 5, "rule": None}]
 
 
-@pytest.mark.parametrize("post", [[{"kalman": "fitted"}], [{"seasonal": {"amplitude": "6", "level": 0.1, "irregular": 0.2}}]])
+@pytest.mark.parametrize(
+    "post", [[{"kalman": "fitted"}], [{"seasonal": {"amplitude": "6", "level": 0.1, "irregular": 0.2}}]]
+)
 def test_estimates_with_bands_of_their_own_are_reconciled(tmp_path, post):
     """Over restarts; each moves by the square of its band, and keeps it."""
     write_taxis(tmp_path)
@@ -422,14 +429,23 @@ REFUSED = {
         make(reconcile=[{"total": "city", "parts": "zones", "complete": True}] * 2),
         "reconcile.1.total: 'city' is reconciled already: a stream is the total in one rule",
     ),
-    "members of no group": (make(rule={"members": {"up": ["north"]}}), "'city' has no groups: all groups of 'zones' lie in it"),
-    "no members": (add_sides(make(), members=None), "reconcile.0.members: missing: which groups of 'zones' lie in each"),
+    "members of no group": (
+        make(rule={"members": {"up": ["north"]}}),
+        "'city' has no groups: all groups of 'zones' lie in it",
+    ),
+    "no members": (
+        add_sides(make(), members=None),
+        "reconcile.0.members: missing: which groups of 'zones' lie in each",
+    ),
     "a member twice": (
         add_sides(make(), members={"up": ["north", "west"], "down": ["south", "west"]}),
         "each group of both must stand there once: see west",
     ),
     "a member that is missing": (add_sides(make(), members={"up": ["north"], "down": ["west"]}), "see south"),
-    "members beside tables": (add_sides(by_home("sum"), members={"up": ["north"]}), "the tables say it: leave this out"),
+    "members beside tables": (
+        add_sides(by_home("sum"), members={"up": ["north"]}),
+        "the tables say it: leave this out",
+    ),
     "a blank": (make(rule={"parts": None}), "reconcile.0.parts: is blank: The stream whose groups, or shorter steps"),
     "an unknown key": (make(rule={"part": "zones"}), "unknown key 'part': did you mean 'parts'?"),
 }

@@ -1,4 +1,4 @@
-"""Series revised with hindsight that add up over time and groups: against a dense solve, over changes of the clock, and refused."""
+"""Revised series that add up over time and groups: against a dense solve, over changes of the clock, and what is refused."""
 
 from __future__ import annotations
 
@@ -47,7 +47,16 @@ def write_use(folder):
 def stream(name, step=None, groups=None, statistic=None, **more):
     day = {"step": step, "statistic": {**SUM, "clip": ["0", "48 kWh"]}} if step else {}
     grouped = {"groups": groups} if groups else {}
-    made = {"name": name, "source": dict(SOURCE), "statistic": dict(SUM), "post": POST, "output": f"{name}.csv", **day, **grouped, **more}
+    made = {
+        "name": name,
+        "source": dict(SOURCE),
+        "statistic": dict(SUM),
+        "post": POST,
+        "output": f"{name}.csv",
+        **day,
+        **grouped,
+        **more,
+    }
     asked = {**made["statistic"], **(statistic or {})}
     return {**made, "statistic": {key: value for key, value in asked.items() if value is not None}}
 
@@ -81,8 +90,9 @@ def revise(policy, folder=None):
             rows = list(csv.DictReader(file))
         starts = list(dict.fromkeys(row["start"] for row in rows))
         shaped = [[row for row in rows if row["start"] == start] for start in starts]
-        found[one.stream] = starts, *(
-            np.array([[float(row[key]) for row in block] for block in shaped]) for key in ("value", "error_band")
+        found[one.stream] = (
+            starts,
+            *(np.array([[float(row[key]) for row in block] for block in shaped]) for key in ("value", "error_band")),
         )
     return found
 
@@ -238,10 +248,16 @@ def test_a_ledger_that_was_changed_is_not_estimated(tmp_path):
 
 EACH = {"statistic": {"kind": "histogram", "edges": ["0", "1", "2"], "clip": None}, "post": []}
 REFUSED = {
-    "complete: missing: what one person counts as is clipped in each step of 'hours'": two_widths(rule={"complete": False}),
+    "complete: missing: what one person counts as is clipped in each step of 'hours'": two_widths(
+        rule={"complete": False}
+    ),
     "a histogram does not add up over time": two_widths(EACH, EACH),
-    "with `fold: last` the value of a long step is no sum": two_widths({"statistic": {"fold": "last"}}, {"statistic": {"fold": "last"}}),
-    "with `fold: sum`, `missing` must be 0": two_widths({"statistic": {"missing": "1 Wh"}}, {"statistic": {"missing": "1 Wh"}}),
+    "with `fold: last` the value of a long step is no sum": two_widths(
+        {"statistic": {"fold": "last"}}, {"statistic": {"fold": "last"}}
+    ),
+    "with `fold: sum`, `missing` must be 0": two_widths(
+        {"statistic": {"missing": "1 Wh"}}, {"statistic": {"missing": "1 Wh"}}
+    ),
     "statistics differ: a reading must count in both": two_widths({"statistic": {"clip_readings": ["0", "1"]}}),
     "groups differ: each group adds up by itself": two_widths({"groups": TABLE}),
     "sources differ: both must read the same files": two_widths({"source": {**SOURCE, "value": "other"}}),

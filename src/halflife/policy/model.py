@@ -306,12 +306,13 @@ class StreamPart(Part):
 
 
 class Reconcile(Part):
-    """A stream that is the sum over the groups of another, live, or over its shorter steps, in revised series. Costs no privacy."""
+    """A stream that is the sum over groups of another, live, or over its shorter steps, in revised series; it is free."""
 
     total: Text = Field(description="The stream of the total.")
     parts: Text = Field(description="The stream whose groups, or shorter steps, add up to it.")
     members: dict[str, list[Text]] | None = Field(
-        None, description="Where the data names the groups of both: which groups of the parts lie in each group of the total."
+        None,
+        description="Where the data names the groups of both: which groups of the parts lie in each group of the total.",
     )
     complete: bool = Field(
         False,

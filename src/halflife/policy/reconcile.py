@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from halflife.errors import InvalidInput, unknown
+from halflife.errors import unknown
 from halflife.mechanisms import ScheduledMechanism
 from halflife.parsing.documents import Problem
 from halflife.policy.model import PolicyKeys, PostProcessing
@@ -82,14 +82,20 @@ def _find_place(i: int, rule: Rule, others: Sequence[Rule]) -> Iterator[Problem]
     if any(other.over_time == rule.over_time is False for other in same):
         yield (*at, "parts"), f"{rule.parts!r} is reconciled already: its groups are the parts of one total"
     if same and (rule.non_negative or any(other.non_negative for other in same)):
-        yield (*at, "parts"), f"{rule.parts!r} is part of two totals: no value can be held above 0 for both, leave `non_negative` out"
+        yield (
+            (*at, "parts"),
+            f"{rule.parts!r} is part of two totals: no value can be held above 0 for both, leave `non_negative` out",
+        )
 
 
 def _find_problems(policy: PolicyKeys, i: int, total: Channel, parts: Channel) -> Iterator[Problem]:
     """Yield why a total is not the sum of its parts over groups, or the two are not published together."""
     at = ("reconcile", i)
     if not parts.groups:
-        yield (*at, "parts"), f"{parts.name!r} has no groups: the parts are the groups of one stream, or steps of another width"
+        yield (
+            (*at, "parts"),
+            f"{parts.name!r} has no groups: the parts are the groups of one stream, or steps of another width",
+        )
     yield from _find_unknown_noise(i, total, parts)
     yield from (((*at, "parts"), f"{what} differ: {why}") for what, why in _find_differences(total, parts))
     yield from _find_outsiders(policy, i, parts)
@@ -112,7 +118,10 @@ def _find_unknown_noise(i: int, *both: Channel) -> Iterator[Problem]:
         if c.quantiles is not None:
             yield ("reconcile", i, key), f"quantiles do not add up: {c.name!r} cannot be reconciled"
         if not isinstance(c.make_mechanism(), ScheduledMechanism):
-            yield ("reconcile", i, key), f"{c.name!r}: what its mechanism gives is not a value with noise of a known scale"
+            yield (
+                ("reconcile", i, key),
+                f"{c.name!r}: what its mechanism gives is not a value with noise of a known scale",
+            )
 
 
 def _find_differences(total: Channel, parts: Channel) -> Iterator[tuple[str, str]]:
@@ -212,16 +221,25 @@ def _find_lost_members(policy: PolicyKeys, i: int, total: Channel, parts: Channe
     """Yield why groups of the parts do not lie in groups of the total."""
     at, given = ("reconcile", i, "members"), policy.reconcile[i].members
     if (total.table is None) != (parts.table is None):
-        yield (*at[:2], "parts"), "a table fixes the groups of one of them alone: a person's readings may count in groups that are not of one another"
+        yield (
+            (*at[:2], "parts"),
+            "a table fixes the groups of one of them alone: a person's readings may count in groups that are not of one another",
+        )
     elif total.table is not None and parts.table is not None:
         if given is not None:
             yield at, "the tables say it: leave this out"
         yield from _find_torn_groups(at, total, parts)
     elif given is None:
-        yield at, f"missing: which groups of {parts.name!r} lie in each group of {total.name!r}, as `members: {{north: [n1, n2]}}`"
+        yield (
+            at,
+            f"missing: which groups of {parts.name!r} lie in each group of {total.name!r}, as `members: {{north: [n1, n2]}}`",
+        )
     else:
         if total.most_groups > 1:
-            yield ("streams", total.index, "groups", "most_per_person"), "must be 1: a person counts in one group of each level"
+            yield (
+                ("streams", total.index, "groups", "most_per_person"),
+                "must be 1: a person counts in one group of each level",
+            )
         named = [name for names in given.values() for name in names]
         wrong = [*(set(given) ^ set(total.groups)), *(set(named) ^ set(parts.groups))]
         twice = sorted({name for name in named if named.count(name) > 1})
@@ -252,9 +270,15 @@ def _find_problems_over_time(policy: PolicyKeys, i: int, total: Channel, parts: 
     yield from (((*at, "parts"), f"{what} differ: {why}") for what, why in _find_differences_over_time(total, parts))
     s = total.part.statistic
     if s.kind not in ADD_UP_OVER_TIME:
-        yield (*at, "total"), f"a {s.kind} does not add up over time: a person counts once in a step, however many steps it is the sum of"
+        yield (
+            (*at, "total"),
+            f"a {s.kind} does not add up over time: a person counts once in a step, however many steps it is the sum of",
+        )
     elif s.kind != "events" and s.fold not in ("sum", "mean"):
-        yield (*at, "total"), f"with `fold: {s.fold}` the value of a long step is no sum of those of short ones: only sum and mean are"
+        yield (
+            (*at, "total"),
+            f"with `fold: {s.fold}` the value of a long step is no sum of those of short ones: only sum and mean are",
+        )
     if s.fold == "sum" and (total.measure.missing or parts.measure.missing):
         yield (*at, "total"), "who is missing would count once in each step: with `fold: sum`, `missing` must be 0"
     if not _fill_steps(total, parts):
@@ -265,7 +289,7 @@ def _find_problems_over_time(policy: PolicyKeys, i: int, total: Channel, parts: 
         also = ", and everybody has as many readings in each step" if s.fold == "mean" else ""
         yield (
             (*at, "complete"),
-            f"missing: what one person counts as is clipped in each step of {asked.parts!r} and in each of {asked.total!r}. Only if "
+            f"missing: what one person counts as is clipped in each step of {asked.parts!r} and of {asked.total!r}. Only if "
             f"neither takes away anything worth counting{also} do they add up: write `complete: yes` if that is publicly known",
         )
     if asked.non_negative and not (_is_non_negative(total) and _is_non_negative(parts)):
@@ -277,7 +301,10 @@ def _find_differences_over_time(total: Channel, parts: Channel) -> Iterator[tupl
     a, b = total.measure, parts.measure
     s, t = total.part.statistic, parts.part.statistic
     if (replace(a, low=b.low, high=b.high), s.unit, s.fold, s.once) != (b, t.unit, t.fold, t.once):
-        yield "statistics", "a reading must count in both as the same number (kind, unit, resolution, clip_readings, fold, …)"
+        yield (
+            "statistics",
+            "a reading must count in both as the same number (kind, unit, resolution, clip_readings, fold, …)",
+        )
     if (total.groups, total.table) != (parts.groups, parts.table):
         yield "groups", "each group adds up by itself, so both must have the same"
     if total.factors != parts.factors:

@@ -1,4 +1,4 @@
-"""Reconciled entries: a step of totals and of their parts that are committed together are made to add up before anybody sees them.
+"""Reconciled entries: totals and parts of a step that are committed together are made to add up before anybody sees them.
 
 Each stream's own post-processing comes first, then the projection of all levels onto what adds up, weighted by the noise that is
 left in each. A step whose other half is not in the same batch, because it was passed over or published before, stays as it is.
@@ -71,29 +71,25 @@ class Levels:
         steps = len(next(iter(given.values())).values)
         by_rule = self.make_sums(steps)
         sums = [one for found in by_rule for one in found]
-        unit = BAND_OF_UNIT_SCALE[noise]
-        scales = [
-            given[name].spreads[:, None] * self.worth[name] if given[name].bands is None else given[name].bands / unit
-            for name in self.streams
-        ]
+        scales = [self._scales(name, given[name], noise) for name in self.streams]
         scale = np.concatenate(scales, axis=1).ravel()
         before = np.concatenate([given[name].values for name in self.streams], axis=1).ravel()
         found = reconcile(before, scale**2, sums)
-        after = found.values
-        bands = np.concatenate(
-            [self._bands(name, given[name], x, noise) for name, x in self._cut(found.variances, steps)], axis=1
-        ).ravel()
-        if any(rule.non_negative for rule in self.rules):
-            held = [one for rule, found_ in zip(self.rules, by_rule, strict=True) if rule.non_negative for one in found_]
-            after = hold_above_zero(after, scale**2, held)
-            parts = np.unique(np.concatenate([one.parts.ravel() for one in held]))
-            bands[parts] = np.maximum(bands[parts], find_reach(after[parts], found.values[parts], bands[parts]))
+        left = [self._bands(name, given[name], x, noise) for name, x in self._cut(found.variances, steps)]
+        bands = np.concatenate(left, axis=1).ravel()
+        after, reach = hold_above(zip(self.rules, by_rule, strict=True), found.values, bands, scale**2)
         settled = settle(after, sums)
         made = {}
-        for (name, values), (_, h) in zip(self._cut(settled, steps), self._cut(bands, steps), strict=True):
-            worst = (h / self.worth[name]).max(axis=1) / unit
-            made[name] = Estimates(values, worst, h)
+        for (name, values), (_, h), narrow in zip(
+            self._cut(settled, steps), self._cut(reach, steps), left, strict=True
+        ):
+            made[name] = Estimates(values, (narrow / self.worth[name]).max(axis=1) / BAND_OF_UNIT_SCALE[noise], h)
         return made
+
+    def _scales(self, name: str, given: Estimates, noise: Noise) -> Floats:
+        """The scale of noise whose band each value has, in the output's unit."""
+        scales: Floats = given.spreads[:, None] * self.worth[name]
+        return scales if given.bands is None else given.bands / BAND_OF_UNIT_SCALE[noise]
 
     def _cut(self, flat: Floats, steps: int) -> Iterator[tuple[str, Floats]]:
         """The numbers of each stream: steps × cells."""
@@ -106,8 +102,13 @@ class Levels:
             return given.bands
         worth, spread = self.worth[name], given.spreads[:, None]
         own = np.divide(variances, (spread * worth) ** 2, out=np.ones_like(variances), where=spread > 0).clip(0.0, 1.0)
-        kinds, places = np.unique(np.stack(np.broadcast_arrays(own.round(12), spread)).reshape(2, -1), axis=1, return_inverse=True)
-        left = [find_spread(tuple(b for b in (m * s, s * (m - m * m) ** 0.5) if b > 0) or (0.0,), noise) for m, s in kinds.T.tolist()]
+        kinds, places = np.unique(
+            np.stack(np.broadcast_arrays(own.round(12), spread)).reshape(2, -1), axis=1, return_inverse=True
+        )
+        left = [
+            find_spread(tuple(b for b in (m * s, s * (m - m * m) ** 0.5) if b > 0) or (0.0,), noise)
+            for m, s in kinds.T.tolist()
+        ]
         bands: Floats = np.array(left)[places].reshape(own.shape) * worth * BAND_OF_UNIT_SCALE[noise]
         return bands
 
@@ -125,11 +126,21 @@ class Levels:
         return adds_up(values, [one for found in self.make_sums(1) for one in found])
 
 
-def find_reach(moved: Floats, estimates: Floats, bands: Floats) -> Floats:
-    """Return how far from a value that was moved the band of its estimate reaches, of which nothing below 0 is possible."""
-    low, high = np.maximum(estimates - bands, 0.0), estimates + bands
-    result: Floats = np.maximum(moved - low, high - moved)
-    return result
+def hold_above(
+    by_rule: Iterable[tuple[Rule, Sequence[Sums]]], values: Floats, bands: Floats, variances: Floats
+) -> tuple[Floats, Floats]:
+    """Return values of which none is negative where a rule asks for that, and bands that reach from where they were moved.
+
+    Such a band reaches as far as that of the estimate did, of which nothing below 0 is possible.
+    """
+    held = [one for rule, found in by_rule if rule.non_negative for one in found]
+    if not held:
+        return values, bands
+    moved, reach = hold_above_zero(values, variances, held), bands.copy()
+    parts = np.unique(np.concatenate([one.parts.ravel() for one in held]))
+    low, high = np.maximum(values - bands, 0.0)[parts], (values + bands)[parts]
+    reach[parts] = np.maximum(bands[parts], np.maximum(moved[parts] - low, high - moved[parts]))
+    return moved, reach
 
 
 def find_together(rules: Iterable[Rule], present: Container[str]) -> list[tuple[Rule, ...]]:
@@ -251,7 +262,12 @@ class ReconcileReplay:
         given = {name: self._before(waiting) for name, waiting in both.items()}
         after = levels.reconcile(given, both[levels.streams[0]][0].entry.releases[0].noise)
         grid = levels.weigh(given) * COARSEST
-        shown = [np.abs(x).max(axis=1) for e in (*given.values(), *after.values()) for x in (e.values, e.bands) if x is not None]
+        shown = [
+            np.abs(x).max(axis=1)
+            for e in (*given.values(), *after.values())
+            for x in (e.values, e.bands)
+            if x is not None
+        ]
         reach = (np.max(shown, axis=0) + grid).tolist()
         return {
             name: [

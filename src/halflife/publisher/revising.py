@@ -17,7 +17,7 @@ however errors are correlated. Compared by simulation with estimates that were p
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -28,12 +28,12 @@ from halflife.policy import Channel
 from halflife.policy.streams import steps_per_day
 from halflife.postprocessing import Facts, Seasonal, Truncate
 from halflife.postprocessing.base import Estimate
-from halflife.postprocessing.reconcile import Common, Rule, Sums, hold_above_zero, reconcile, settle
+from halflife.postprocessing.reconcile import Common, Rule, reconcile, settle
 from halflife.postprocessing.reconcile.series import Series, make_sums
 from halflife.postprocessing.structural.estimator import Structural
 from halflife.publisher.drawing import find_spread, post_facts
 from halflife.publisher.readable import in_output_units
-from halflife.publisher.reconciling import find_reach
+from halflife.publisher.reconciling import hold_above
 from halflife.publisher.replay import find_scales
 
 TOGETHER = 0.25
@@ -41,7 +41,7 @@ TOGETHER = 0.25
 
 
 class Raw:
-    """The noisy values of a stream in the output's unit (steps × cells), the scale of each step's noise, and what else is public."""
+    """The noisy values of a stream in the output's unit (steps × cells), the scale of each step's noise, and other facts."""
 
     def __init__(self, channel: Channel, entries: Sequence[Entry]) -> None:
         factors = channel.factor_of_cells
@@ -117,28 +117,19 @@ def estimate_together(raws: Mapping[str, Raw], rules: Sequence[Rule], size: int)
     by_rule = [(rule, make_sums(rule, numbered[rule.total], numbered[rule.parts], size)) for rule in rules]
     sums = [one for _, found in by_rule for one in found]
     common = [one for name, raw in raws.items() for one in raw.find_common(numbered[name])]
-    fitted = reconcile(_flatten(r.values for r in raws.values()), _flatten(r.find_variances() for r in raws.values()), sums, common)
+    fitted = reconcile(
+        _flatten(r.values for r in raws.values()), _flatten(r.find_variances() for r in raws.values()), sums, common
+    )
     estimates = {
         name: raw.estimate(fitted.values[numbered[name].cells], fitted.variances[numbered[name].cells])
         for name, raw in raws.items()
     }
     values, bands = (_flatten(getattr(e, key) for e in estimates.values()) for key in ("values", "bands"))
-    after, bands = _project(values, bands, by_rule)
+    after = reconcile(values, bands**2, sums, together=TOGETHER).values
+    after, bands = hold_above(by_rule, after, bands, bands**2)
     settled = settle(after, sums)
     return {name: Estimate(settled[s.cells], bands[s.cells]) for name, s in numbered.items()}
 
 
-def _project(values: Floats, bands: Floats, by_rule: Sequence[tuple[Rule, Sequence[Sums]]]) -> tuple[Floats, Floats]:
-    """Estimates that add up, and are not negative where that is asked for, and their bands."""
-    after = reconcile(values, bands**2, [one for _, found in by_rule for one in found], together=TOGETHER).values
-    held = [one for rule, found in by_rule if rule.non_negative for one in found]
-    if not held:
-        return after, bands
-    above, reach = hold_above_zero(after, bands**2, held), bands.copy()
-    parts = np.unique(np.concatenate([one.parts.ravel() for one in held]))
-    reach[parts] = np.maximum(bands[parts], find_reach(above[parts], after[parts], bands[parts]))
-    return above, reach
-
-
-def _flatten(arrays: object) -> Floats:
-    return np.concatenate([array.ravel() for array in arrays])  # type: ignore[attr-defined]
+def _flatten(arrays: Iterable[Floats]) -> Floats:
+    return np.concatenate([array.ravel() for array in arrays])

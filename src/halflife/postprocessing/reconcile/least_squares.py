@@ -7,9 +7,10 @@ all unbiased linear estimates that add up, those of the least variance,
 
     ẑ = y − Σ Aᵀ (A Σ Aᵀ)⁻¹ A y,       Cov ẑ = Σ − Σ Aᵀ (A Σ Aᵀ)⁻¹ A Σ,
 
-so that no variance grows. For one total with noise of variance v_0 and parts of v_i, with d = y_0 − Σ a_i y_i and D = v_0 + Σ a_i²
-v_i, that is T̂ = y_0 − (v_0/D)·d and x̂_i = y_i + (a_i v_i/D)·d: the discrepancy is shared out by who is likely to have caused it,
-and what is exact (v = 0) stays. Where noises are independent, ẑ_i has (Var ẑ_i/v_i) of its own noise, and the rest is of others.
+so that no variance grows. For one total with noise of variance v_0 and parts of v_i, with d = y_0 − Σ a_i y_i and
+D = v_0 + Σ a_i² v_i, that is T̂ = y_0 − (v_0/D)·d and x̂_i = y_i + (a_i v_i/D)·d: the discrepancy is shared out by who is likely
+to have caused it, and what is exact (v = 0) stays. Where noises are independent, ẑ_i has (Var ẑ_i/v_i) of its own noise, and
+the rest is of others.
 
 **Non-negative** (ours; see docs/decisions). From the top down: T⁺ = max(0, T̂), and the parts are the nearest ones at or above 0
 that add up to it,

@@ -47,7 +47,9 @@ def sort_rules(rules: Iterable[Rule]) -> list[Rule]:
     while left:
         first = next((rule for rule in left if all(rule.total != other.parts for other in left)), None)
         if first is None:
-            raise InvalidInput(f"{left[0].total!r} would be a part of itself: rules go round in a circle", about=left[0].total)
+            raise InvalidInput(
+                f"{left[0].total!r} would be a part of itself: rules go round in a circle", about=left[0].total
+            )
         made.append(first)
         left.remove(first)
     return made
@@ -62,7 +64,9 @@ def connect_rules(rules: Sequence[Rule]) -> list[tuple[Rule, ...]]:
     """
     sets: list[list[Rule]] = []
     for rule in rules:
-        near = [s for s in sets if {rule.total, rule.parts} & {name for other in s for name in (other.total, other.parts)}]
+        near = [
+            s for s in sets if {rule.total, rule.parts} & {name for other in s for name in (other.total, other.parts)}
+        ]
         sets = [s for s in sets if s not in near]
         sets.append([*(other for s in near for other in s), rule])
     return [tuple(sort_rules(found)) for found in sets]

@@ -38,7 +38,9 @@ class Sums:
     def __post_init__(self) -> None:
         w, (rows, count) = self.weights, self.parts.shape
         if self.totals.shape != (rows,) or w.shape != (count,) or not count:
-            raise InvalidInput(f"sums need a total for each row and a weight for each part, not {self.totals.shape}, {w.shape}")
+            raise InvalidInput(
+                f"sums need a total for each row and a weight for each part, not {self.totals.shape}, {w.shape}"
+            )
         if (w < 1).any() or int(w.sum()) * self.people > 2 ** (BITS - 1) or min(self.divisor, self.people) < 1:
             raise InvalidInput("weights that add up exactly are whole numbers from 1 on, below 2^50 in all")
 
@@ -72,9 +74,10 @@ def number_blocks(count: int, sums: Sequence[Sums], common: Sequence[Integers] =
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
+    none = np.zeros(0, dtype=np.int64)
     ends = [(np.repeat(s.totals, s.parts.shape[1]), s.parts.ravel()) for s in sums]
     ends += [(np.full(len(cells), cells[0]), cells) for cells in common if len(cells)]
-    a, b = (np.concatenate([np.zeros(0, dtype=np.int64), *side]) for side in zip(*ends, strict=True)) if ends else ([], [])
+    a, b = (np.concatenate([none, *(pair[side] for pair in ends)]) for side in (0, 1))
     graph = coo_array((np.ones(len(a), dtype=np.int8), (a, b)), shape=(count, count))
     labels: Integers = connected_components(graph, directed=False)[1].astype(np.int64)
     return labels
@@ -155,7 +158,9 @@ def settle(values: Floats, sums: Sequence[Sums]) -> Floats:
         sizes[s.totals] = reach / s.divisor
         np.maximum.at(most, labels[s.totals], reach * s.people)
     exponent = np.maximum(np.frexp(most)[1] - BITS, -1000)[labels]
-    held = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *(x.ravel() for s in sums for x in (s.totals, s.parts))]))
+    held = np.unique(
+        np.concatenate([np.zeros(0, dtype=np.int64), *(x.ravel() for s in sums for x in (s.totals, s.parts))])
+    )
     grid = values.copy()
     grid[held] = np.ldexp(np.rint(np.ldexp(values[held], -exponent[held])), exponent[held]) + 0.0  # no −0
     for s in reversed(sums):

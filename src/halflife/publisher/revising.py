@@ -36,6 +36,8 @@ from halflife.publisher.readable import in_output_units
 from halflife.publisher.reconciling import hold_above
 from halflife.publisher.replay import find_scales
 
+MIXED = 0.5
+"""Values with no more than this share of their own noise, and else of many others', have errors that are nearly normal."""
 TOGETHER = 0.25
 """The share of the variance of a day's estimates that is one error of all of its steps."""
 
@@ -91,9 +93,10 @@ class Raw:
         std = self.facts.std * self.worth
         before = self.find_variances() + (0.0 if self.facts.reused is None else (self.facts.reused[:, None] * std) ** 2)
         ratio = np.sqrt(np.divide(variances, before, out=np.zeros_like(before), where=before > 0).max(axis=1))
-        reused = None if self.facts.reused is None else self.facts.reused * ratio
-        facts: Facts = replace(self.facts, fresh=self.facts.fresh * ratio, reused=reused)
-        return own.look_back(values, self.scales * ratio, facts)
+        unit = 1.0 if np.median(ratio) ** 2 > MIXED or self.facts.std == 1 else self.facts.std
+        reused = None if self.facts.reused is None else self.facts.reused * ratio * unit
+        facts: Facts = replace(self.facts, std=self.facts.std / unit, fresh=self.facts.fresh * ratio * unit, reused=reused)
+        return own.look_back(values, self.scales * ratio * unit, facts)
 
 
 def estimate_alone(raw: Raw) -> Estimate:

@@ -963,9 +963,30 @@ BREAKS: tuple[Break, ...] = (
     ),
     Break(
         "publisher/certificate/checking.py",
-        "if not math.isclose(one, two, rel_tol=ALIKE):",
-        "if not math.isclose(one, two, rel_tol=0.2):",
+        "if not math.isclose(said, found, rel_tol=ALIKE):",
+        "if not math.isclose(said, found, rel_tol=0.2):",
         "a certificate may be off by a tenth",
+        ("tests/publisher/certificate/test_certificate.py",),
+    ),
+    Break(
+        "publisher/certificate/checking.py",
+        "if key in said and key in found:",
+        "if True:",
+        "a certificate that lacks a part, or has one more, is not told so",
+        ("tests/publisher/certificate/test_certificate.py",),
+    ),
+    Break(
+        "publisher/certificate/signing.py",
+        "    content = _whole_numbers(content)\n",
+        "",
+        "a signature breaks when 1.0 is printed as 1",
+        ("tests/publisher/certificate/test_certificate.py",),
+    ),
+    Break(
+        "publisher/certificate/signing.py",
+        "if _encode(raw) != text:",
+        "if False:",
+        "a signature may be written in several ways",
         ("tests/publisher/certificate/test_certificate.py",),
     ),
     Break(

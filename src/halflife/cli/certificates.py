@@ -17,7 +17,7 @@ from halflife.cli.terminal import progress_bar, say
               "clock.  [default: the first release]")  # fmt: skip
 @click.option("--to", "end", metavar="TIME", help="Where it ends.  [default: the newest release]")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), default=Path("certificate.json"), show_default=True,
-              metavar="FILE", help="The certificate to write.")  # fmt: skip
+              metavar="FILE", help="The certificate to write (.json).")  # fmt: skip
 @click.option("--page", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="Also write a page to read and to print (.html).")  # fmt: skip
 @click.option("--key", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
@@ -41,6 +41,11 @@ def certificate(
     from halflife.lab.views.certificate import write_certificate_page
     from halflife.publisher import certify
 
+    for option, path, ending in (("--out", out, ".json"), ("--page", page, ".html")):
+        if path is not None and path.suffix.lower() != ending:
+            raise click.UsageError(
+                f"{option} must end in {ending}, not {path.name}: another file might be written over"
+            )
     with progress_bar(rate="steps") as show:
         made = certify(policy, start, end, key=key, progress=show)
     _write(out, json.dumps(made, indent=2, ensure_ascii=False) + "\n")

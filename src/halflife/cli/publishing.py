@@ -195,7 +195,8 @@ def verify(path: Path, outputs: tuple[str, ...], policy: Path | None, public_key
         verify_certificate(path, policy, _name_outputs(outputs), public_key, as_json)
         return
     if policy is not None or public_key is not None:
-        raise click.UsageError(f"--policy and --public-key are about a certificate, and {path} is none")
+        lack = "is no certificate that ends in .json" if path.exists() else "is not there"
+        raise click.UsageError(f"--policy and --public-key are about a certificate, and {path} {lack}")
     given, files = _what_to_verify(path, outputs)
     with progress_bar() as show:
         verdict = check(given, files, show)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import codecs
 import contextlib
 import copy
 import json
 import random
 import shutil
+import string
 from pathlib import Path
 
 import jsonschema
@@ -20,6 +23,7 @@ from golden.body import LEDGERS
 from golden.variants import clock_at
 from halflife.cli import main
 from halflife.ledger import open_ledger
+from halflife.publisher.certificate import is_certificate
 from halflife.publisher.certificate.schema import certificate_schema
 from publisher.town import STEPS, make, policy_dict, read_csv, write_readings
 
@@ -227,13 +231,43 @@ def test_every_changed_byte_of_a_signed_certificate_is_noticed(town, keys, tmp_p
     text, draw = path.read_bytes(), random.Random(1)
     assert hl.check_certificate(path, public_key=keys / "public.pem").good
     for place in draw.sample(range(len(text)), 400):
-        if text[place : place + 1].isspace():
+        byte = bytes([draw.choice([b for b in range(33, 127) if b != text[place]])])
+        changed = text[:place] + byte + text[place + 1 :]
+        if text[place : place + 1].isspace() or says_the_same(changed, certificate):
             continue
-        path.write_bytes(
-            text[:place] + bytes([draw.choice([b for b in range(33, 127) if b != text[place]])]) + text[place + 1 :]
-        )
+        path.write_bytes(changed)
         with contextlib.suppress(hl.InvalidInput):
             assert not hl.check_certificate(path, public_key=keys / "public.pem").good, place
+
+
+def says_the_same(text, certificate):
+    """Whether a changed byte changed nothing: 1e0 is 1.0."""
+    try:
+        return json.loads(text) == certificate
+    except ValueError:
+        return False
+
+
+@pytest.mark.parametrize("name", ["public_key", "value"])
+def test_a_signature_is_written_in_one_way(name, town, keys, tmp_path):
+    """The last character of base64 has bits that stand for nothing."""
+    certificate = hl.certify(town, key=keys / "key.pem", clock=lambda: NOW)
+    text = certificate["signature"][name]
+    alphabet = string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/"
+    end = text.rstrip("=")[-1]
+    other = text.replace(f"{end}=", f"{alphabet[alphabet.index(end) ^ 1]}=", 1)
+    assert base64.b64decode(other) == base64.b64decode(text)
+    certificate["signature"][name] = other
+    assert not hl.check_certificate(write(certificate, tmp_path / "c.json")).good
+
+
+def without_points(value):
+    """JSON data as JavaScript writes it: 1 for 1.0."""
+    if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        found = {key: without_points(part) for key, part in items}
+        return found if isinstance(value, dict) else list(found.values())
+    return int(value) if isinstance(value, float) and value == int(value) else value
 
 
 def test_a_signature_holds_however_the_file_is_printed(town, keys, tmp_path):
@@ -241,6 +275,9 @@ def test_a_signature_holds_however_the_file_is_printed(town, keys, tmp_path):
     path = tmp_path / "c.json"
     path.write_text(json.dumps(certificate, sort_keys=True))
     assert hl.check_certificate(path).good
+    path.write_bytes(codecs.BOM_UTF8 + json.dumps(without_points(certificate)).encode())
+    assert is_certificate(path)
+    assert hl.check_certificate(path, town).good
     other = hl.certify(town, "2026-01-01T03:00", key=keys / "key.pem", clock=lambda: NOW)
     swapped = {"certificate": certificate["certificate"], "signature": other["signature"]}
     assert not hl.check_certificate(write(swapped, path)).good
@@ -317,17 +354,49 @@ def test_another_ledger_is_noticed(town, tmp_path):
     [
         ('{"certificate": {"format": {"name": "halflife.certificate", "version": 2}}}', "newer halflife"),
         ('{"certificate": {}, "certificate": {}}', "stands twice"),
-        ('{"certificate": {"a": NaN}}', "no number of JSON"),
+        ('{"certificate": {"a": NaN}}', "NaN is no number that a certificate holds"),
         ('{"certificate": ' + "[" * 100_000, "not JSON"),
         ('{"certificate": 1}', "no certificate"),
         ('{"certificate": {"format": {"name": "halflife.certificate"}}, "more": 1}', "no certificate"),
+        ('{"certificate": {"a": ' + "9" * 5_000 + "}}", "no number that a certificate holds"),
+        ('{"certificate": {"a": 1e999}}', "not as halflife wrote it"),
+        ('{"certificate": {"a": "\\ud800"}}', "not as halflife wrote it"),
     ],
 )  # fmt: skip
 def test_hostile_files_are_refused(text, words, tmp_path):
     path = tmp_path / "c.json"
     path.write_text(text)
-    with pytest.raises(hl.InvalidInput, match=words):
+    with pytest.raises(hl.InvalidInput, match=words) as caught:
         hl.check_certificate(path)
+    assert str(path) in str(caught.value) or "newer halflife" in words
+
+
+def set_in(content, place, value):
+    *above, last = place
+    for key in above:
+        content = content[key]
+    content[last] = value
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("population", "size"), 5 + 1e-9),
+        (("population", "size"), True),
+        (("more",), None),
+        (("period", "from"), "0001-01-01T00:00:00+14:00"),
+        (("period", "to"), "9999-12-31T23:59:59-14:00"),
+        (("published", 0, "stream"), ["mean"]),
+        (("published", 0), "mean"),
+    ],
+)
+def test_what_no_certificate_says_is_a_problem_and_no_crash(town, place, value, tmp_path):
+    certificate = hl.certify(town, clock=lambda: NOW)
+    set_in(certificate["certificate"], place, value)
+    path = write(certificate, tmp_path / "c.json")
+    assert hl.check_certificate(path, town).problems
+    if place[0] == "published":
+        assert hl.check_certificate(path, outputs={"mean": str(town.path("mean.csv"))}).problems
 
 
 @pytest.mark.parametrize("missing", ["ledger", "period", "published", "promises"])
@@ -362,3 +431,15 @@ def test_the_commands(town, keys, tmp_path, monkeypatch):
     assert bad.exit_code == 1
     assert "population.size: it says 6, and the ledger 5" in bad.output
     assert run("verify", policy, "--public-key", str(keys / "public.pem")).exit_code == 2
+    lost = run("verify", "lost.json", "--policy", policy)
+    assert (lost.exit_code, "lost.json is not there" in lost.output) == (2, True)
+
+
+def test_a_policy_or_a_ledger_is_not_written_over(town, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    policy, ledger = town.path("policy.yaml"), town.path("town.ledger")
+    before = (policy.read_bytes(), ledger.read_bytes())
+    for option in ("--out", "--page"):
+        for path in (policy, ledger):
+            assert run("certificate", str(policy), option, str(path)).exit_code == 2
+    assert (policy.read_bytes(), ledger.read_bytes()) == before

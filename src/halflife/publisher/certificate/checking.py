@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import datetime
 import hashlib
 import json
@@ -14,7 +15,7 @@ from typing import Any
 
 from halflife.errors import InvalidInput, LedgerError, unknown
 from halflife.ledger import open_ledger
-from halflife.local_time import to_us
+from halflife.local_time import from_us, to_us
 from halflife.numerics.forms import JsonObject, check_version
 from halflife.numerics.progress import Progress
 from halflife.outputs import read_rows_of
@@ -22,11 +23,12 @@ from halflife.parsing.documents import read_regular
 from halflife.policy import GivenPolicy, Policy, channels
 from halflife.publisher.certificate.content import FORMAT, Period, find_batch, make_content
 from halflife.publisher.certificate.rows import digest_cells, pack_rows
-from halflife.publisher.certificate.signing import check_signature, read_public_key
+from halflife.publisher.certificate.signing import check_signature, read_public_key, write_canonical
 from halflife.publisher.session import hold_to_ledger
 from halflife.publisher.verification import verify
 
 LARGEST = 20_000_000
+MOST_DIGITS = 19
 ALIKE = 1e-9
 """Two machines find other last bits of an exponential: numbers that agree as closely as that are the same."""
 WORDS = ("not_protected", "summary", "in_other_words", "assumptions", "hidden", "source", "tail")
@@ -60,7 +62,7 @@ def is_certificate(path: Path) -> bool:
         begin = read_regular(path, 64)
     except OSError:
         return False
-    return begin.lstrip()[1:].lstrip().startswith(b'"certificate"')
+    return begin.removeprefix(codecs.BOM_UTF8).lstrip()[1:].lstrip().startswith(b'"certificate"')
 
 
 def check_certificate(
@@ -97,13 +99,24 @@ def read_certificate(path: Path) -> tuple[JsonObject, object]:
     wrong = f"{path} is no certificate of halflife"
     try:
         text = read_regular(path, LARGEST + 1)
-        if len(text) > LARGEST:
-            raise InvalidInput(f"{wrong}: it is larger than {LARGEST:,} bytes")
-        data = json.loads(text.decode("utf-8-sig"), object_pairs_hook=_refuse_twice, parse_constant=_refuse_constant)
     except OSError as error:
-        raise InvalidInput(f"{path}: cannot be read: {error.strerror or error}") from None
+        raise InvalidInput(
+            f"{path}: cannot be read: {error.strerror or error}: give the path of a certificate"
+        ) from None
+    if len(text) > LARGEST:
+        raise InvalidInput(f"{wrong}: it is larger than {LARGEST:,} bytes")
+    try:
+        data = json.loads(
+            text.decode("utf-8-sig"),
+            object_pairs_hook=_refuse_twice,
+            parse_constant=_refuse_number,
+            parse_int=_read_whole,
+        )
+        write_canonical(data)  # raises what no certificate holds: 1e999, half a character, lists without end
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise InvalidInput(f"{wrong}: it is not JSON ({type(error).__name__})") from None
+    except ValueError as error:
+        raise InvalidInput(f"{wrong}: {error}: it is not as halflife wrote it") from None
     content = data.get("certificate") if isinstance(data, dict) else None
     form = content.get("format") if isinstance(content, dict) else None
     if not isinstance(form, dict) or form.get("name") != FORMAT["name"] or set(data) - {"certificate", "signature"}:
@@ -116,12 +129,16 @@ def read_certificate(path: Path) -> tuple[JsonObject, object]:
 def _refuse_twice(pairs: list[tuple[str, Any]]) -> JsonObject:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise InvalidInput("a key stands twice in the certificate: it is not as halflife wrote it")
+        raise InvalidInput("a key stands twice in it")
     return found
 
 
-def _refuse_constant(text: str) -> float:
-    raise InvalidInput(f"{text} is no number of JSON: the certificate is not as halflife wrote it")
+def _refuse_number(text: str) -> float:
+    raise InvalidInput(f"{text[:MOST_DIGITS]} is no number that a certificate holds")
+
+
+def _read_whole(text: str) -> float:
+    return int(text) if len(text) <= MOST_DIGITS else _refuse_number(text)
 
 
 # Signature --------------------------------------------------------------------------------------------------------------
@@ -193,6 +210,8 @@ def _check_ledger(
 def _read_period(content: JsonObject, policy: Policy) -> Period:
     said, account = content["period"], channels(policy)[0].account
     start, end = (to_us(datetime.datetime.fromisoformat(said[name])) for name in ("from", "to"))
+    for us in (start, end):
+        from_us(us, policy.clock.zone)  # raises what no calendar holds
     return Period(start, end, max(1, account.last_over(start) + 1), account.last_over(end))
 
 
@@ -202,19 +221,27 @@ def _leave_words_out(value: Any) -> Any:
     return [_leave_words_out(part) for part in value] if isinstance(value, list) else value
 
 
-def _compare(one: Any, two: Any, where: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Yield where two JSON values differ, and both."""
-    if isinstance(one, dict) and isinstance(two, dict):
-        for key in sorted({*one, *two}, key=str):
-            yield from _compare(one.get(key), two.get(key), f"{where}.{key}" if where else str(key))
-    elif isinstance(one, list) and isinstance(two, list) and len(one) == len(two):
-        for i, (a, b) in enumerate(zip(one, two, strict=True)):
+def _compare(said: Any, found: Any, where: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Yield where what a certificate says differs from what was found, and both; what one of them lacks is null.
+
+    >>> list(_compare({"size": 5, "risk": 0.5}, {"size": 6, "risk": 0.5 + 1e-12}))
+    [('size', 5, 6)]
+    """
+    if isinstance(said, dict) and isinstance(found, dict):
+        for key in sorted({*said, *found}):
+            place = f"{where}.{key}" if where else key
+            if key in said and key in found:
+                yield from _compare(said[key], found[key], place)
+            else:
+                yield place, said.get(key), found.get(key)
+    elif isinstance(said, list) and isinstance(found, list) and len(said) == len(found):
+        for i, (a, b) in enumerate(zip(said, found, strict=True)):
             yield from _compare(a, b, f"{where}.{i}")
-    elif _is_number(one) and _is_number(two):
-        if not math.isclose(one, two, rel_tol=ALIKE):
-            yield where, one, two
-    elif type(one) is not type(two) or one != two:
-        yield where, one, two
+    elif isinstance(found, float) and _is_number(said):
+        if not math.isclose(said, found, rel_tol=ALIKE):
+            yield where, said, found
+    elif said != found or (type(said) is not type(found) and not _is_number(said)):
+        yield where, said, found
 
 
 def _is_number(value: object) -> bool:
@@ -260,12 +287,13 @@ def _check_output(content: JsonObject, stream: str, target: str, problems: list[
 def _find_published(content: JsonObject, stream: str) -> JsonObject | None:
     """What a certificate says of a stream, None if that is not as it should be; refuse a stream that it does not name."""
     parts = content.get("published")
-    known = {part.get("stream"): part for part in parts if isinstance(part, dict)} if isinstance(parts, list) else {}
+    told = [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+    known = {part["stream"]: part for part in told if isinstance(part.get("stream"), str)}
     if not known:
         return None
     if stream not in known:
-        raise unknown("stream", stream, map(str, known))
-    told = known[stream]
-    numbers = [told.get(name) for name in ("steps", "first_step", "last_step")]
-    sound = numbers[0] == 0 or (all(type(x) is int for x in numbers) and isinstance(told.get("sha256"), str))
-    return told if sound else None
+        raise unknown("stream", stream, known)
+    part = known[stream]
+    numbers = [part.get(name) for name in ("steps", "first_step", "last_step")]
+    sound = numbers[0] == 0 or (all(type(x) is int for x in numbers) and isinstance(part.get("sha256"), str))
+    return part if sound else None

@@ -79,7 +79,7 @@ def certificate_schema() -> JsonObject:
         format={"const": FORMAT},
     )  # fmt: skip
     signature = make_object(
-        "Over the content as JSON with its keys in order, without blanks, in UTF-8.",
+        "Over the content as JSON with its keys in order, without blanks, whole numbers without a point, in UTF-8.",
         algorithm={"const": "Ed25519"}, public_key=TEXT, value=TEXT,
     )  # fmt: skip
     whole = make_object("A certificate of halflife.", ("signature",), certificate=content, signature=signature)

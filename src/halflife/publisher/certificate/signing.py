@@ -1,8 +1,9 @@
 """Signatures of certificates: Ed25519 (known: Bernstein et al. 2011; RFC 8032) over the content in one canonical form of JSON.
 
-The canonical form has its keys in order, no blanks, text as it is, and doubles as Python writes them, which read back to the same
-bits. So a certificate may be printed in any way, and its signature still holds; a changed byte of what it says breaks it. Keys
-are files in PEM, as `openssl genpkey -algorithm ed25519` makes them.
+The canonical form has its keys in order, no blanks, text as it is, whole numbers without a point, and other doubles as Python
+writes them, which read back to the same bits. So a certificate may be printed in any way, also by what writes 1 for 1.0, and
+its signature still holds; a changed byte of what it says breaks it. Keys are files in PEM, as `openssl genpkey -algorithm
+ed25519` makes them.
 """
 
 from __future__ import annotations
@@ -29,10 +30,20 @@ LARGEST_KEY = 10_000
 def write_canonical(content: object) -> bytes:
     """Return the bytes that are signed.
 
-    >>> write_canonical({"b": 0.1, "a": ["ε", None]}).decode()
-    '{"a":["ε",null],"b":0.1}'
+    >>> write_canonical({"b": 0.1, "a": ["ε", None, 1.0]}).decode()
+    '{"a":["ε",null,1],"b":0.1}'
     """
+    content = _whole_numbers(content)
     return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+
+def _whole_numbers(value: Any) -> Any:
+    """JSON data with whole doubles as integers: in JSON 1.0 and 1 are one number, and many programs write it as 1."""
+    if isinstance(value, dict):
+        return {key: _whole_numbers(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_whole_numbers(part) for part in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def sign(content: object, key: Path | str) -> JsonObject:
@@ -48,7 +59,7 @@ def check_signature(content: object, signature: object) -> str | None:
     try:
         if not isinstance(signature, dict) or signature["algorithm"] != ALGORITHM:
             return None
-        raw, value = (base64.b64decode(signature[name], validate=True) for name in ("public_key", "value"))
+        raw, value = (_decode(signature[name]) for name in ("public_key", "value"))
         ed25519.Ed25519PublicKey.from_public_bytes(raw).verify(value, write_canonical(content))
     except (KeyError, TypeError, ValueError, _invalid_signature()):
         return None
@@ -116,6 +127,13 @@ def _raw(key: Ed25519PublicKey) -> bytes:
 
 def _encode(raw: bytes) -> str:
     return base64.b64encode(raw).decode()
+
+
+def _decode(text: str) -> bytes:
+    raw = base64.b64decode(text, validate=True)
+    if _encode(raw) != text:  # the last character has bits that stand for nothing
+        raise ValueError("not as base64 is written")
+    return raw
 
 
 def _load() -> Any:

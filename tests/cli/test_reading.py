@@ -51,6 +51,15 @@ def test_json_holds_what_the_library_gives(town):
     assert set(found[0]) == {"start", "end", "value", "band", "unit", "steps", "missing", "covers"}
 
 
+def test_times_of_an_unknown_zone_are_said_to_be_in_utc(tmp_path):
+    file = tmp_path / "out.csv"
+    file.write_text("step,start,end,value,error_band\n1,2026-07-01T00:00+01:00,2026-07-01T01:00+01:00,2.5,1\n")
+    said = run(file).output
+    assert "2026-06-30 23:00   2026-07-01 00:00" in said
+    assert "Times are in UTC" in said
+    assert "Times are in UTC" not in run(file, "--zone", "Europe/London").output
+
+
 def test_a_difference_of_two_stretches(town):
     result = run(town / "out.parquet", "--to", "2026-01-02", "--minus", "2026-01-02", "2026-01-03", "--json")
     values = hl.read_published(town / "out.parquet")

@@ -484,6 +484,21 @@ def test_a_checked_process_is_the_same_promise(tmp_path):
         assert hl.verify(policy.ledger_url, policy=policy).good
 
 
+TOWN = """\
+population:
+  id: town
+  size: 5
+  person: home
+promise: {notion: w-event, epsilon: 1, w: 6}
+clock: {step: 1 h, start: 2026-01-01, end: 2026-01-02}
+streams:
+  - name: mean
+    source: {files: readings.csv, time: time, value: kwh}
+    statistic: {kind: mean, unit: kWh, resolution: 1 Wh, clip: [0, 5 kWh], fold: sum}
+    output: mean.csv
+"""
+
+
 @pytest.mark.parametrize(
     ("before", "after", "line"),
     [
@@ -497,23 +512,17 @@ def test_a_checked_process_is_the_same_promise(tmp_path):
     ],
 )
 def test_a_change_is_named_with_its_line(tmp_path, before, after, line):
-    text = """\
-population:
-  id: town
-  size: 5
-  person: home
-promise: {notion: w-event, epsilon: 1, w: 6}
-clock: {step: 1 h, start: 2026-01-01, end: 2026-01-02}
-streams:
-  - name: mean
-    source: {files: readings.csv, time: time, value: kwh}
-    statistic: {kind: mean, unit: kWh, resolution: 1 Wh, clip: [0, 5 kWh], fold: sum}
-    output: mean.csv
-"""
-    assert before in text
-    known = ledger_facts(Policy.parse(text, tmp_path))
-    said = find_change(known, Policy.parse(text.replace(before, after), tmp_path))
+    assert before in TOWN
+    known = ledger_facts(Policy.parse(TOWN, tmp_path))
+    said = find_change(known, Policy.parse(TOWN.replace(before, after), tmp_path))
     assert f"(policy.yaml:{line}:" in said
+
+
+def test_another_number_of_months_is_named_with_its_line(tmp_path):
+    months = TOWN.replace("1 h,", "1 month,").replace("end: 2026-01-02", "end: 2027-01-01")
+    known = ledger_facts(Policy.parse(months, tmp_path))
+    said = find_change(known, Policy.parse(months.replace("1 month,", "2 months,"), tmp_path))
+    assert "(policy.yaml:6:9)" in said
 
 
 def test_a_cap_is_named_where_it_stands(tmp_path):

@@ -16,7 +16,7 @@ import pytest
 import halflife as hl
 from halflife.ledger import open_ledger
 from halflife.numerics.noise_sums import LAPLACE_BAND
-from halflife.outputs import NoiseFacts
+from halflife.outputs import NoiseFacts, PublishedValues
 from halflife.policy import channels
 from publisher.test_almost_periodic import STRONG, WEAK, town
 from publisher.town import exact_means, make, policy_dict, readings, write_readings
@@ -268,6 +268,20 @@ def test_weeks_and_days_follow_the_local_calendar(tmp_path):
     ]
     assert [(week.steps, week.missing) for week in weeks] == [(71, 96), (168, 0), (48, 120)]
     assert sum(week.value for week in weeks) == pytest.approx(values.total().value)
+
+
+def test_missing_months_are_counted_though_months_differ():
+    """Ten years of months without three of them; the shortest and the longest are three days apart."""
+    edges = [datetime.datetime(2010 + k // 12, k % 12 + 1, 1, tzinfo=datetime.UTC) for k in range(121)]
+    held = [k for k in range(120) if k not in (5, 40, 118)]
+    columns = {"step": [k + 1 for k in held], "start": [edges[k] for k in held], "end": [edges[k + 1] for k in held]}
+    moments = pa.schema([("step", pa.int64()), *((name, pa.timestamp("us", "UTC")) for name in ("start", "end"))])
+    frame = pa.table(columns, schema=moments)
+    for name in ("value", "error_band"):
+        frame = frame.append_column(name, pa.array([1.0] * len(held)))
+    values = PublishedValues(frame, "months", zone="UTC")
+    assert (values.total().steps, values.total().missing) == (117, 3)
+    assert [year.missing for year in values.by("year")] == [1, 0, 0, 1, 0, 0, 0, 0, 0, 1]
 
 
 def test_a_text_file_in_another_zone_needs_its_name(tmp_path):

@@ -213,7 +213,8 @@ def verify(path: Path, outputs: tuple[str, ...], policy: Path | None, public_key
         risk = f"risk {verdict.risk:.12g} of {verdict.limit:g} at step {verdict.step:,}"
         say(f"{risk}, worst from now on {verdict.peak:.12g}")
         say(f"newest hash {verdict.head}")
-        say("Everything agrees." if verdict.good else f"{len(verdict.problems)} problems.")
+        count = len(verdict.problems)
+        say("Everything agrees." if verdict.good else f"{count} problem{'s' if count > 1 else ''}.")
     if not verdict.good:
         raise SystemExit(1)
 

@@ -73,6 +73,8 @@ def total(
         say(json.dumps([one.to_dict() for one in found], indent=2, ensure_ascii=False))
     else:
         _print(found, "mean" if as_mean else "total", minus is not None)
+        if values.zone is None:
+            say(f"Times are in UTC: {file} does not name the zone of its clock (--zone, --policy).")
 
 
 def _print(found: list[Combination], kind: str, is_difference: bool) -> None:
@@ -98,7 +100,11 @@ def _print(found: list[Combination], kind: str, is_difference: bool) -> None:
         say(f"Band: {words}.")
     lacking = sum(one.missing > 0 for one in found)
     if lacking:
-        where = "Steps are missing" if len(found) == 1 else f"In {lacking} rows steps are missing"
+        where = (
+            "Steps are missing"
+            if len(found) == 1
+            else f"In {lacking} row{'s' if lacking > 1 else ''} steps are missing"
+        )
         what = "a mean is of those that are there" if kind == "mean" else "a total is of fewer steps"
         say(f"{where}, as they were passed over or are not published yet: {what}.")
 

@@ -176,7 +176,7 @@ class PublishedValues:
                 f"{self.name} has no step from {self._say(first)} to {self._say(last)}: it holds those from {begin} to {end}"
             )
         found = self.combine(inside.astype(np.float64))
-        width = float(np.median(self._ends - self._starts))
+        width = float(np.mean(self._ends - self._starts))  # months are of different lengths
         missing = max(0, round((last - first) / width) - found.steps)
         zone = self.zone or "UTC"
         return Combination(
@@ -263,7 +263,7 @@ class PublishedValues:
     def _need_zone(self) -> str:
         if self.zone is None:
             raise InvalidInput(
-                f"{self.name} does not name the zone of its clock: give zone=, such as Europe/London, or its policy"
+                f"{self.name} does not name the zone of its clock: give the zone, such as Europe/London, or its policy"
             )
         return self.zone
 

@@ -323,6 +323,7 @@ WRITTEN = {
     "start_us": "start",
     "width_us": "step",
     "days": "step",
+    "months": "step",
     "last": "end",
     "places": "columns",
     "worth": "statistic",

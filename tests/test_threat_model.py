@@ -16,15 +16,17 @@ from halflife.cli import main
 from publisher.town import policy_dict, readings, write_readings
 
 PAGE = Path(__file__).parents[1] / "docs" / "threat-model.md"
-PERSON, VALUE, BAD = "canary7391", 2.63947, "canaryvalue8243"
-PLANTED = re.compile(rb"canary|2\.63947")
+PERSON, VALUE, BAD = "canary7391", 2.6394718, "canaryvalue8243"
+PLANTED = re.compile(rb"canary|2\.6394718|2\.63947(?!\d)")
+"""As it is and rounded to six figures; a noisy value has more, and holds these by chance once in 10⁸."""
 PRIVATE = ("*.ledger", "*.ledger-wal", "*.ledger-shm", "*.ledger.operator.jsonl")
 COMMANDS = (
     ("init", "readings.csv", "--out", "first.yaml"),
+    ("check", "policy.yaml"),
     ("plan", "policy.yaml", "--html", "plan.html"),
     ("publish", "policy.yaml", "--dry-run"),
     ("publish", "policy.yaml"),
-    ("publish", "policy.yaml"),
+    ("publish", "policy.yaml", "--private"),
     ("status", "policy.yaml"),
     ("status", "policy.yaml", "--json"),
     ("verify", "policy.yaml"),

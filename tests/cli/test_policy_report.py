@@ -306,3 +306,13 @@ def test_times_are_those_of_the_zone_when_clocks_change(tmp_path):
     assert [t[11:] for t in times[:4]] == ["00:00", "01:00", "01:00", "02:00"]
     assert len(times) == 25
     assert "an hour stands on the axis twice" in page
+
+
+def test_no_page_is_written_over_a_ledger(tmp_path):
+    write_readings(tmp_path)
+    hl.publish(make(tmp_path))
+    ledger = tmp_path / "town.ledger"
+    before = ledger.read_bytes()
+    done = CliRunner().invoke(main, ["report", str(tmp_path / "policy.yaml"), "--out", str(ledger)])
+    assert (done.exit_code, "ends in .html" in done.output) == (1, True)
+    assert ledger.read_bytes() == before

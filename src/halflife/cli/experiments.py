@@ -143,7 +143,7 @@ def _propose_split(policy: Path, asked: str, as_json: bool) -> None:
 
     stream, _, error = asked.rpartition("=")
     try:
-        bound = float(error)
+        bound = float(error if stream else "")
     except ValueError:
         raise click.UsageError("--split takes the name of a stream and its error, as zones=12") from None
     given = Policy.load(policy)

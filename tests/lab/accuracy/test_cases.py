@@ -6,7 +6,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from halflife.lab.accuracy.cases import AVERAGE, KALMAN, LIVE, METHODS, RAW, REVISED, estimate, run_case, score
+from halflife.lab.accuracy.cases import (
+    AVERAGE,
+    KALMAN,
+    LIVE,
+    METHODS,
+    RAW,
+    REVISED,
+    estimate,
+    run_case,
+    run_cases,
+    score,
+)
 from halflife.lab.accuracy.series import Noise, Series, Source, read_series
 from halflife.postprocessing import Facts
 from halflife.postprocessing.base import Estimate
@@ -78,6 +89,13 @@ def test_live_estimates_do_not_look_ahead_and_revised_ones_do(case):
     live = estimate(LIVE, 4, values[:half], scales[:half], facts).values
     assert (live == case.first[LIVE].values[:half]).all()
     assert (case.first[REVISED].values[:half] != case.first[LIVE].values[:half]).any()
+
+
+def test_progress_goes_once_from_nothing_to_all():
+    series, seen = read_series(SMALL, days=6), []
+    run_cases([series, series], 1, lambda what, done, total: seen.append((done, total)))
+    count = 2 * len(SMALL.noises) * len(METHODS)
+    assert seen == [(k, count) for k in range(count)]
 
 
 def test_seeds_are_averaged_and_the_first_one_is_drawn():

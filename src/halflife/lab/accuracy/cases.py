@@ -134,4 +134,11 @@ def run_cases(
     series: Sequence[Series], seeds: int = 1, progress: Progress = lambda what, done, total: None
 ) -> list[Case]:
     """Run every series under each of its noises."""
-    return [run_case(one, noise, seeds, progress) for one in series for noise in one.source.noises]
+    pairs, found = [(one, noise) for one in series for noise in one.source.noises], []
+    for one, noise in pairs:
+
+        def move(what: str, done: int, total: int, before: int = len(found)) -> None:
+            progress(what, before * total + done, len(pairs) * total)
+
+        found.append(run_case(one, noise, seeds, move))
+    return found

@@ -88,6 +88,8 @@ def write_page(path: Path, title: str, body: str, footer: str = "", *, plots: bo
 
     plots  whether it has any: Plotly is left out of a page without
     """
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise InvalidInput(f"a page is a file that ends in .html, not {path}: another file might be written over")
     made_by = f"Made by halflife {version('halflife')}{footer or '.'}"
     scripts = _scripts() if plots else ""
     try:

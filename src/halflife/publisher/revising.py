@@ -95,7 +95,9 @@ class Raw:
         ratio = np.sqrt(np.divide(variances, before, out=np.zeros_like(before), where=before > 0).max(axis=1))
         unit = 1.0 if np.median(ratio) ** 2 > MIXED or self.facts.std == 1 else self.facts.std
         reused = None if self.facts.reused is None else self.facts.reused * ratio * unit
-        facts: Facts = replace(self.facts, std=self.facts.std / unit, fresh=self.facts.fresh * ratio * unit, reused=reused)
+        facts: Facts = replace(
+            self.facts, std=self.facts.std / unit, fresh=self.facts.fresh * ratio * unit, reused=reused
+        )
         return own.look_back(values, self.scales * ratio * unit, facts)
 
 

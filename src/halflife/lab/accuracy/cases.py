@@ -134,7 +134,8 @@ def run_cases(
     series: Sequence[Series], seeds: int = 1, progress: Progress = lambda what, done, total: None
 ) -> list[Case]:
     """Run every series under each of its noises."""
-    pairs, found = [(one, noise) for one in series for noise in one.source.noises], []
+    pairs = [(one, noise) for one in series for noise in one.source.noises]
+    found: list[Case] = []
     for one, noise in pairs:
 
         def move(what: str, done: int, total: int, before: int = len(found)) -> None:

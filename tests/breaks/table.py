@@ -942,6 +942,20 @@ BREAKS: tuple[Break, ...] = (
     ),
     Break(
         "publisher/certificate/content.py",
+        "            if number > batch.last:",
+        "            if number > batch.last and False:",
+        "a certificate of a whole period by an old batch agrees with the ledger, and says too little",
+        ("tests/publisher/certificate/test_certificate.py",),
+    ),
+    Break(
+        "publisher/certificate/checking.py",
+        "if period.end_us > now_us:",
+        "if False:",
+        "a certificate of a period that is still to come agrees with the ledger: all is forgotten by then",
+        ("tests/publisher/certificate/test_certificate.py",),
+    ),
+    Break(
+        "publisher/certificate/content.py",
         "if not verdict.good:",
         "if False:",
         "what does not verify is certified",
@@ -998,7 +1012,7 @@ BREAKS: tuple[Break, ...] = (
     ),
     Break(
         "publisher/certificate/checking.py",
-        "if hashlib.sha256(rows).hexdigest() != digest:",
+        "if hashlib.sha256(rows).hexdigest() != digest or steps_found != steps_said:",
         "if False:",
         "outputs are not compared",
         ("tests/publisher/certificate/test_certificate.py",),

@@ -349,6 +349,51 @@ def test_another_ledger_is_noticed(town, tmp_path):
     assert "has no batch of the hash that it names" in problem
 
 
+def test_a_period_of_which_the_ledger_holds_more_by_now_is_noticed(tmp_path):
+    """Three steps are out when a day is certified, its other 21 are published later, as planned: 4.8e−7 of risk, and really 1."""
+    write_readings(tmp_path)
+    data = policy_dict(clock={"late": "as-planned"}) | {"promise": DISCOUNTED}
+    policy = hl.Policy.from_dict(data, tmp_path)
+    hl.publish(policy, clock=lambda: NOW - 45 * 3600)
+    path = write(hl.certify(policy, "2026-01-01", "2026-01-02", clock=lambda: NOW), tmp_path / "c.json")
+    assert hl.check_certificate(path, policy).good
+    assert hl.check_certificate(path, policy).content["promises"][0]["risk"]["risk"] < 1e-6
+    hl.publish(policy, clock=lambda: NOW)
+    assert content_of(policy, "2026-01-01", "2026-01-02")["promises"][0]["risk"]["risk"] > 0.9
+    (problem,) = hl.check_certificate(path, policy).problems
+    assert "more counts at step 4 of the period, up to step 24" in problem
+
+
+def test_a_period_that_is_not_over_is_noticed(town, tmp_path):
+    """In a hundred years all is forgotten, if nothing more is published: nobody can certify that now."""
+    later = lambda: NOW + 100 * 365 * 86400.0  # noqa: E731
+    certificate = hl.certify(town, "2125-01-01", "2125-01-02", clock=later)
+    assert certificate["certificate"]["promises"][0]["risk"]["largest"] < 1e-30
+    path = write(certificate, tmp_path / "c.json")
+    assert hl.check_certificate(path, town, clock=later).good
+    (problem,) = hl.check_certificate(path, town).problems
+    assert "is not over" in problem
+
+
+@pytest.mark.parametrize(
+    "spoil", [{"first_step": 0}, {"last_step": 10**9}, {"steps": 25}, {"first_step": -5, "last_step": 99}]
+)
+def test_an_output_must_hold_the_steps_that_are_named(town, spoil, tmp_path):
+    """Rows that a longer stretch would hold too have the right digest, and are not all of it."""
+    certificate = hl.certify(town, clock=lambda: NOW)
+    certificate["certificate"]["published"][0].update(spoil)
+    path = write(certificate, tmp_path / "c.json")
+    (problem,) = hl.check_certificate(path, outputs={"mean": str(town.path("mean.csv"))}).problems
+    assert "are not those that the certificate is about" in problem
+
+
+def test_a_period_before_all_steps_is_said_to_be(town, tmp_path):
+    certificate = hl.certify(town, clock=lambda: NOW)
+    certificate["certificate"]["period"]["to"] = "2025-01-01T00:00:00+00:00"
+    (problem,) = hl.check_certificate(write(certificate, tmp_path / "c.json"), town).problems
+    assert "its period cannot be read" in problem
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -7,11 +7,14 @@ import datetime
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from halflife.errors import InvalidInput, LedgerError, unknown
 from halflife.ledger import open_ledger
@@ -20,8 +23,8 @@ from halflife.numerics.forms import JsonObject, check_version
 from halflife.numerics.progress import Progress
 from halflife.outputs import read_rows_of
 from halflife.parsing.documents import read_regular
-from halflife.policy import GivenPolicy, Policy, channels
-from halflife.publisher.certificate.content import FORMAT, Period, find_batch, make_content
+from halflife.policy import GivenPolicy, Policy
+from halflife.publisher.certificate.content import FORMAT, Period, find_batch, make_content, make_period
 from halflife.publisher.certificate.rows import digest_cells, pack_rows
 from halflife.publisher.certificate.signing import check_signature, read_public_key, write_canonical
 from halflife.publisher.session import hold_to_ledger
@@ -71,6 +74,7 @@ def check_certificate(
     outputs: Mapping[str, str] | None = None,
     *,
     public_key: Path | str | None = None,
+    clock: Callable[[], float] = time.time,
     progress: Progress = lambda what, done, total: None,
 ) -> CertificateVerdict:
     """Check a certificate: its signature, what it says against a policy's ledger, and its digests against outputs.
@@ -84,7 +88,7 @@ def check_certificate(
     checked: list[str] = []
     signer = _check_signer(content, signature, public_key, problems, checked)
     if policy is not None:
-        _check_ledger(content, Policy.of(policy), problems, checked, progress)
+        _check_ledger(content, Policy.of(policy), int(clock()) * 1_000_000, problems, checked, progress)
     for stream, target in (outputs or {}).items():
         _check_output(content, stream, target, problems, checked)
     if not checked and not problems:
@@ -169,7 +173,7 @@ def _check_signer(
 
 
 def _check_ledger(
-    content: JsonObject, policy: Policy, problems: list[str], checked: list[str], progress: Progress
+    content: JsonObject, policy: Policy, now_us: int, problems: list[str], checked: list[str], progress: Progress
 ) -> None:
     """Verify ledger and outputs, and work out again what the certificate says from the entries that it is about."""
     verdict = verify(policy, progress=progress)
@@ -185,6 +189,9 @@ def _check_ledger(
             problems.append(
                 "it lacks the hash of a ledger, or its period cannot be read: it is not as halflife wrote it"
             )
+            return
+        if period.end_us > now_us:
+            problems.append("its period is not over: what is still to come cannot be certified")
             return
         if batch is None:
             problems.append(
@@ -208,11 +215,10 @@ def _check_ledger(
 
 
 def _read_period(content: JsonObject, policy: Policy) -> Period:
-    said, account = content["period"], channels(policy)[0].account
-    start, end = (to_us(datetime.datetime.fromisoformat(said[name])) for name in ("from", "to"))
+    start, end = (to_us(datetime.datetime.fromisoformat(content["period"][name])) for name in ("from", "to"))
     for us in (start, end):
         from_us(us, policy.clock.zone)  # raises what no calendar holds
-    return Period(start, end, max(1, account.last_over(start) + 1), account.last_over(end))
+    return make_period(policy, start, end)
 
 
 def _leave_words_out(value: Any) -> Any:
@@ -276,7 +282,9 @@ def _check_output(content: JsonObject, stream: str, target: str, problems: list[
     cells = digest_cells(names, known_cells)[[places[label] for label in labels]]
     starts, ends = (frame[name].cast("int64").to_numpy() for name in ("start", "end"))
     rows = pack_rows(cells, frame["step"], starts, ends, frame["value"], frame["error_band"])
-    if hashlib.sha256(rows).hexdigest() != digest:
+    steps = np.unique(frame["step"].to_numpy()).tolist()
+    steps_found, steps_said = (steps[:1], steps[-1:], len(steps)), ([first], [last], told["steps"])
+    if hashlib.sha256(rows).hexdigest() != digest or steps_found != steps_said:
         problems.append(
             f"{target}: its rows of steps {first:,} to {last:,} are not those that the certificate is about"
         )

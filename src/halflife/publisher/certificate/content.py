@@ -13,7 +13,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
-from itertools import groupby, takewhile
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -106,6 +106,12 @@ def find_period(policy: Policy, book: Ledger, start: str | None, end: str | None
                 "certified",
                 about="to",
             )
+    return make_period(policy, start_us, end_us)
+
+
+def make_period(policy: Policy, start_us: int, end_us: int) -> Period:
+    """Return the period between two moments; refuse one in which no step ends."""
+    account, zone = channels(policy)[0].account, policy.clock.zone
     period = Period(start_us, end_us, max(1, account.last_over(start_us) + 1), account.last_over(end_us))
     if period.last < period.first:
         raise InvalidInput(
@@ -126,15 +132,22 @@ def _read_time(name: str, text: str, zone: str) -> int:
 def make_content(
     policy: Policy, book: Ledger, batch: Batch, period: Period, progress: Progress = lambda what, done, total: None
 ) -> JsonObject:
-    """Return what a certificate says about a period, from the entries up to a batch alone: first what is *not* protected."""
+    """Return what a certificate says about a period, from the entries up to a batch alone: first what is *not* protected.
+
+    Raises LedgerError if a later batch holds more of the period: a certificate of all of it by an old batch would say too little.
+    """
     zone, made = policy.clock.zone, channels(policy)
     told = _Told(policy, period)
-    chained = takewhile(lambda link: link[0] <= batch.last, book.chained())
-    for step, links in groupby(chained, key=lambda link: link[1].release_step):
+    for step, links in groupby(book.chained(), key=lambda link: link[1].release_step):
         if step > period.last:
             break
         entries = []
         for number, entry, _ in links:
+            if number > batch.last:
+                raise LedgerError(
+                    f"{book.name}: more counts at step {step:,} of the period, up to step {period.last:,}, than was committed by "
+                    f"{_say_time(batch.at_us, zone)}: a certificate by then says too little; make one of the ledger as it is"
+                )
             entries.append(entry)
             if number % BLOCK == 0:
                 progress("working risks out again", number, batch.last)

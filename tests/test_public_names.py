@@ -20,6 +20,7 @@ def test_dir_shows_every_public_name_and_nothing_else():
         "Summary",
         "Verdict",
         "NoSchedule",
+        "Seasonal",
         "check",
         "publish",
         "verify",

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from halflife.outputs import Combination, PublishedValues
     from halflife.parsing.documents import PolicyError
     from halflife.policy import Policy
+    from halflife.postprocessing import Facts, LocalLevel, Seasonal
     from halflife.publisher import (
         CertificateVerdict,
         CheckReport,
@@ -79,6 +80,7 @@ _LATE = {
     "Policy": "policy",
     "PolicyError": "parsing.documents",
     "PublishedValues": "outputs",
+    **dict.fromkeys(("Facts", "LocalLevel", "Seasonal"), "postprocessing"),
 } | dict.fromkeys(
     (
         "CertificateVerdict",
@@ -131,6 +133,7 @@ __all__ = [
     "EmpiricalProcess",
     "ExponentialDiscount",
     "Exposure",
+    "Facts",
     "GaussianDiscount",
     "GeometricMixing",
     "HalflifeError",
@@ -138,6 +141,7 @@ __all__ = [
     "HyperbolicDiscount",
     "InvalidInput",
     "LedgerError",
+    "LocalLevel",
     "MarkovChain",
     "Mechanism",
     "MissingExtra",
@@ -158,6 +162,7 @@ __all__ = [
     "ReusedNoise",
     "Revised",
     "Schedule",
+    "Seasonal",
     "Secret",
     "SimulatedDraw",
     "Specification",

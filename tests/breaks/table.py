@@ -2673,8 +2673,8 @@ BREAKS: tuple[Break, ...] = (
     # estimates ------------------------------------------------------------------------------------------------------
     Break(
         "postprocessing/structural/combining.py",
-        "estimates[mixed] = predicted[mixed] + mean",
-        "estimates[mixed] = predicted[mixed] + 0.9 * mean",
+        "estimates[mixed] = predicted[mixed] + moved",
+        "estimates[mixed] = predicted[mixed] + 0.9 * moved",
         "an estimate takes nine tenths of what is new",
         ("tests/postprocessing/test_structural.py",),
     ),

@@ -8,9 +8,11 @@ import math
 import numpy as np
 import pytest
 
+import halflife as hl
 from halflife import InvalidInput
 from halflife.local_time import local_days
 from halflife.postprocessing import Facts, Kalman, LocalLevel, Seasonal
+from halflife.postprocessing.structural import fitting
 from halflife.postprocessing.structural.combining import MODEL_IS_TRUE, SIZES, combine, find_chances, find_median
 from halflife.postprocessing.structural.filtering import Filter, Model, look_back
 from halflife.postprocessing.structural.fitting import find_cost
@@ -148,11 +150,11 @@ def test_sizes_of_errors_are_learnt_from_surprises_alone():
     assert 0.8 < hidden @ SIZES < 1.6
 
 
-def series(seed, steps=224, cells=1, scale=1.0, season=2.0):
+def series(seed, steps=224, cells=1, scale=1.0, season=2.0, flat=0.5):
     """A series of four steps a day with a level that drifts and a day that every weekend is flatter."""
     rng = np.random.default_rng(seed)
     days = np.arange(1, steps + 1) / 4
-    weekend = 1 - 0.5 * (np.floor(days) % 7 >= 5)
+    weekend = 1 - flat * (np.floor(days) % 7 >= 5)
     level = 10 + np.cumsum(rng.normal(0, 0.05, (steps, cells)), axis=0)
     truth = level + (season * weekend * np.sin(2 * np.pi * days))[:, None] + rng.normal(0, 0.1, (steps, cells))
     return truth, truth + rng.laplace(0, scale, (steps, cells))
@@ -226,10 +228,65 @@ def test_bands_are_neither_too_narrow_nor_too_wide_where_the_model_is_true():
         assert 0.945 < inside < 0.957
 
 
-def test_where_noise_is_small_nothing_gets_worse():
-    truth, noisy = series(3, scale=0.01)
-    found = Seasonal(4.0).smooth(noisy, np.full(len(truth), 0.01))[0]
-    assert np.abs(found - truth).mean() < 1.02 * np.abs(noisy - truth).mean()
+@pytest.mark.parametrize("share", [0.01, 0.001])
+def test_where_noise_is_small_nothing_gets_worse(share):
+    truth, noisy = series(3, scale=10 * share)
+    scales = np.full(len(truth), 10 * share)
+    for found in (hl.Seasonal(4.0).smooth(noisy, scales), hl.Seasonal(4.0).revise(noisy, scales)):
+        assert np.abs(found[0] - truth).mean() < 1.01 * np.abs(noisy - truth).mean()
+
+
+def test_scales_that_vary_gaps_and_exact_values_do_no_harm():
+    """Noise of three sizes and none by turns, a week without values, a day of 25 hours: errors halve, bands hold."""
+    rng = np.random.default_rng(6)
+    truth = series(6, steps=600, cells=4, flat=0.0)[0]
+    steps = np.arange(1, 601) + 28 * (np.arange(600) >= 300)
+    scales = np.tile([0.0, 0.5, 1.0, 4.0, 1.0], 120)
+    noisy = truth + rng.laplace(0, 1.0, truth.shape) * scales[:, None]
+    facts = Facts(steps=steps, days=steps / 4 + 1 / 24 * (steps > 450))
+    late = (np.arange(600) > 200) & (scales > 0)
+    for found in (Seasonal(4.0).estimate(noisy, scales, facts), Seasonal(4.0).look_back(noisy, scales, facts)):
+        off = np.abs(found.values - truth)
+        assert (off[scales == 0] == 0).all()
+        assert (found.bands[scales == 0] == 0).all()
+        assert off[late].mean() < 0.45 * np.abs(noisy - truth)[late].mean()
+        assert 0.91 < np.mean(off[late] <= found.bands[late]) < 0.99
+
+
+def test_gaussian_noise_has_bands_of_its_own():
+    rng = np.random.default_rng(7)
+    truth = series(7, steps=600, cells=2, flat=0.0)[0]
+    noisy = truth + rng.normal(0, 1.0, truth.shape)
+    for found in (
+        Seasonal(4.0).estimate(noisy, np.ones(600), Facts(std=1.0)),
+        Seasonal(4.0).look_back(noisy, np.ones(600), Facts(std=1.0)),
+    ):
+        off = np.abs(found.values - truth)[200:]
+        assert off.mean() < 0.5 * np.abs(noisy - truth)[200:].mean()
+        assert np.mean(off <= found.bands[200:]) > 0.93  # wide: of so few values little is known
+
+
+def test_work_grows_with_classes_of_amplitude_and_not_with_groups(monkeypatch):
+    """Updates of a covariance, counted: of 300 groups there are not 300 times as many; fits are pooled over four at most."""
+    updates, lanes = [], []
+    meet, cost = Filter.meet, fitting.find_cost
+    monkeypatch.setattr(
+        Filter, "meet", lambda self, values, *rest: (updates.append(len(values)), meet(self, values, *rest))[1]
+    )
+    monkeypatch.setattr(
+        fitting,
+        "find_cost",
+        lambda numbers, values, *rest: (lanes.append(values.shape[1]), cost(numbers, values, *rest))[1],
+    )
+    truth, _ = series(4, steps=120)
+    for groups in (1, 300):
+        updates.clear()
+        noisy = truth + np.random.default_rng(1).laplace(0, 0.1, (120, groups))
+        Seasonal(4.0).estimate(noisy, np.full(120, 0.1))
+        if groups == 1:
+            alone = sum(updates)
+    assert sum(updates) < 8 * alone
+    assert max(lanes) <= 4
 
 
 @pytest.mark.parametrize("what", ["walk", "white"])

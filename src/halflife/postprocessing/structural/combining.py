@@ -23,7 +23,7 @@ maximisation are known: Dempster, Laird and Rubin 1977).
 from __future__ import annotations
 
 import math
-from functools import cache
+from functools import cache, reduce
 
 import numpy as np
 
@@ -41,6 +41,8 @@ EXPECTED = np.array([0.34, 0.49, 0.14, 0.025, 0.003, 0.001, 0.0005, 0.0005])
 STRENGTH, ROUNDS, FEWEST_SHARE = 8.0, 50, 0.002
 """Before anything is seen the sizes have these chances, which count as so many values; those below a share are left out."""
 MODEL_IS_TRUE = (0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+AT_ONCE = 100_000
+"""So many values are combined at once: memory is bounded."""
 MOST = 1e8
 """Where a prediction is so many times less certain than a value, the value stays."""
 
@@ -94,14 +96,25 @@ def combine(
     estimates = np.where((variances == 0) & ~exact, predicted, values)
     bands = np.where(variances == 0, 0.0, (LAPLACE_BAND if laplace else NORMAL_BAND) * np.sqrt(noise))
     v, f, R = (values - predicted)[mixed], variances[mixed], noise[mixed]
-    one, there = combine_laplace if laplace else combine_normal, np.flatnonzero(chances)
-    moved, halves, logs = (np.array(part) for part in zip(*(one(v, c * f, R) for c in SIZES[there]), strict=True))
-    weights = chances[there, None] * np.exp(logs - logs.max(axis=0, initial=-math.inf))
-    weights /= weights.sum(axis=0)
-    mean = (weights * moved).sum(axis=0)
-    estimates[mixed] = predicted[mixed] + mean
-    bands[mixed] = np.sqrt((weights * (halves**2 + (NORMAL_BAND * (moved - mean)) ** 2)).sum(axis=0))
+    moved, halves = np.empty_like(v), np.empty_like(v)
+    for start in range(0, len(v), AT_ONCE):
+        part = slice(start, start + AT_ONCE)
+        moved[part], halves[part] = _mix(v[part], f[part], R[part], laplace, chances)
+    estimates[mixed] = predicted[mixed] + moved
+    bands[mixed] = halves
     return estimates, bands
+
+
+def _mix(v: Floats, f: Floats, R: Floats, laplace: bool, chances: Floats) -> tuple[Floats, Floats]:
+    """Return the mean of the estimates of x − p that each size makes, weighted by likelihood, and half the width of its band."""
+    one, there = combine_laplace if laplace else combine_normal, np.flatnonzero(chances)
+    moved, halves, logs = zip(*(one(v, c * f, R) for c in SIZES[there]), strict=True)
+    top = reduce(np.maximum, logs)
+    weights = [chance * np.exp(log - top) for chance, log in zip(chances[there], logs, strict=True)]
+    total = sum(weights)  # size by size: sums of arrays may depend on how many values there are, in their last bits
+    mean = sum(w * m for w, m in zip(weights, moved, strict=True)) / total
+    squares = (h**2 + (NORMAL_BAND * (m - mean)) ** 2 for h, m in zip(halves, moved, strict=True))
+    return mean, np.sqrt(sum(w * square for w, square in zip(weights, squares, strict=True)) / total)
 
 
 def find_chances(surprise: Floats, variances: Floats, noise: Floats, laplace: bool) -> Floats:

@@ -36,8 +36,8 @@ BLOCK = 24
 """So many steps are taken in at once."""
 LEAST = 1e-12
 """Added to the variance of every value, in squares of the amplitude: exact values may repeat each other."""
-AROUND = np.array([-2.0, -1.0, -0.5, -0.25, 0.0, 0.25, 0.5, 1.0, 2.0])
-WIDTHS = np.array([1.0, 0.75, 0.375, 0.25, 0.25, 0.25, 0.375, 0.75, 1.0])
+AROUND = np.array([-2.0, -1.0, -0.5, -0.25, 0.25, 0.5, 1.0, 2.0])
+WIDTHS, WIDTH_OF_MAXIMUM = np.array([1.0, 0.75, 0.375, 0.25, 0.25, 0.375, 0.75, 1.0]), 0.25
 """Where the likelihood beside the maximum is looked at, in standard deviations of the prior, and the range each stands for."""
 VARIANCES = np.array([True, True, True, True, True, True, False, False])
 """Which parameters are variances."""
@@ -145,7 +145,8 @@ def fit_parameters(
     offsets = np.multiply.outer(AROUND, np.eye(count)).reshape(-1, count)
     around = costs(best.x + offsets).reshape(len(AROUND), count)
     chances = np.exp(np.minimum(0.0, float(best.fun) - around)) * WIDTHS[:, None]
-    means = np.log((chances * np.exp(np.multiply.outer(AROUND, spread))).sum(axis=0) / chances.sum(axis=0))
+    mass = WIDTH_OF_MAXIMUM + chances.sum(axis=0)
+    means = np.log((WIDTH_OF_MAXIMUM + (chances * np.exp(np.multiply.outer(AROUND, spread))).sum(axis=0)) / mass)
     numbers = middle.copy()
     numbers[free] += best.x * spread + np.where(VARIANCES[free], means, 0.0)
-    return Parameters.from_numbers(numbers), float(best.fun - np.log(chances.sum(axis=0) / np.sqrt(2 * np.pi)).sum())
+    return Parameters.from_numbers(numbers), float(best.fun - np.log(mass / np.sqrt(2 * np.pi)).sum())

@@ -33,7 +33,7 @@ def rows(steps, bands, facts=None, groups=(), values=None, zone="Europe/London",
         "value": pa.array(np.zeros(len(k)) if values is None else np.asarray(values, dtype=np.float64)),
         "error_band": pa.array(np.broadcast_to(np.asarray(bands, dtype=np.float64), len(k))),
     }
-    return PublishedValues(pa.table(columns), "out.parquet", stream, "kWh", zone, facts, "nothing is known")
+    return PublishedValues(pa.table(columns), "out.parquet", stream, "kWh", zone, facts, "nothing is known", {})
 
 
 def covered(found, errors):

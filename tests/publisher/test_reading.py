@@ -192,6 +192,77 @@ def test_the_bound_of_estimates_is_what_their_bands_come_to(tmp_path):
     assert hl.read_published(place, policy, raw=True).total().band < values.total().band
 
 
+def test_with_its_ledger_a_sum_is_that_of_raw_values_where_their_band_is_smaller(tmp_path):
+    """Of few rows the estimates' bands are the smaller ones, of many the raw sum's: which, follows from public bands."""
+    policy, place = publish(tmp_path, stream={"post": [{"kalman": "0.01 kWh"}]})
+    alone, known, raw = (
+        hl.read_published(place),
+        hl.read_published(place, policy),
+        hl.read_published(place, policy, raw=True),
+    )
+    first, all_of_it = ("2026-01-04T20:00", "2026-01-04T22:00"), (None, None)
+    assert (known.total(*first).value, known.total(*first).band) == (
+        alone.total(*first).value,
+        alone.total(*first).band,
+    )
+    assert known.total(*first).band < raw.total(*first).band
+    assert (known.total().value, known.total().band) == (raw.total().value, raw.total().band)
+    assert raw.total().band < 0.5 * alone.total().band
+    assert "the sum of the values before post-processing" in known.total(*all_of_it).covers
+    for found in known.by("day"):
+        assert found.band == min(v.total(found.start, found.end).band for v in (alone, raw))
+
+
+def test_means_of_groups_count_by_their_people(tmp_path):
+    """Three homes in the north and two in the south: together 3/5 and 2/5; a file that cannot say so is refused."""
+    write_readings(tmp_path, readings(steps=96))
+    homes = "".join(f"h{i},{'north' if i < 3 else 'south'}\n" for i in range(5))
+    (tmp_path / "zones.csv").write_text("home,zone\n" + homes)
+    for output in ("out.parquet", "out.csv"):
+        data = policy_dict(output=output, **DAYS)
+        data["streams"][0]["groups"] = {"table": {"file": "zones.csv", "person": "home", "group": "zone"}}
+        data["ledger"] = f"{output}.ledger"
+        policy = hl.Policy.from_dict(data, tmp_path)
+        hl.publish(policy, second_ledger=True)
+        alone, known = hl.read_published(tmp_path / output), hl.read_published(tmp_path / output, policy)
+        north, south = (known.total(group=name) for name in ("north", "south"))
+        together = known.total()
+        assert together.value == pytest.approx(0.6 * north.value + 0.4 * south.value)
+        assert together.band == pytest.approx((0.6 * north + 0.4 * south).band)
+        assert [day.value for day in known.by("day")] == pytest.approx(
+            [
+                0.6 * n.value + 0.4 * s.value
+                for n, s in zip(known.by("day", group="north"), known.by("day", group="south"), strict=True)
+            ]
+        )
+        if output == "out.parquet":
+            assert alone.total().band == together.band
+        else:
+            with pytest.raises(hl.InvalidInput, match="does not say whether its groups add up, or are means"):
+                alone.total()
+            assert alone.total(group="north").value == pytest.approx(north.value)
+
+
+@pytest.mark.parametrize("output", ["out.parquet", "out.csv"])
+def test_a_revised_file_is_read_with_its_policy(tmp_path, output):
+    policy, place = publish(tmp_path, output)
+    (one,) = hl.hindsight(policy)
+    known, raw = hl.read_published(one.file, policy), hl.read_published(place, policy)
+    assert known.stream == "mean"
+    hour = known.total("2026-01-02T04:00", "2026-01-02T05:00")
+    assert hour.value == known.frame["value"].to_numpy()[28]
+    assert hour.band == known.frame["error_band"].to_numpy()[28]
+    assert "estimates (hindsight)" in hour.covers
+    assert known.total().band <= raw.total().band
+    alone = hl.read_published(one.file)
+    assert ("hindsight" in alone.total("2026-01-02T04:00", "2026-01-02T05:00").covers) == (output == "out.parquet")
+    other = tmp_path / one.file.name.replace("mean", "men")
+    shutil.copy(one.file, other)
+    with pytest.raises(hl.InvalidInput, match="is not what"):
+        hl.read_published(other, policy)
+    assert hl.read_published(one.file, policy, raw=True).total().band == raw.total().band
+
+
 # Refusals -----------------------------------------------------------------------------------------------------------
 
 

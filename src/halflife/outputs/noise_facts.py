@@ -44,6 +44,7 @@ class NoiseFacts:
     renew     reused noise: after how many periods it is drawn anew; None for never
     fresh     reused noise: the scale of the fresh noise atop it over its own; 0 without such
     post      from which step on which post-processing was in force, in order; before and without any, rows are raw
+    people    of means by group: how many people each group has, by its name. Empty where groups add up
 
     >>> NoiseFacts.from_json(NoiseFacts("laplace", 48, post=((1, ("truncate",)),)).to_json()).find_post(3)
     ('truncate',)
@@ -55,32 +56,39 @@ class NoiseFacts:
     renew: int | None = None
     fresh: float = 0.0
     post: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    people: tuple[tuple[str, int], ...] = ()
 
     @classmethod
-    def of(cls, facts: Mapping[str, object], post: Sequence[tuple[int, Sequence[str]]] = ()) -> Self:
-        """Read what a mechanism says about its noise, and the record of post-processing."""
+    def of(
+        cls,
+        facts: Mapping[str, object],
+        post: Sequence[tuple[int, Sequence[str]]] = (),
+        people: Mapping[str, object] | None = None,
+    ) -> Self:
+        """Read what a mechanism says about its noise, the record of post-processing, and the people of groups with means."""
         form = read_form("noise", facts, ("family",), period=None, by_clock=False, renew=None, fresh=0.0)
         if form["family"] not in BANDS:
             raise InvalidInput(f"noise is of one of the families {', '.join(BANDS)}, not {form['family']!r}")
         period, renew = (None if form[k] is None else whole(k, form[k], least=1) for k in ("period", "renew"))
         chains = tuple((whole("from", step, least=1), tuple(map(str, names))) for step, names in post)
-        return cls(form["family"], period, bool(form["by_clock"]), renew, real("fresh", form["fresh"]), chains)
+        sizes = tuple((str(name), whole("people", count, least=1)) for name, count in (people or {}).items())
+        return cls(form["family"], period, bool(form["by_clock"]), renew, real("fresh", form["fresh"]), chains, sizes)
 
     def to_json(self) -> str:
         """Return the versioned form that files hold, without defaults."""
         form: JsonObject = {
             "version": 1, "family": self.family, "period": self.period, "by_clock": self.by_clock, "renew": self.renew,
-            "fresh": self.fresh, "post": [[step, list(names)] for step, names in self.post],
+            "fresh": self.fresh, "post": [[step, list(names)] for step, names in self.post], "people": dict(self.people),
         }  # fmt: skip
-        return json.dumps(leave_out(form, period=None, by_clock=False, renew=None, fresh=0.0, post=[]))
+        return json.dumps(leave_out(form, period=None, by_clock=False, renew=None, fresh=0.0, post=[], people={}))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
         """Read what `to_json` gave; refuse a form of another version."""
         try:
             form = json.loads(text)
-            post = form.pop("post", [])
-            return cls.of(form, [(step, names) for step, names in post])
+            post, people = form.pop("post", []), form.pop("people", {})
+            return cls.of(form, [(step, names) for step, names in post], dict(people))
         except (ValueError, TypeError, AttributeError) as error:
             raise InvalidInput(f"what the file says about its noise is not understood: {error}") from None
 

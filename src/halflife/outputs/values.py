@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, Literal
@@ -27,6 +27,8 @@ PERIODS: dict[Period, str] = {"day": "D", "week": "W", "month": "M", "year": "Y"
 """Calendar periods, and what NumPy calls them; its weeks begin on Thursdays, as 1970 did."""
 TO_MONDAY = 4
 
+BEFORE = "the sum of the values before post-processing, whose band is smaller than that of estimates"
+
 _readings = count(1)
 
 
@@ -37,6 +39,8 @@ class PublishedValues:
     frame   the rows as they are published: step, start, end, group, bins, value and error_band, as an Arrow table
     name    of the output;  stream, unit, zone  as far as it says
     facts   what is known of its noise, None if nothing is;  why_unknown  says why, in words
+    people  of means by group: how many people each group has; empty where groups add up, None if neither is known
+    before  the same rows before post-processing, where they are known
 
     `total`, `mean` and `by` are weighted sums, which `combine` works out for any weights. Times without an offset are by the
     clock of the output's zone; `start` is within a stretch and `end` is not.
@@ -49,6 +53,8 @@ class PublishedValues:
     zone: str | None = None
     facts: NoiseFacts | None = None
     why_unknown: str = ""
+    people: Mapping[str, int] | None = None
+    before: PublishedValues | None = None
 
     def __post_init__(self) -> None:
         if "quantile" in self.frame.column_names:
@@ -69,14 +75,23 @@ class PublishedValues:
     # Any weights ----------------------------------------------------------------------------------------------------
 
     def combine(self, weights: Sequence[float] | Floats) -> Combination:
-        """Return Σ a_i y_i with its error, a weight for each row of `frame`."""
+        """Return Σ a_i y_i with its error, a weight for each row of `frame`.
+
+        Where values before post-processing are known and their sum has the smaller band, it is that sum, and `covers` says so.
+        Which of the two is smaller is public.
+        """
         a = np.asarray(weights, dtype=np.float64)
         if a.shape != (len(self.frame),) or not np.isfinite(a).all():
             raise InvalidInput(f"{len(self.frame):,} rows need as many finite weights, not {a.shape}")
         rows = np.flatnonzero(a)
         noises, bound, remarks = self._errors(rows, a[rows])
         steps = len(np.unique(self._steps[rows]))
-        return Combination(float(a[rows] @ self._values[rows]), self.unit, steps, 0, None, None, noises, bound, remarks)
+        value = float(a[rows] @ self._values[rows])
+        found = Combination(value, self.unit, steps, 0, None, None, noises, bound, remarks)
+        if self.before is None or not bound:
+            return found
+        other = self.before.combine(a)
+        return replace(other, remarks=(*other.remarks, BEFORE)) if other.band < found.band else found
 
     def _errors(self, rows: Integers, a: Floats) -> tuple[dict[Source, Noises], float, tuple[str, ...]]:
         """The noises of the raw ones of these rows, the bands of all others added up, and why."""
@@ -114,7 +129,7 @@ class PublishedValues:
         start, end  a date or time, such as 2026-01-31 or 2026-01-31T13:30; the output's first or last if it is not given
         bin         the low edge of a bin, where the output has bins; else all of them together
         """
-        return self._add_stretch(*self._stretch(start, end), self._choose(group, bin))
+        return self._add_stretch(*self._stretch(start, end), self._weigh(group, bin))
 
     def mean(
         self, start: Moment | None = None, end: Moment | None = None, group: str | None = None, bin: float | None = None
@@ -137,13 +152,13 @@ class PublishedValues:
         """
         if period not in PERIODS:
             raise unknown("period", period, PERIODS)
-        zone, chosen, (first, last) = self._need_zone(), self._choose(group, bin), self._stretch(start, end)
-        within = chosen & (self._starts < last) & (self._ends > first)
+        zone, weights, (first, last) = self._need_zone(), self._weigh(group, bin), self._stretch(start, end)
+        within = (weights > 0) & (self._starts < last) & (self._ends > first)
         if not within.any():
-            return [self._add_stretch(first, last, chosen)]  # which says so
+            return [self._add_stretch(first, last, weights)]  # which says so
         stretches = [calendar_stretch(period, n, zone) for n in np.unique(self._labels(period, zone)[within]).tolist()]
         least, most = first if start is not None else stretches[0][0], last if end is not None else stretches[-1][1]
-        return [self._add_stretch(max(a, least), min(b, most), chosen) for a, b in stretches]
+        return [self._add_stretch(max(a, least), min(b, most), weights) for a, b in stretches]
 
     def _stretch(self, start: Moment | None, end: Moment | None) -> tuple[int, int]:
         """From when to when, in µs; all of the output if neither is given."""
@@ -159,8 +174,9 @@ class PublishedValues:
         labels: Integers = days.astype(f"datetime64[{PERIODS[period]}]").astype(np.int64)
         return labels
 
-    def _add_stretch(self, first: int, last: int, chosen: Bools) -> Combination:
-        """The sum of the chosen rows from first to last, in µs."""
+    def _add_stretch(self, first: int, last: int, weights: Floats) -> Combination:
+        """The weighted sum of the rows from first to last, in µs."""
+        chosen = weights > 0
         across = chosen & (self._starts < last) & (self._ends > first)
         inside = across & (self._starts >= first) & (self._ends <= last)
         if (across & ~inside).any():
@@ -175,7 +191,7 @@ class PublishedValues:
             raise InvalidInput(
                 f"{self.name} has no step from {self._say(first)} to {self._say(last)}: it holds those from {begin} to {end}"
             )
-        found = self.combine(inside.astype(np.float64))
+        found = self.combine(np.where(inside, weights, 0.0))
         width = float(np.mean(self._ends - self._starts))  # months are of different lengths
         missing = max(0, round((last - first) / width) - found.steps)
         zone = self.zone or "UTC"
@@ -184,25 +200,43 @@ class PublishedValues:
             found.bound, found.remarks,
         )  # fmt: skip
 
-    def _choose(self, group: str | None, bin: float | None) -> Bools:
-        """Whether each row is of this group and bin."""
-        chosen = np.ones(len(self.frame), dtype=np.bool_)
-        if group is not None:
-            if "group" not in self.frame.column_names:
-                raise InvalidInput(f"{self.name} has no groups: leave the group out")
+    def _weigh(self, group: str | None, bin: float | None) -> Floats:
+        """The weight of each row: 1 for those of this group and bin, 0 for others; of means, all groups count by their people."""
+        weights = np.ones(len(self.frame))
+        if group is not None and "group" not in self.frame.column_names:
+            raise InvalidInput(f"{self.name} has no groups: leave the group out")
+        if "group" in self.frame.column_names:
             codes = self.frame["group"].combine_chunks().dictionary_encode()
             names = codes.dictionary.to_pylist()
-            if group not in names:
-                raise unknown("group", group, names)
-            chosen &= codes.indices.to_numpy() == names.index(group)
+            weights = self._weigh_groups(names, group)[codes.indices.to_numpy()]
         if bin is not None:
             if "bin_low" not in self.frame.column_names:
                 raise InvalidInput(f"{self.name} has no bins: leave the bin out")
             edges = self.frame["bin_low"].to_numpy()
             if bin not in edges:
                 raise unknown("low edge of a bin", f"{bin:g}", [f"{edge:g}" for edge in np.unique(edges)])
-            chosen &= edges == bin
-        return chosen
+            weights = np.where(edges == bin, weights, 0.0)
+        return weights
+
+    def _weigh_groups(self, names: list[str], group: str | None) -> Floats:
+        """The weight of each group, one of them or all together."""
+        if group is not None:
+            if group not in names:
+                raise unknown("group", group, names)
+            return np.array([float(name == group) for name in names])
+        if self.people is None and len(names) > 1:
+            raise InvalidInput(
+                f"{self.name} does not say whether its groups add up, or are means, which count by their people: name a group "
+                f"({', '.join(names[:3])}…), or give the policy"
+            )
+        if not self.people:
+            return np.ones(len(names))
+        missing = [name for name in names if name not in self.people]
+        if missing:
+            raise InvalidInput(f"{self.name}: it is not known how many people {missing[0]!r} has: name a group")
+        people = np.array([float(self.people[name]) for name in names])
+        shares: Floats = people / people.sum()
+        return shares
 
     # Columns --------------------------------------------------------------------------------------------------------
 

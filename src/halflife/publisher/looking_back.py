@@ -19,6 +19,7 @@ from halflife.outputs import Published, open_output
 from halflife.policy import Channel, GivenPolicy, Policy, channels, rules
 from halflife.postprocessing.base import Estimate
 from halflife.postprocessing.reconcile.rules import Rule, connect_rules
+from halflife.publisher.readable import HINDSIGHT, find_facts
 from halflife.publisher.revising import Raw, estimate_alone, estimate_together
 from halflife.publisher.session import hold_to_ledger
 from halflife.publisher.verification import find_broken_link
@@ -131,7 +132,8 @@ def _write(channel: Channel, file: Path, found: Estimate, entries: Sequence[Entr
     file.parent.mkdir(parents=True, exist_ok=True)
     temporary = file.with_name(f".{os.getpid()}.{file.name}")
     try:
-        writer = open_output(str(temporary), channel.layout, 0, lambda step: None)
+        facts = find_facts(channel, HINDSIGHT, False)
+        writer = open_output(str(temporary), channel.layout, 0, lambda step: None, facts=facts)
         writer.write(list(_rows(found, entries)))
         writer.close()
         os.link(temporary, file)  # unlike a rename it fails where there is a file, whoever wrote it

@@ -14,12 +14,15 @@ from halflife.numerics.arrays import Floats
 from halflife.numerics.noise_sums import GAUSSIAN_BAND, LAPLACE_BAND
 from halflife.outputs import Block, NoiseFacts, Published
 from halflife.policy import Channel
-from halflife.postprocessing.chains import Record
+from halflife.postprocessing.chains import Record, Since
 from halflife.postprocessing.reconcile.rules import RuleRecord
 from halflife.release import Release
 
 BAND_OF_UNIT_SCALE = {"laplace": LAPLACE_BAND, "gaussian": GAUSSIAN_BAND}
 """95 % of the noise of scale 1 lies within ± this: P(|X| > x) = exp(−x) = 1/20 for Laplace noise."""
+
+HINDSIGHT: Record = (Since(1, ({"name": "hindsight"},)),)
+"""What is done to the values of revised outputs."""
 
 
 def was_reconciled(stream: str, rules: Mapping[str, RuleRecord]) -> bool:
@@ -42,7 +45,16 @@ def find_facts(channel: Channel, record: Record, reconciled: bool) -> NoiseFacts
     if reconciled:
         chains = [(1, []), *chains] if not chains or chains[0][0] > 1 else chains
         chains = [(step, [*names, "reconcile"]) for step, names in chains]
-    return NoiseFacts.of(said, chains)
+    return NoiseFacts.of(said, chains, count_people(channel))
+
+
+def count_people(channel: Channel) -> dict[str, int]:
+    """Return how many people each group has, where a stream publishes means by group; empty where groups add up."""
+    measure = channel.measure
+    if measure.kind != "mean" or not channel.groups:
+        return {}
+    worth = measure.resolution * measure.weight_unit
+    return {name: int(worth / factor) for name, factor in zip(channel.groups, channel.factors, strict=True)}
 
 
 def in_output_units(units: Floats, factors: Sequence[Fraction]) -> Floats:

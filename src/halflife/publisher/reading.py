@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from halflife.policy import Channel, GivenPolicy, Policy, channels
 from halflife.postprocessing.chains import load_chains
 from halflife.postprocessing.reconcile.rules import load_rules
 from halflife.publisher.drawing import find_spread
-from halflife.publisher.readable import find_facts, was_reconciled
+from halflife.publisher.readable import HINDSIGHT, count_people, find_facts, was_reconciled
 from halflife.publisher.replay import find_scales
 from halflife.publisher.session import hold_to_ledger, read_entries
 
@@ -37,12 +38,12 @@ def read_published(
 ) -> PublishedValues:
     """Return the published values of one stream, whose totals, means and differences carry a band that holds.
 
-    file    an output: .csv, .jsonl, .parquet, or a folder of Parquet parts
+    file    an output: .csv, .jsonl, .parquet, or a folder of Parquet parts; or a revised one, as `hindsight` wrote it
     policy  whose output it is. Its ledger says what noise the rows carry, which a Parquet file says itself and a text file does
-            not: without it bands of text files are added up, which always holds and is far too wide for long sums
+            not: without it bands of text files are added up, which always holds and is far too wide for long sums. It has the
+            values before post-processing too: where their sum has the smaller band, it is taken instead of that of estimates
     stream  which one, where that is not clear;  zone  of a text file's clock, where no policy is given
-    raw     take the values as they were before post-processing, from the policy's ledger: their noises are independent, so that
-            the band of a long sum is much narrower than that of a sum of estimates
+    raw     take the values as they were before post-processing, from the policy's ledger, in any case
 
     >>> read_published("nowhere.parquet")
     Traceback (most recent call last):
@@ -57,8 +58,9 @@ def read_published(
         if zone is not None:
             find_zone(zone)
         return PublishedValues(
-            rows.frame, name, rows.stream, rows.unit, zone or rows.zone, rows.facts, rows.why_unknown
-        )
+            rows.frame, name, rows.stream, rows.unit, zone or rows.zone, rows.facts, rows.why_unknown,
+            None if rows.facts is None else dict(rows.facts.people),
+        )  # fmt: skip
     if zone is not None:
         raise InvalidInput("the policy says in which zone its clock is: leave zone out")
     loaded = Policy.of(policy)
@@ -66,8 +68,23 @@ def read_published(
     held = read_rows_of(file, channel.name).frame
     with open_ledger(loaded.ledger_url, read_only=True) as book:
         channel = _find_channel(hold_to_ledger(book.name, book.facts(), loaded), file, stream)
-        frame, facts = _read_ledger(book, channel, held, raw)
-    return PublishedValues(frame, name, channel.name, channel.unit, channel.steps.zone, facts, UNKNOWN_MECHANISM)
+        shown, before, facts = _read_ledger(book, channel, held, find_revised(file) == channel.name)
+    about = (name, channel.name, channel.unit, channel.steps.zone)
+    people, plain = count_people(channel), facts and replace(facts, post=())
+    earlier = PublishedValues(before, *about, plain, UNKNOWN_MECHANISM, people)
+    if raw:
+        return earlier
+    return PublishedValues(shown, *about, facts, UNKNOWN_MECHANISM, people, None if facts is None else earlier)
+
+
+def find_revised(file: str | Path) -> str | None:
+    """Return whose estimates with hindsight a file holds, by its name; None if it is not called so.
+
+    >>> find_revised("out/half-hours.revised-20261118T080000Z.csv"), find_revised("half-hours.csv")
+    ('half-hours', None)
+    """
+    found = re.fullmatch(r"(.+)\.revised-\d{8}T\d{6}Z\.\w+", Path(file).name)
+    return None if found is None else found[1]
 
 
 def _find_channel(policy: Policy, file: str | Path, stream: str | None) -> Channel:
@@ -77,15 +94,22 @@ def _find_channel(policy: Policy, file: str | Path, stream: str | None) -> Chann
         if stream not in known:
             raise unknown("stream", stream, known)
         return known[stream]
-    place = os.path.realpath(file)
+    place, revised = os.path.realpath(file), find_revised(file)
+    if revised in known:
+        return known[revised]
     found = [name for name, target in policy.outputs.items() if os.path.realpath(target) == place] or list(known)
     if len(found) > 1:
         raise InvalidInput(f"{file} is no output that the policy names: say whose it is (stream: {', '.join(found)})")
     return known[found[0]]
 
 
-def _read_ledger(book: Ledger, channel: Channel, held: pa.Table, raw: bool) -> tuple[pa.Table, NoiseFacts | None]:
-    """Return the ledger's rows of the steps that a file holds, which must be the file's, and what is known of their noise."""
+def _read_ledger(
+    book: Ledger, channel: Channel, held: pa.Table, is_revised: bool
+) -> tuple[pa.Table, pa.Table, NoiseFacts | None]:
+    """Return the rows of the steps that a file holds, the same before post-processing, and what is known of their noise.
+
+    Rows are the ledger's, and must be the file's; of a revised file they are its own, and must be of the ledger's steps.
+    """
     steps = set(held["step"].to_pylist())
     with book.snapshot(None):
         states = book.states()
@@ -94,32 +118,34 @@ def _read_ledger(book: Ledger, channel: Channel, held: pa.Table, raw: bool) -> t
     record, prefix = () if chains is None else load_chains(chains), "reconcile:"
     totals = {key.removeprefix(prefix): text for key, text in states.items() if key.startswith(prefix)}
     rules = {total: load_rules(total, text) for total, text in totals.items()}
-    facts = find_facts(channel, record, was_reconciled(channel.name, rules))
-    shown = [entry for entry in entries if entry.step in steps]
-    frame = _make_frame(channel, shown)
-    if not _are_alike(frame, held):
+    facts = find_facts(channel, HINDSIGHT, False) if is_revised else None
+    facts = facts or find_facts(channel, record, was_reconciled(channel.name, rules))
+    shown = _make_frame(channel, [entry for entry in entries if entry.step in steps])
+    if not _are_alike(shown, held, ("value", "error_band") if is_revised else ()):
         raise InvalidInput(
             f"the file is not what {book.name} holds of {channel.name!r}: `halflife verify` says where they differ"
         )
-    if not raw:
-        return frame, facts
+    if is_revised:
+        shown = held.select(shown.column_names)
+    if channel.quantiles is not None:
+        return shown, shown, facts  # which nobody adds up
     before = [
         replace(entry, value=None, spread=find_spread(scales, entry.releases[0].noise))
         for entry, scales in zip(entries, find_scales(entries), strict=True)
     ]
-    return _make_frame(channel, [entry for entry in before if entry.step in steps]), facts and replace(facts, post=())
+    return shown, _make_frame(channel, [entry for entry in before if entry.step in steps]), facts
 
 
 def _make_frame(channel: Channel, entries: Sequence[Entry]) -> pa.Table:
     return make_table(read_entries(channel, entries), channel.layout).replace_schema_metadata(None)
 
 
-def _are_alike(ours: pa.Table, held: pa.Table) -> bool:
-    """Whether two tables hold the same rows, in whatever zone their times are shown."""
+def _are_alike(ours: pa.Table, held: pa.Table, apart: Sequence[str]) -> bool:
+    """Whether two tables hold the same rows, in whatever zone their times are shown, apart from some columns."""
     return len(ours) == len(held) and all(
         ours[key].cast("int64").equals(held[key].cast("int64"))
         if key in ("start", "end")
         else ours[key].equals(held[key])
         for key in ours.column_names
-        if key in held.column_names
+        if key in held.column_names and key not in apart
     )

@@ -65,7 +65,7 @@ def is_inside(outline, latitude, longitude):
 
 
 def taxis(folder: Path) -> pl.DataFrame:
-    """Return each taxi's zone by ten minutes, without the one that is a copy of another under a second name."""
+    """Return each taxi's zone, and belt of zones, by ten minutes, without the one that is a copy of another under a second name."""
     rows = pl.read_parquet(folder / SOURCES["taxis"][0]).with_columns(pl.col("taxi").cast(pl.String))
     rows = rows.filter(pl.col("taxi") != "mfeuer")
     latitude, longitude = (rows[name].cast(pl.Float64).round(5).to_numpy() for name in ("lat", "lon"))
@@ -73,7 +73,8 @@ def taxis(folder: Path) -> pl.DataFrame:
     for box in pl.read_parquet(folder / SOURCES["taxis"][1]).drop_nulls("lat_min").to_dicts():
         in_rows = (latitude >= box["lat_min"]) & (latitude < box["lat_max"])
         zone[in_rows & (longitude >= box["lon_min"]) & (longitude < box["lon_max"])] = box["name"]
-    return rows.select("taxi", "ts").with_columns(pl.Series("zone", zone, dtype=pl.String))
+    made = rows.select("taxi", "ts").with_columns(pl.Series("zone", zone, dtype=pl.String))
+    return made.with_columns(pl.col("zone").str.replace(r"c\d$", "").alias("belt"))
 
 
 def checkins(folder: Path) -> pl.DataFrame:

@@ -2746,7 +2746,7 @@ BREAKS: tuple[Break, ...] = (
         "os.link(temporary, file)",
         "os.replace(temporary, file)",
         "a vintage is written over",
-        ("tests/publisher/test_estimates.py",),
+        ("tests/publisher/test_revising.py",),
     ),
     Break(
         "publisher/replay.py",

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import halflife as hl
-from halflife.policy import channels
+from halflife.policy import channels, rules
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -79,6 +79,16 @@ def test_places_that_everybody_knows_are_in_their_boroughs():
         assert found == ([borough] if borough != "elsewhere" else []), borough
         if found:
             assert PREPARE.is_inside(PREPARE.BOROUGHS[borough], latitude, longitude).all(), borough
+
+
+def test_policies_that_add_up_stand_on_their_own():
+    taxis, levels, london = (
+        [(rule.total, rule.parts, rule.over_time) for rule in rules(hl.Policy.load(EXAMPLES / name))]
+        for name in ("taxis/reconciled.yaml", "taxis/levels.yaml", "london/days-and-half-hours.yaml")
+    )
+    assert taxis == [("city", "zones", False)]
+    assert levels == [("city", "belts", False), ("belts", "zones", False)]
+    assert london == [("days", "half-hours", True)]
 
 
 @pytest.mark.parametrize("name", ["taxis", "checkins", "wards"])

@@ -20,6 +20,8 @@ import halflife as hl
 from halflife.ledger import open_ledger
 from halflife.policy import channels, rules
 from halflife.postprocessing.reconcile import solve_least_squares
+from halflife.publisher import looking_back
+from halflife.publisher.preview import preview
 from halflife.publisher.revising import TOGETHER, Raw
 
 HOMES, DAYS, ZONE = 12, 6, "Europe/London"
@@ -242,6 +244,31 @@ def test_a_ledger_that_was_changed_is_not_estimated(tmp_path):
     with pytest.raises(hl.LedgerError, match=r"entry 5 .*was changed: its hash .*Nothing was estimated"):
         hl.hindsight(policy)
     assert list(tmp_path.glob("*revised*")) == []
+
+
+def test_a_vintage_that_somebody_wrote_meanwhile_is_left_alone(tmp_path, monkeypatch):
+    policy = publish(two_widths(), write_use(tmp_path))
+    true = looking_back.open_output
+
+    def open_late(target, *given, **more):
+        Path(target).with_name(Path(target).name.split(".", 2)[2]).write_text("somebody else's")
+        return true(target, *given, **more)
+
+    monkeypatch.setattr(looking_back, "open_output", open_late)
+    with pytest.raises(hl.InvalidInput, match="this vintage was written before"):
+        hl.hindsight(policy, ["days"])
+    (file,) = tmp_path.glob("*revised*")
+    assert file.read_text() == "somebody else's"
+
+
+def test_a_dry_run_says_where_sums_take_effect(tmp_path):
+    found = preview(hl.Policy.from_dict(two_widths(), write_use(tmp_path)), clock=AFTER)
+    hours, days = ("\n".join(s.reasons) for s in found.streams)
+    assert (
+        "is the sum of the steps of hours in revised series alone (`halflife hindsight`): live nothing is changed"
+        in days
+    )
+    assert "revised" not in hours
 
 
 # Refused --------------------------------------------------------------------------------------------------------------

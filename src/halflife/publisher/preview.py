@@ -18,7 +18,7 @@ from halflife.errors import LedgerError
 from halflife.ledger import ledger_exists, open_ledger, refuse_lost_ledger
 from halflife.local_time import DAY, from_us
 from halflife.notions.base import Notion
-from halflife.policy import Channel, GivenPolicy, Policy, channels, explain, ledger_facts
+from halflife.policy import Channel, GivenPolicy, Policy, channels, explain, ledger_facts, rules
 from halflife.policy.ranges import total_range
 from halflife.publisher.due import Due
 from halflife.publisher.second_ledger import find_second_ledgers, refuse_second_ledger
@@ -197,7 +197,7 @@ def _look_ahead(policy: Policy, c: Channel, session: Session, wanted: Due | None
         kind=statistic.kind,
         every=c.part.step or policy.clock.step,
         unit=c.unit,
-        reasons=tuple(explain(c)),
+        reasons=(*explain(c), *_say_sums(policy, c)),
         due=due,
         passed_over=0 if wanted is None else len(wanted.steps) - due,
         first="" if over else _when_over(c, first) if due else _in_zone(c, c.published_at(first)),
@@ -207,6 +207,16 @@ def _look_ahead(policy: Policy, c: Channel, session: Session, wanted: Due | None
         noise=noise,
         crowded=max(stds, default=0.0) / narrowest if narrowest else 0.0,
     )
+
+
+def _say_sums(policy: Policy, c: Channel) -> Iterator[str]:
+    """Say which streams this one is the sum of, and where that takes effect."""
+    for rule in rules(policy):
+        if rule.total == c.name and rule.over_time:
+            what = "the mean" if rule.is_mean else "the sum"
+            yield f"is {what} of the steps of {rule.parts} in revised series alone (`halflife hindsight`): live nothing is changed"
+        elif rule.total == c.name:
+            yield f"is published as the sum over the groups of {rule.parts}, wherever both are published together"
 
 
 def _noise(c: Channel, first: int, last: int, due: int) -> Iterator[Noise]:

@@ -65,7 +65,7 @@ def is_inside(outline, latitude, longitude):
 
 
 def taxis(folder: Path) -> pl.DataFrame:
-    """Return each taxi's zone, and belt of zones, by ten minutes, without the one that is a copy of another under a second name."""
+    """Return each taxi's zone and belt of zones by ten minutes, without the one that is a copy of another under a second name."""
     rows = pl.read_parquet(folder / SOURCES["taxis"][0]).with_columns(pl.col("taxi").cast(pl.String))
     rows = rows.filter(pl.col("taxi") != "mfeuer")
     latitude, longitude = (rows[name].cast(pl.Float64).round(5).to_numpy() for name in ("lat", "lon"))

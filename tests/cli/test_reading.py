@@ -111,6 +111,6 @@ def test_every_example_can_be_called():
     """Of the help, the page and README: each line's options exist and go together."""
     pages = [run("--help").output, *((ROOT / name).read_text() for name in ("README.md", "docs/reading.md"))]
     lines = [line for page in pages for line in re.findall(r"^ *halflife (total [^#\n]*)", page, re.M)]
-    assert len(lines) == 9
+    assert len(lines) == 10
     for line in lines:
         main.commands["total"].make_context("total", shlex.split(line)[1:])

@@ -214,7 +214,7 @@ def _say_sums(policy: Policy, c: Channel) -> Iterator[str]:
     for rule in rules(policy):
         if rule.total == c.name and rule.over_time:
             what = "the mean" if rule.is_mean else "the sum"
-            yield f"is {what} of the steps of {rule.parts} in revised series alone (`halflife hindsight`): live nothing is changed"
+            yield f"is {what} of the steps of {rule.parts} in revised series alone (`halflife hindsight`): live nothing changes"
         elif rule.total == c.name:
             yield f"is published as the sum over the groups of {rule.parts}, wherever both are published together"
 

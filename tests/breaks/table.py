@@ -1636,14 +1636,14 @@ BREAKS: tuple[Break, ...] = (
         ("tests/policy/promises/swellfish/test_swellfish.py",),
     ),
     Break(
-        "policy/facts.py",
+        "policy/facts/writing.py",
         '        "person": s.person or c.person,',
         '        "person": "",',
         "which column is the person is no fact",
         ("tests/policy/test_facts.py",),
     ),
     Break(
-        "policy/facts.py",
+        "policy/facts/writing.py",
         '        "time_format": s.time_format,',
         '        "time_format": None,',
         "how times are written is no fact",
@@ -1709,16 +1709,16 @@ BREAKS: tuple[Break, ...] = (
         ("tests/engines/test_engines.py::test_every_question_has_the_reference_answer[polars-typed]",),
     ),
     Break(
-        "policy/facts.py",
+        "policy/facts/writing.py",
         "[exact(x) for x in s.clip]",
         "[exact(x) for x in s.clip[:1]]",
         "a wider clip is no change",
         ("tests/policy/test_facts.py",),
     ),
     Break(
-        "policy/facts.py",
-        '"table": None if table is None else _digest(table)',
-        '"table": None if table is None else _digest(sorted(table.values()))',
+        "policy/facts/writing.py",
+        '"table": None if table is None else digest(table)',
+        '"table": None if table is None else digest(sorted(table.values()))',
         "two people change places in the table of groups",
         ("tests/policy/test_facts.py",),
     ),
@@ -2244,7 +2244,7 @@ BREAKS: tuple[Break, ...] = (
     ),
     # Facts that golden ledgers hold ---------------------------------------------------------------------------------
     Break(
-        "policy/facts.py",
+        "policy/facts/keys.py",
         '    "epoch": Key("what times count since 1970", None),\n',
         '    "epoch": Key("what times count since 1970", None),\n    "encoding": Key("the encoding of texts", None),\n',
         "an optional fact that no golden ledger holds",
@@ -2280,7 +2280,7 @@ BREAKS: tuple[Break, ...] = (
         ("tests/policy/test_unused.py", "tests/publisher/test_pushed.py"),
     ),
     Break(
-        "policy/facts.py",
+        "policy/facts/changes.py",
         'if key == "clock" and not adapter.notion.forgets:',
         "if False:",
         "how late steps count is a change where nothing is forgotten",
@@ -2294,14 +2294,14 @@ BREAKS: tuple[Break, ...] = (
         ("tests/policy/test_unused.py",),
     ),
     Break(
-        "policy/facts.py",
+        "policy/facts/changes.py",
         "    return [c.plan.noise for c in made] == [c.plan.noise for c in channels(policy)]\n",
         "    return True\n",
         "another family of noise is no change of the promise",
         ("tests/policy/test_facts.py",),
     ),
     Break(
-        "policy/facts.py",
+        "policy/facts/changes.py",
         'if old["noise"] != new["noise"] and _uses_same_noise(policy, old["noise"]):',
         "if False:",
         "noise that is used anyway counts as a change where it is written out",

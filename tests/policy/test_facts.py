@@ -13,8 +13,9 @@ import halflife as hl
 from halflife import PlannedNoise, registry
 from halflife.errors import InvalidInput, LedgerError
 from halflife.ledger import open_ledger
-from halflife.policy import Policy, facts, find_change, ledger_facts
+from halflife.policy import Policy, find_change, ledger_facts
 from halflife.policy import model as keys
+from halflife.policy.facts import keys as facts
 from halflife.policy.promises.almost_periodic import Declarations
 from halflife.policy.promises.swellfish.adapter import Outside, SwellfishAdapter
 from halflife.publisher import session
@@ -275,7 +276,7 @@ def test_every_fact_has_been_changed_above(folder):
             part = {**facts.PARTS.get(key, facts.STREAM)}
             if key == "promise":
                 part |= {key: facts.Key(key, None) for key in WORDS}
-            said |= differing(*(facts._fill(key, json.loads(x[key]), part) for x in (old, new)), part)
+            said |= differing(*(facts.fill_part(key, json.loads(x[key]), part) for x in (old, new)), part)
     parts = (
         facts.POPULATION,
         facts.PROMISE,
@@ -319,7 +320,7 @@ DECIDED = {
 
 @pytest.mark.parametrize("part", DECIDED, ids=lambda part: part.__name__)
 def test_of_every_key_it_was_decided_whether_it_may_change(part):
-    """A key that nobody has decided about would be free: decide in `policy/facts.py`, then here."""
+    """A key that nobody has decided about would be free: decide in `policy/facts/`, then here."""
     assert sorted(part.model_fields) == sorted(DECIDED[part].replace("*", "").split())
 
 

@@ -44,7 +44,13 @@ def test_the_table_has_every_stream_with_its_numbers(tmp_path, monkeypatch):
 def test_a_finished_policy_in_words(town):
     code, text = run(town)
     assert code == 0
-    for word in ("100 %: risk 1.00 of 1 nats", "24 steps, the newest committed", "finished", "step 24", "over:"):
+    for word in (
+        "100 %, as the plan intends: it never takes more: risk 1.00 of 1 nats",
+        "24 steps, the newest committed",
+        "finished",
+        "step 24",
+        "over:",
+    ):
         assert word in text, word
 
 
@@ -115,3 +121,29 @@ def test_killed_and_running_publishers_are_told_apart():
     )
     assert describe_run(begun, "process 7 since …", now) == "publishing now (process 7 since …)"
     assert "you may not read it" in describe_run(None, None, now)
+
+
+@pytest.mark.parametrize("good", [True, False])
+def test_a_process_that_failed_its_check_is_named_wherever_its_risk_is(tmp_path, monkeypatch, good):
+    """Everywhere that somebody reads how large the risk is: a failed process makes that number too small."""
+    monkeypatch.setenv("COLUMNS", "200")
+    write_readings(tmp_path)
+    checked = {"good": good, "verdict": "It forgets too fast."}
+    process = {"name": "markov-chain", "matrix": [[0.9, 0.1], [0.1, 0.9]], "checked": checked}
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(
+        json.dumps({**policy_dict(), "promise": {"notion": "age-dependent", "epsilon": 1, "process": process}})
+    )
+    said = {}
+    for command in ("publish --dry-run", "publish", "status", "status --json", "verify", "check"):
+        name, *options = command.split()
+        result = CliRunner().invoke(main, [name, str(policy), *options])
+        assert result.exit_code == 0, result.output
+        said[command] = result.output
+    page = tmp_path / "report.html"
+    assert CliRunner().invoke(main, ["report", str(policy), "--out", str(page)]).exit_code == 0
+    said["report"] = page.read_text()
+    warned = {command for command, text in said.items() if "FAILED its check" in text or "its check FAILED" in text}
+    assert warned == (set() if good else set(said))
+    assert ("The promise is kept: risk" in said["publish"]) == good
+    assert ('<h2 id="warned">Warning</h2>' in said["report"]) == (not good)

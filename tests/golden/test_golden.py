@@ -17,9 +17,13 @@ import halflife as hl
 from golden.body import ACCOUNTS, HERE, LEDGERS, continue_ledger, read_account, read_forms, read_ledger
 from golden.variants import VARIANTS
 from halflife import registry
-from halflife.policy import facts
+from halflife.ledger import open_ledger
+from halflife.policy import channels
+from halflife.policy.facts import keys as facts
 from halflife.policy.promises import ADAPTERS
 from halflife.processes.base import PROCESSES
+from halflife.publisher.begun import follow_own_ledger
+from halflife.publisher.session import hold_to_ledger
 from halflife.specifications.neighbours import INTERPRETATIONS
 
 SOURCE = Path(next(iter(importlib.util.find_spec("halflife").submodule_search_locations)))
@@ -116,6 +120,21 @@ def test_every_process_and_interpretation_is_in_a_golden_ledger(stored):
 @pytest.mark.parametrize("golden", LEDGERS, ids=name)
 def test_a_golden_ledger_is_continued_and_verified(golden, tmp_path):
     continue_ledger(golden, tmp_path)
+
+
+@pytest.mark.parametrize("golden", LEDGERS, ids=name)
+def test_check_and_plan_show_the_noise_that_a_golden_ledger_goes_on_with(golden, tmp_path):
+    """Not that of a new ledger, whose family of noise may be chosen by newer rules; the ledger is only read."""
+    folder = shutil.copytree(golden, tmp_path / "golden")
+    policy = hl.Policy.load(folder / "policy.yaml")
+    found = [(c.plan.noise, c.plan.std(1)) for c in channels(follow_own_ledger(policy))]
+    before = {file.name: file.read_bytes() for file in golden.iterdir()}
+    assert {file.name: file.read_bytes() for file in folder.iterdir() if file.name in before} == before
+    with open_ledger(policy.ledger_url, read_only=True) as book:
+        goes_on = hold_to_ledger(book.name, book.facts(), policy)
+    assert found == [(c.plan.noise, c.plan.std(1)) for c in channels(goes_on)]
+    if golden.name == "w-event-delta-begun":
+        assert found != [(c.plan.noise, c.plan.std(1)) for c in channels(policy)], "a new ledger would have other noise"
 
 
 @pytest.mark.parametrize("golden", LEDGERS, ids=name)

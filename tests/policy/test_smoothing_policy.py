@@ -91,6 +91,11 @@ def test_what_cannot_be_meant_is_refused_with_its_line(folder, step):
         ("kalman:", "37:9: streams.0.post.1.kalman: is blank: A running estimate of a value that drifts"),
         ("kalmann: 1", "37:9: streams.0.post.1.kalmann: unknown key 'kalmann': did you mean 'kalman'? Known: above, kalman,"),
         ("{moving_average: 4, over: 1}", "streams.0.post.1.over: unknown key 'over'"),
+        ("seasonal: guessed", "37:9: streams.0.post.1.seasonal: unknown value 'guessed': Known: fitted"),
+        ("seasonal: [1]", "37:9: streams.0.post.1.seasonal: unknown value ['1']: Known: fitted"),
+        ("seasonal: {level: 1}", "37:9: streams.0.post.1.seasonal.amplitude: missing: How far the series swings"),
+        ("seasonal: {amplitude: 1 kWh, lvel: 1}", "streams.0.post.1.seasonal.lvel: unknown key 'lvel': did you mean 'level'?"),
+        ("seasonal: {amplitude: 1 kWh, day: -1}", "streams.0.post.1.seasonal.day: must be above 0, not -1"),
     ],
 )  # fmt: skip
 def test_what_is_no_such_key_or_value_is_refused(folder, step, said):

@@ -105,6 +105,8 @@ def plan(policy: Path | None, notion: str | None, step: str | None, start: str |
       halflife plan --notion almost-periodic --epsilon 1 --period 48 --strong
     """
     from halflife.lab.views import plan as lab
+    from halflife.policy import Policy
+    from halflife.publisher.begun import follow_own_ledger
 
     given = {k: v for k, v in options.items() if v is not None}
     if (policy is None) == (notion is None):
@@ -121,7 +123,7 @@ def plan(policy: Path | None, notion: str | None, step: str | None, start: str |
         return
     with screen(stderr=True).status("planning"):
         if policy is not None:
-            views = lab.policy_views(policy, error)
+            views = lab.policy_views(follow_own_ledger(Policy.load(policy)), error)
         else:
             views = [_planned(str(notion), step or "30 min", start, error, given)]
         if html is not None:

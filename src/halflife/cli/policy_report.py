@@ -32,6 +32,7 @@ from halflife.numerics.progress import Progress
 from halflife.policy import Channel, Policy, channels, explain
 from halflife.publisher import Verdict, verify
 from halflife.publisher.plain_terms import Losses, describe_promise, find_plain_losses, list_unprotected
+from halflife.publisher.promise_warnings import warn_about_promise
 from halflife.publisher.readable import in_output_units, make_readable_block
 from halflife.publisher.session import hold_to_ledger
 from halflife.release import Release
@@ -214,6 +215,7 @@ def _view(policy: Policy, file: Path, found: _Gathered, verdict: Verdict) -> Pol
         parameters=describe_parameters(notion),
         summary=notion.summary,
         zone=policy.clock.zone,
+        warnings=tuple(warn_about_promise(notion)),
         not_protected=tuple(list_unprotected(policy)),
         promise=tuple(describe_promise(policy)),
         readings=readings,

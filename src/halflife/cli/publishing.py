@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from halflife.policy import Policy
-    from halflife.publisher import Summary
+    from halflife.publisher import Summary, Verdict
 
 
 @main.command()
@@ -135,14 +135,24 @@ def publish(policy: Path, wait: float, dry_run: bool, private: bool, second_ledg
             return
         with event_log(), progress_bar(rate="steps") as show:
             summary = run(loaded, wait=wait, second_ledger=second_ledger, progress=show, stop=stop)
-    for line in _summary_in_words(summary, private):
+    doubt = say_doubt(loaded)
+    for line in _summary_in_words(summary, private, doubt):
         say(line, err=True)
     if summary.stopped:
         say("Stopped as asked, with everything written. Run it again to go on.", err=True)
         raise SystemExit(128 + (stop.signal or 0))
 
 
-def _summary_in_words(summary: Summary, private: bool) -> Iterator[str]:
+def say_doubt(policy: Policy) -> str | None:
+    """Return what to say beside a risk that rests on an assumption which failed its check, or had none; None if all is well."""
+    from halflife.publisher.promise_warnings import find_failed_checks
+
+    if any(find_failed_checks(policy.notion)):
+        return "what it assumes FAILED its check: the true risk is larger"
+    return "what it assumes was never checked" if policy.notion.unchecked() else None
+
+
+def _summary_in_words(summary: Summary, private: bool, doubt: str | None) -> Iterator[str]:
     """What a run did, stream by stream, and how the promise stands."""
     for name, count in summary.published.items():
         step, when = summary.last[name]
@@ -154,10 +164,9 @@ def _summary_in_words(summary: Summary, private: bool) -> Iterator[str]:
             yield f"  private: {json.dumps(dict(summary.tallies.get(name, {})))}"
     if summary.passed_over:
         yield f"{summary.passed_over:,} late steps were passed over, as the warning above says."
-    yield (
-        f"The promise is kept: risk {summary.risk:.6g} of {summary.limit:g}"
-        + (", all of it in use, as the plan intends: it never takes more." if summary.used > 0.999999 else ".")
-    )
+    kept = "The promise is kept" if doubt is None else f"By the account the promise is kept, but {doubt}"
+    full = ", all of it in use, as the plan intends: it never takes more" if summary.used > 0.999999 else ""
+    yield f"{kept}: risk {summary.risk:.6g} of {summary.limit:g}{full}."
     if not private and any(summary.published.values()):
         yield f"Counts of bad and clipped readings, for the operator alone: {summary.operator_file} (or --private)"
 
@@ -210,13 +219,23 @@ def verify(path: Path, outputs: tuple[str, ...], policy: Path | None, public_key
             say(f"WRONG  {problem}")
         for name, step in verdict.steps.items():
             say(f"{name}: up to step {step:,}" + (f", compared with {files[name]}" if name in files else ""))
-        risk = f"risk {verdict.risk:.12g} of {verdict.limit:g} at step {verdict.step:,}"
-        say(f"{risk}, worst from now on {verdict.peak:.12g}")
+        say(_risk_in_words(verdict))
+        doubt = None if isinstance(given, Path) else say_doubt(given)
+        if doubt is not None:
+            say(f"WARNING  this risk rests on the promise, and {doubt}: see `halflife status`")
         say(f"newest hash {verdict.head}")
         count = len(verdict.problems)
         say("Everything agrees." if verdict.good else f"{count} problem{'s' if count > 1 else ''}.")
     if not verdict.good:
         raise SystemExit(1)
+
+
+def _risk_in_words(verdict: Verdict) -> str:
+    """The risk that was worked out again."""
+    if not verdict.step:
+        return "nothing is published yet: no risk"
+    risk = f"risk {verdict.risk:.12g} of {verdict.limit:g} at step {verdict.step:,}"
+    return f"{risk}, worst from now on {verdict.peak:.12g}"
 
 
 def _what_to_verify(path: Path, named: tuple[str, ...]) -> tuple[Policy | Path, dict[str, str]]:

@@ -40,7 +40,8 @@ def _facts(found: Status) -> Iterator[tuple[str, str]]:
     """What holds of all streams together."""
     yield "promise", describe_promise(found.promise)
     worst = f", worst from now on {three_figures(found.peak)}" if found.peak > found.risk else ""
-    yield "used", f"{100 * found.used:.4g} %: risk {three_figures(found.risk)} of {found.limit:g} nats{worst}"
+    planned = ", as the plan intends: it never takes more" if found.used > 0.999999 else ""
+    yield "used", f"{100 * found.used:.4g} %{planned}: risk {three_figures(found.risk)} of {found.limit:g} nats{worst}"
     if not found.begun:
         yield "ledger", f"{found.ledger}: nothing is published yet"
     else:
@@ -48,6 +49,8 @@ def _facts(found: Status) -> Iterator[tuple[str, str]]:
         yield "ledger", f"{found.ledger}: {found.entries:,} steps{when}"
     yield "last run", describe_run(found.last_run, found.writer, found.now)
     yield "now", f"{moment(found.now)} in {found.zone}"
+    for line in found.warnings:
+        yield "WARNING", line
 
 
 def describe_run(run: Run | None, writer: str | None, now: datetime.datetime) -> str:

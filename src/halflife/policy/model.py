@@ -14,8 +14,10 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Discriminator,
     Field,
     PrivateAttr,
+    Tag,
     ValidationError,
     WithJsonSchema,
 )
@@ -234,6 +236,10 @@ class Groups(Part):
     sizes: dict[str, Positive] | None = Field(None, description="Public sizes, for means of groups without a table.")
 
 
+KEYS, WORD = "[keys]", "[word]"
+"""What pydantic calls the two forms of a key that is a word or a mapping: parts of its paths, not of the policy's."""
+
+
 class SeasonalKeys(Part):
     """Public parameters of a seasonal estimate, instead of fitted ones. Standard deviations count in the amplitude."""
 
@@ -273,7 +279,13 @@ class PostProcessing(Part):
         "deviation), public and not from the data; or `fitted`: by likelihood, on published values alone. The error band "
         "depends on it.",
     )
-    seasonal: Literal["fitted"] | SeasonalKeys | None = Field(
+    seasonal: (
+        Annotated[
+            Annotated[SeasonalKeys, Tag(KEYS)] | Annotated[Literal["fitted"], Tag(WORD)],
+            Discriminator(lambda given: KEYS if isinstance(given, dict | SeasonalKeys) else WORD),
+        ]
+        | None
+    ) = Field(
         None,
         description="A running estimate of a series with a day and a week. `fitted`: its parameters follow from published values "
         "alone; or public ones.",
@@ -454,7 +466,7 @@ def name_problems(model: type[BaseModel], error: ValidationError) -> list[Proble
 
 def _in_words(model: type[BaseModel], error: Any) -> Problem:
     """Return one of pydantic's errors as a sentence, with the nearest valid name."""
-    where: Where = tuple(part for part in error["loc"] if part != "[key]")
+    where: Where = tuple(part for part in error["loc"] if part not in ("[key]", KEYS, WORD))
     if error["type"] == "extra_forbidden":
         return where, str(unknown("key", where[-1], _find_part(model, where[:-1]).model_fields))
     if error["type"] == "missing":

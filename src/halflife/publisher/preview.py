@@ -5,9 +5,8 @@ All of it follows from the policy, the clock and the ledger. No reading is looke
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,15 +16,13 @@ from typing import NamedTuple
 from halflife.errors import LedgerError
 from halflife.ledger import ledger_exists, open_ledger, refuse_lost_ledger
 from halflife.local_time import DAY, from_us
-from halflife.notions.base import Notion
 from halflife.policy import Channel, GivenPolicy, Policy, channels, explain, ledger_facts, rules
 from halflife.policy.ranges import total_range
 from halflife.publisher.due import Due
+from halflife.publisher.promise_warnings import warn_about_promise
 from halflife.publisher.second_ledger import find_second_ledgers, refuse_second_ledger
 from halflife.publisher.session import Session
 
-LARGE_EPSILON = 10.0
-"""From here on a promise bounds nothing that matters: e^10 is 22,026."""
 YEAR = 365 * DAY
 FORGETS = (
     "under this promise what is late counts from now on, and there is room for the newest alone. Run it on time, after every "
@@ -247,7 +244,7 @@ def _in_zone(c: Channel, us: int) -> str:
 
 def _warn(policy: Policy, streams: Sequence[StreamPreview], forgets: bool, fresh: bool) -> Iterator[str]:
     """Yield what whoever publishes should think about first; `fresh`: nothing was published from the ledger yet."""
-    yield from _warn_about_the_promise(policy.notion)
+    yield from warn_about_promise(policy.notion)
     for s in streams:
         if s.crowded > 1:
             yield (
@@ -264,18 +261,3 @@ def _warn(policy: Policy, streams: Sequence[StreamPreview], forgets: bool, fresh
             f"{other} is about the same population, {policy.population.id!r}: neither ledger knows what the other has spent, and "
             "the risks of both add up" + ("; to begin this one is refused without --second-ledger" if fresh else "")
         )
-
-
-def _warn_about_the_promise(notion: Notion) -> Iterator[str]:
-    epsilon = notion.largest_epsilon
-    if epsilon > LARGE_EPSILON:
-        yield (
-            f"ε is {epsilon:g}: an output may be {math.exp(min(epsilon, 700)):.3g} times as likely with one person's data as "
-            "with other data, which protects next to nothing"
-        )
-    for assumption, outcome in notion.checks().items():
-        if isinstance(outcome, Mapping) and not outcome.get("good"):
-            said = outcome.get("verdict") or "the data contradicts it"
-            yield f"this assumption FAILED its check, so the risk is under-reported: {assumption} ({said})"
-    for assumption in notion.unchecked():
-        yield f"this assumption was never held against data: {assumption} See `halflife process check`"

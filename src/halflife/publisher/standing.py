@@ -30,6 +30,7 @@ from halflife.plans.base import MEAN_ABSOLUTE_OF_UNIT_SCALE, STD_OF_UNIT_SCALE
 from halflife.policy import Channel, GivenPolicy, Policy, channels
 from halflife.publisher.drawing import find_spread
 from halflife.publisher.operator_log import Run, read_last_run
+from halflife.publisher.promise_warnings import warn_about_promise
 from halflife.publisher.readable import BAND_OF_UNIT_SCALE
 from halflife.publisher.saved import SavedStates
 from halflife.publisher.session import hold_to_ledger
@@ -97,6 +98,7 @@ class Status:
     writer                   who is publishing now, as far as that is known
     last_run                 how the last run of `publish` ended, if the operator's file can be read and says so
     asked                    the error that was asked about
+    warnings                 what is wrong with the promise itself: a large ε, an assumption that failed its check or had none
     """
 
     ledger: str
@@ -114,6 +116,7 @@ class Status:
     writer: str | None
     last_run: Run | None
     asked: float | None
+    warnings: tuple[str, ...]
     streams: tuple[StreamStatus, ...]
 
     def to_dict(self) -> JsonObject:
@@ -182,6 +185,7 @@ def _status(policy: Policy, book: Ledger | None, now_us: int, asked: float | Non
         writer=None if book is None else book.writer(),
         last_run=None if book is None else read_last_run(book.operator_file),
         asked=asked,
+        warnings=tuple(warn_about_promise(policy.notion)),
         streams=tuple(_stream(c, done[c.name], now_us, account, step, asked) for c in channels(policy)),
     )
 

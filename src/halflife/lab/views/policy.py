@@ -106,6 +106,7 @@ class Reading(NamedTuple):
 class PolicyView:
     """All that the page shows.
 
+    warnings                  what is wrong with the promise itself
     not_protected, promise    sentences;  readings  what it means within a day, a week, a year, and classically
     instead                   where losses do not add up to such readings: what the plans come to classically
     risk_times, risks, limits risk after each step of the account, every `risk_every`-th of them
@@ -118,6 +119,7 @@ class PolicyView:
     parameters: str
     summary: str
     zone: str
+    warnings: tuple[str, ...]
     not_protected: tuple[str, ...]
     promise: tuple[str, ...]
     readings: tuple[Reading, ...]
@@ -287,8 +289,8 @@ def _opening(view: PolicyView) -> str:
         "Published": f"{steps:,} {'step' if steps == 1 else 'steps'} of {len(view.streams):,} "
         f"{'stream' if len(view.streams) == 1 else 'streams'}",
         "About": f"{first} to {last} ({view.zone})",
-        "Promise in use": f"{100 * view.used:.4g} %",
-        "Checked": "everything agrees" if not view.problems else f"{len(view.problems):,} problems: see below",
+        "Promise in use": f"{100 * view.used:.4g} %" + (", see the warning" if view.warnings else ""),
+        "Checked": "ledger and outputs agree" if not view.problems else f"{len(view.problems):,} problems: see below",
     }
     lede = """Statistics about a group of people were published with noise, so that nobody can tell from them what any one person
 did, as far as the promise below goes. This page says what that promise leaves open, what was published, and at which risk. It
@@ -299,7 +301,14 @@ is made from what was published and from the public facts of its ledger: no read
 
 
 def _not_protected(view: PolicyView) -> str:
-    return f"""<section aria-labelledby="open"><h2 id="open">What is not protected</h2>
+    """What the promise leaves open; before it what is wrong with the promise itself, if anything."""
+    warned = (
+        f"""<section aria-labelledby="warned"><h2 id="warned">Warning</h2><ul class="open">{_items(view.warnings)}</ul></section>
+"""
+        if view.warnings
+        else ""
+    )
+    return f"""{warned}<section aria-labelledby="open"><h2 id="open">What is not protected</h2>
 <ul class="open">{_items(view.not_protected)}</ul></section>"""
 
 
@@ -439,7 +448,8 @@ def _verification(view: PolicyView) -> str:
     if view.problems:
         result = f'<p>The verification found problems.</p><ul class="open">{_items(view.problems)}</ul>'
     else:
-        result = '<p class="good"><strong>Everything agrees.</strong></p>'
+        but = " The risk is worked out under the promise as it stands: see the warning above." if view.warnings else ""
+        result = f'<p class="good"><strong>Everything agrees.</strong>{but}</p>'
     return f"""<section aria-labelledby="checked"><h2 id="checked">The verification's result</h2>{result}
 <ul>{_items(view.checked)}</ul></section>"""
 

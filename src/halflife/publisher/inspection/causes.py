@@ -16,6 +16,7 @@ from halflife.policy import Policy
 from halflife.publisher.inspection.report import Problem, StreamReport, next_width, percent, say_duration
 from halflife.publisher.inspection.times import guess_epoch, guess_times, guess_values
 from halflife.publisher.inspection.units import likely_factors, name_unit
+from halflife.publisher.promise_warnings import find_failed_checks
 
 SOME, MANY, HOLES, HALF, NEARLY_ALL = 0.01, 0.05, 0.2, 0.5, 0.9
 HOUR = 3600 * SECOND
@@ -324,13 +325,8 @@ def find_problems(case: Case) -> tuple[Problem, ...]:
 
 def promise_problems(policy: Policy) -> Iterator[Problem]:
     """Say what the promise assumes about people's data that no check supports, or that one contradicts."""
-    for assumption, outcome in policy.notion.checks().items():
-        if isinstance(outcome, dict) and outcome.get("good") is False:
-            yield Problem(
-                "promise",
-                f"its check failed: {assumption}",
-                "the process under-reports on the readings that it was checked on: fit another",
-            )
+    for assumption, said in find_failed_checks(policy.notion):
+        yield Problem("promise", f"its check FAILED: {assumption} ({said})", "the process is wrong: fit another")
     for _ in policy.notion.unchecked():
         yield Problem(
             "promise",

@@ -1,7 +1,8 @@
 """`check`: a private look at the readings beside the policy, before anything is spent.
 
 It reads what `publish` would read and counts; it draws nothing, charges nothing, and writes to no ledger and no output. It needs
-no ledger. What it says depends on the data, so it is for the operator alone, and nothing that is published may depend on it.
+no ledger; of one that is there it takes the family of noise that it was begun with. What it says depends on the data, so it is
+for the operator alone, and nothing that is published may depend on it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from halflife.numerics.progress import Progress
 from halflife.policy import Channel, GivenPolicy, Policy, channels
 from halflife.policy.ranges import total_range
 from halflife.publisher.backfill import open_files_of
+from halflife.publisher.begun import follow_own_ledger
 from halflife.publisher.inspection.causes import Case, find_problems, noise_beside_range, promise_problems
 from halflife.publisher.inspection.report import CheckReport, Noise, StreamReport, round_digits, say_duration
 from halflife.publisher.inspection.times import common_shapes, guess_epoch
@@ -64,7 +66,7 @@ def check(
     ...
     halflife.parsing.documents.PolicyError: policy: promise: missing: What is promised: a notion with its parameters, ...
     """
-    loaded, frames = Policy.of(policy), dict(sources or {})
+    loaded, frames = follow_own_ledger(Policy.of(policy)), dict(sources or {})
     streams = channels(loaded)
     for name in frames:
         if name not in [c.name for c in streams]:

@@ -2601,7 +2601,14 @@ BREAKS: tuple[Break, ...] = (
     ),
     Break(
         "publisher/second_ledger.py",
-        "found.unread.append(str(error))",
+        "return _is_held(book) if first is None else",
+        "return False if first is None else",
+        "two ledgers for one population are begun in the same moment",
+        ("tests/publisher/test_preview.py",),
+    ),
+    Break(
+        "publisher/second_ledger.py",
+        "found.busy.append(str(error))",
         "pass",
         "nobody is told that a neighbour could not be looked at",
         ("tests/publisher/test_preview.py",),

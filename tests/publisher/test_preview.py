@@ -14,6 +14,7 @@ from halflife import InvalidInput, LedgerError
 from halflife.ledger import open_ledger
 from halflife.mechanisms import Turn
 from halflife.policy import Channel, channels
+from halflife.publisher import session
 from halflife.publisher.backfill import check_sources
 from halflife.publisher.drawing import find_newest_turns, find_turns
 from halflife.publisher.due import find_due
@@ -358,11 +359,41 @@ def test_a_neighbour_that_is_locked_is_not_waited_for_and_named(tmp_path, monkey
         monkeypatch.setattr("halflife.ledger.sqlite.connect._set_up", spy(waits))
         found = find_second_ledgers(other)
         assert found.same == []
-        (why,) = found.unread
+        (why,) = found.busy
         assert "town.ledger" in why
         assert "another program holds it" in why
         assert waits == [0.0]
         assert any(why in line for line in preview(other, clock=at(NOON)).warnings)
+        with pytest.raises(LedgerError, match=r"cannot be looked at.*another program holds it.*Run again"):
+            hl.publish(other)
+    with pytest.raises(LedgerError, match="is about the same population"):
+        hl.publish(other)
+
+
+@pytest.mark.parametrize("first", ["town", "other"])
+def test_of_two_ledgers_begun_in_the_same_moment_one_is_refused(tmp_path, monkeypatch, first):
+    """The second one runs as a whole after the first has begun, and before it looks at its neighbours."""
+    write_readings(tmp_path)
+    policies = {"town": make(tmp_path), "other": hl.Policy.from_dict(
+        {**policy_dict(output="other.csv"), "ledger": "other.ledger"}, tmp_path)}  # fmt: skip
+    second = policies.pop("town" if first == "other" else "other")
+    refused = []
+
+    def begin_the_second(policy):
+        if policy.ledger_url == second.ledger_url:
+            return real(policy)
+        try:
+            hl.publish(second)
+        except LedgerError as error:
+            refused.append(str(error))
+        return real(policy)
+
+    real = session.refuse_second_ledger
+    monkeypatch.setattr(session, "refuse_second_ledger", begin_the_second)
+    assert hl.publish(policies[first]).published == {"mean": STEPS}
+    (said,) = refused
+    assert "is about the same population" in said
+    assert not second.path("other.csv" if first == "town" else "mean.csv").exists()
 
 
 def spy(waits):

@@ -12,7 +12,7 @@ from halflife.ledger.address import (
     ledgers_beside,
     resolve_ledger,
 )
-from halflife.ledger.base import Batch, Ledger, Link, NoLedger
+from halflife.ledger.base import Batch, Ledger, LedgerBusy, Link, NoLedger
 from halflife.ledger.entry import Entry
 from halflife.ledger.sqlite import SqliteLedger
 from halflife.ledger.sqlite.connect import PATIENCE
@@ -22,6 +22,7 @@ __all__ = [
     "Batch",
     "Entry",
     "Ledger",
+    "LedgerBusy",
     "Link",
     "NoLedger",
     "ledger_exists",

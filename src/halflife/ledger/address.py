@@ -9,7 +9,7 @@ from pathlib import Path
 
 from halflife.errors import InvalidInput, unknown
 from halflife.ledger.sqlite.connect import FILES
-from halflife.ledger.sqlite.schema import has_ledger_head
+from halflife.ledger.sqlite.schema import looks_like_ledger
 
 SQLITE = "sqlite:///"
 
@@ -49,7 +49,7 @@ def ledger_exists(url: str | Path) -> bool:
 
 
 def ledgers_beside(url: str | Path) -> list[Path]:
-    """Return the files in a ledger's folder that look like other ledgers: SQLite files of its kind, by their first bytes.
+    """Return the files in a ledger's folder that look like other ledgers: SQLite files with a ledger's first bytes, or its lock.
 
     Links are followed: those in the folder, and the ledger itself: then the folder of the link is searched, and that of its file.
     """
@@ -58,7 +58,7 @@ def ledgers_beside(url: str | Path) -> list[Path]:
     for place in {os.path.realpath(os.path.dirname(named)), os.path.dirname(own)}:
         with contextlib.suppress(OSError), os.scandir(place) as folder:
             for item in folder:
-                if os.path.isfile(item.path) and has_ledger_head(item.path):
+                if os.path.isfile(item.path) and looks_like_ledger(item.path):
                     found.add(os.path.realpath(item.path))
     return [Path(path) for path in sorted(found - {own})]
 

@@ -20,6 +20,10 @@ class NoLedger(LedgerError):
     """A file that is somebody else's, whatever it is: there is nothing of a ledger in it."""
 
 
+class LedgerBusy(LedgerError):
+    """A ledger that another program keeps everybody else from: what it holds may be known in a moment."""
+
+
 Link = tuple[int, Entry, bytes]
 """An entry with its number (1, 2, … in the order of the chain) and its hash."""
 

@@ -254,7 +254,7 @@ def _warn(policy: Policy, streams: Sequence[StreamPreview], forgets: bool, fresh
         if s.passed_over:
             yield f"{s.name}: {s.passed_over:,} late steps will never be published: {FORGETS if forgets else REMEMBERS}"
     beside = find_second_ledgers(policy)
-    for why in beside.unread:
+    for why in beside.busy + beside.unread:
         yield f"this file beside the ledger was not looked at, and may be about the same population: {why}"
     for other in beside.same:
         yield (

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from halflife.errors import LedgerError
+from halflife.ledger.base import LedgerBusy
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -36,6 +37,7 @@ _BY_CODE = {
     sqlite3.SQLITE_MISMATCH: f"a cell is of another kind: {_DAMAGED}",
     sqlite3.SQLITE_NOTADB: "it is not a database, so no ledger: give another path",
 }
+_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
 _BY_ERRNO = {
     errno.ENOENT: "publish first, or give the path of a ledger",
     errno.ENOSPC: "make room on the disk and run again",
@@ -86,7 +88,8 @@ def translate(what: str) -> Callable[[Callable[Concatenate[N, P], R]], Callable[
             except sqlite3.IntegrityError:
                 refusal = LedgerError(f"{self.path}: refused to write a step twice: nothing was published")
             except (sqlite3.Error, OSError, MemoryError, UnicodeError) as error:
-                refusal = LedgerError(f"{self.path}: {what}: {explain(error)}")
+                kind = LedgerBusy if getattr(error, "sqlite_errorcode", 0) & 0xFF in _BUSY else LedgerError
+                refusal = kind(f"{self.path}: {what}: {explain(error)}")
             raise refusal
 
         return translated

@@ -21,7 +21,7 @@ def test_cells_of_a_page_are_text_and_names_are_html_only_if_asked():
     assert "<b>x</b>" in linked
     for text in (plain, linked):
         assert "&lt;i&gt;1&lt;/i&gt;" in text
-        assert "<caption>a &lt; b</caption>" in text
+        assert "<caption><span>a &lt; b</span></caption>" in text
     styled = table_html("c", ("h", "i"), lines, ["color: red", "color: blue"], named=True)
     assert styled.count('style="color: red"') == styled.count('style="color: blue"') == 2
     assert '<table class="named">' in styled

@@ -171,7 +171,7 @@ def table_html(
         body += f'<tr><th scope="row"{style[0]}>{line[0] if html_names else escape(line[0])}</th>{cells}</tr>\n'
     look = ' class="named"' if named else ""
     return f"""<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}"><table{look}>
-<caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"""
+<caption><span>{escape(caption)}</span></caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"""
 
 
 def _button(view: View, pressed: bool) -> str:
@@ -207,6 +207,7 @@ footer { font-size: .9rem; padding-bottom: 3rem; }
 .scroll { overflow-x: auto; margin-bottom: 1rem; }
 table { overflow-wrap: normal; border-collapse: collapse; width: 100%; font-size: .93rem; font-variant-numeric: tabular-nums; }
 caption { text-align: left; padding-bottom: .6rem; }
+caption span { display: inline-block; position: sticky; left: 0; max-width: min(75ch, 100vw - 3rem); }
 th, td { padding: .45rem .7rem; text-align: right; border-bottom: 1px solid var(--rule); vertical-align: bottom; }
 thead th { font-weight: 600; border-bottom: 2px solid var(--ink); line-height: 1.3; }
 th:first-child { text-align: left; padding-left: 0; min-width: 12rem; }

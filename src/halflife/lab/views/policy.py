@@ -400,7 +400,7 @@ def _beside(panel: Panel) -> str:
     """What the faint line is, where values are post-processed."""
     if panel.raw is None:
         return ""
-    return " Faint: the same values with their noise, before post-processing; to show them costs no more. Far ones are cut."
+    return " Faint: the same values with their noise, before post-processing; showing them costs no more. All is cut far off."
 
 
 def _groups_note(stream: StreamView, notes: str) -> str:
@@ -456,5 +456,7 @@ def _verification(view: PolicyView) -> str:
 
 def _facts(view: PolicyView) -> str:
     lines = [(visible(name), visible(value)) for name, value in view.facts]
-    table = table_html("What this page was made from.", ("Fact", "Value"), lines, ["", "text-align: left"])
+    table = table_html(
+        "What this page was made from.", ("Fact", "Value"), lines, ["", "text-align: left; overflow-wrap: anywhere"]
+    )
     return f"""<section aria-labelledby="facts"><h2 id="facts">Facts</h2>{table}</section>"""

@@ -25,10 +25,21 @@ def cut_points(points: Thinned, mine: NDArray[np.bool_]) -> Thinned:
     return Thinned(points.times[mine], points.values[mine], points.low[mine], points.high[mine])
 
 
+MANY = 400
+"""So many values have a middle of which a few noisy ones are no part."""
+
+
 def find_range(lines: Sequence[Thinned], behind: Sequence[Thinned] = ()) -> tuple[float, float]:
-    """Return the range that holds all values and bands, and what is drawn behind them as far as `value_range` lets it."""
-    raw = np.concatenate([points.values for points in behind]) if behind else None
-    return value_range(np.concatenate([edge for points in lines for edge in (points.low, points.high)]), raw)
+    """Return the range that holds all values and bands, and what is drawn behind them as far as `value_range` lets it.
+
+    Of many estimates it is that of the middle 90 %: before their first fit they are as noisy as what is drawn behind them, and
+    would leave the rest a flat line. What lies beyond is then drawn as far as what is behind.
+    """
+    edges = np.concatenate([edge for points in lines for edge in (points.low, points.high)])
+    if not behind:
+        return value_range(edges)
+    raw = np.concatenate([*(points.values for points in behind), edges])
+    return value_range(np.nanpercentile(edges, (5, 95)) if len(edges) >= MANY else edges, raw)
 
 
 def value_range(values: Floats, behind: Floats | None = None) -> tuple[float, float]:

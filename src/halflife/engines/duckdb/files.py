@@ -116,7 +116,10 @@ def csv_header(path: Path) -> tuple[list[str], str]:
         with (gzip.open if is_gzip(path) else open)(path, "rb") as file:
             line = re.split(b"[\r\n]", file.readline(LONGEST_HEADER), maxsplit=1)[0].decode("utf-8-sig")
         if len(line) >= LONGEST_HEADER // 4:
-            raise InvalidInput(f"{path} has a first line beyond {LONGEST_HEADER // 4:,} characters: is it CSV?")
+            raise InvalidInput(
+                f"{path} has a first line beyond {LONGEST_HEADER // 4:,} characters: is it CSV? Of a table with so many columns "
+                "write a line for each person and time"
+            )
         delimiter = max(",;\t|", key=line.count)
         names = next(csv.reader([line], delimiter=delimiter), [])
     except UnicodeDecodeError:

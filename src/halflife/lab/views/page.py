@@ -63,6 +63,7 @@ def layout(y_title: str, **xaxis: object) -> dict[str, Any]:
         "title": {"text": "time (UTC)", "font": {"size": 13}},
         "hoverformat": "%a %-d %b %Y, %H:%M",
         "spikethickness": 1,
+        "automargin": True,  # labels that are turned push the title down
     }
     return {
         "template": "none",

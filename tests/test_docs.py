@@ -70,7 +70,7 @@ def schema_keys(schema, part, path=""):
         yield path or "policy", list(part["properties"])
         for key, below in part["properties"].items():
             yield from schema_keys(schema, below, f"{path}.{key}".strip("."))
-    for below in (*part.get("anyOf", ()), *([part["items"]] if "items" in part else ())):
+    for below in (*part.get("anyOf", ()), *part.get("oneOf", ()), *([part["items"]] if "items" in part else ())):
         yield from schema_keys(schema, below, path)
 
 

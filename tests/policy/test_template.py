@@ -156,8 +156,8 @@ def fits(schema, value, root):
     """Whether a value fits a schema: as much of JSON Schema as ours uses."""
     if "$ref" in schema:
         return fits(root["$defs"][schema["$ref"].split("/")[-1]], value, root)
-    if "anyOf" in schema:
-        return any(fits(s, value, root) for s in schema["anyOf"])
+    if "anyOf" in schema or "oneOf" in schema:
+        return any(fits(s, value, root) for s in schema.get("anyOf", schema.get("oneOf")))
     wanted = schema.get("type", list(KINDS))
     wanted = [wanted] if isinstance(wanted, str) else wanted
     return (

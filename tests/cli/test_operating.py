@@ -147,3 +147,15 @@ def test_a_process_that_failed_its_check_is_named_wherever_its_risk_is(tmp_path,
     assert warned == (set() if good else set(said))
     assert ("The promise is kept: risk" in said["publish"]) == good
     assert ('<h2 id="warned">Warning</h2>' in said["report"]) == (not good)
+
+
+@pytest.mark.parametrize("command", ["status", "verify", "report", "check", "plan"])
+def test_ctrl_c_has_a_status_of_its_own(town, monkeypatch, command):
+    """Not 1, which says that something was refused or is wrong."""
+    monkeypatch.setattr(hl.Policy, "load", classmethod(interrupt))
+    result = CliRunner().invoke(main, [command, str(town)])
+    assert (result.exit_code, result.output) == (130, "Stopped.\n")
+
+
+def interrupt(*_):
+    raise KeyboardInterrupt

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,9 +15,15 @@ from halflife.errors import HalflifeError, visible
 
 @contextmanager
 def _one_clear_line() -> Iterator[None]:
-    """Whatever is refused, or fails in the system, ends with one clear line and exit status 1; wrong use of a command with 2."""
+    """Whatever is refused, or fails in the system, ends with one clear line and exit status 1; wrong use of a command with 2.
+
+    Ctrl-C ends with 130, as shells have it: nobody takes it for a refusal, or for what `verify` found.
+    """
     try:
         yield
+    except KeyboardInterrupt:
+        click.echo("Stopped.", err=True)
+        raise SystemExit(128 + signal.SIGINT) from None
     except HalflifeError as error:
         raise click.ClickException(visible(str(error))) from error
     except OSError as error:
@@ -48,7 +55,7 @@ def main() -> None:
     """Private statistics about people's time series, step after step, for ever.
 
     Every command ends with status 0 if all is well, 1 if something is refused or wrong, 2 if it was called in a wrong way;
-    `check` with 2 if something is refused, and with 1 only where asked.
+    `check` with 2 if something is refused, and with 1 only where asked. Ctrl-C ends with 130.
 
     \b
     Example:

@@ -22,7 +22,7 @@ lint: .venv/ready
 	$(BIN)/lint-imports
 
 soak: .venv/ready
-	SOAK_MINUTES=$(SOAK_MINUTES) $(BIN)/python -m pytest -m soak tests
+	SOAK_MINUTES=$(SOAK_MINUTES) $(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m soak tests
 
 bench: .venv/ready
 	$(BIN)/python -m bench

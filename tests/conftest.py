@@ -46,8 +46,12 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture
 def time_left(request: pytest.FixtureRequest) -> Callable[[], bool]:
-    """Whether this soak test may begin another round: the budget is shared equally between those that go on until it is spent."""
+    """Whether this soak test may begin another round: the budget is shared equally between those that go on until it is spent.
+
+    Several workers have as many times the budget: SOAK_MINUTES is how long all of them together take.
+    """
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     soaks = sum(1 for item in request.session.items if "time_left" in getattr(item, "fixturenames", ()))
-    seconds = 60 * float(os.environ.get("SOAK_MINUTES", "1")) / max(1, soaks)
+    seconds = 60 * workers * float(os.environ.get("SOAK_MINUTES", "1")) / max(1, soaks, workers)
     end = time.monotonic() + seconds * 0.9
     return lambda: time.monotonic() < end

@@ -11,6 +11,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import groupby
 
 import numpy as np
@@ -107,15 +108,22 @@ def compose(releases: Sequence[Release], delta: float) -> float:
         if any(r.noise == "gaussian" and r.loss > 0 for r in releases):
             return math.inf
         return math.fsum(r.loss for r in releases)
+    laplace = Counter(r.loss for r in releases if r.loss > 0 and r.noise == "laplace")
+    squares = math.fsum(r.loss**2 for r in releases if r.noise == "gaussian")
+    return _compose(tuple(laplace.items()), squares, delta)
+
+
+@lru_cache(maxsize=256)
+def _compose(laplace: tuple[tuple[float, int], ...], squares: float, delta: float) -> float:
+    """ε at δ of so many Laplace releases of each loss and a Gaussian one of Σμ²; neighbours of one policy ask for the same."""
     try:
         import dp_accounting
         from dp_accounting.pld import PLDAccountant
     except ImportError:
         raise missing_extra("dp-accounting", "exact", "an exact audit with delta above 0") from None
     account = PLDAccountant(value_discretization_interval=1e-4)
-    for loss, count in Counter(r.loss for r in releases if r.loss > 0 and r.noise == "laplace").items():
+    for loss, count in laplace:
         account.compose(dp_accounting.LaplaceDpEvent(1 / loss), count)
-    squares = math.fsum(r.loss**2 for r in releases if r.noise == "gaussian")
     if squares > 0:
         account.compose(dp_accounting.GaussianDpEvent(1 / math.sqrt(squares)))
     return float(account.get_epsilon(delta))

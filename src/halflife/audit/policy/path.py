@@ -199,7 +199,7 @@ def _traces(policy: Policy, stretch: Stretch) -> list[Any]:
     logger = logging.getLogger("halflife")
     logger.addHandler(handler)
     try:
-        with tempfile.TemporaryDirectory(prefix="halflife-audit-") as place:
+        with tempfile.TemporaryDirectory(prefix="halflife-audit-", dir=fast_folder()) as place:
             quiet = quiet_policy(as_data(policy), str(policy.path(".")), Path(place))
             publish_totals(quiet, [stretch])
             rows = [_read_rows(quiet, c) for c in channels(quiet)]

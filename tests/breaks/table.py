@@ -730,7 +730,7 @@ BREAKS: tuple[Break, ...] = (
         """return f"0{'' if two else '?'}{one}|{more}\"""",
         """return f"0?{one}|{more}\"""",
         "a time_format reads 2013033000300 in two ways",
-        ("tests/engines/test_engines.py::test_every_question_has_the_reference_answer[csv_file-written]",),
+        ("tests/engines/test_engines.py::test_every_question_has_the_reference_answer[parquet-written]",),
     ),
     Break(
         "engines/frames.py",

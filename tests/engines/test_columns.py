@@ -98,9 +98,8 @@ ASKED = replace(BASE, person="ID", time="time", value="id", multiply=1000, high=
 def test_names_that_differ_in_case_are_two_columns(kind: str, tmp_path: Path) -> None:
     """Person 8 reads 3.0 in `id`; a CSV gave 8.0, which is who they are in `ID`."""
     engine = KINDS[kind](ALIKE, tmp_path)
-    for value in ALIKE:
-        if value in ("ID", "Time", "time"):
-            continue
+    values = [value for value in ALIKE if value not in ("ID", "Time", "time")]
+    for value in {"id", *values[[*KINDS].index(kind) % 3 :: 3]}:
         answer = engine.aggregate(replace(ASKED, value=value))
         assert answer.sums.sum() == 1000 * sum(map(float, ALIKE[value])), value
     assert engine.aggregate(replace(ASKED, time="Time")).sums.sum() == 0

@@ -23,6 +23,7 @@ from halflife import InvalidInput
 from halflife.engines import Engine, Question, open_source
 from halflife.engines.base import TALLIES
 from halflife.engines.inspection import TOO_LARGE, TOO_SMALL, Inspection
+from thinning import keep
 
 COUNTED = (
     "rows", "before", "after", "low_readings", "high_readings", "vanished", "people", "entries", "low", "high", "grown", "zeros",
@@ -113,10 +114,11 @@ def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         engine.close()
 
 
-def test_every_question_is_counted_as_by_brute_force() -> None:
+@pytest.mark.parametrize("third", keep(range(3), lambda third: third == 0))
+def test_every_question_is_counted_as_by_brute_force(third: int) -> None:
     for data, asked in QUESTIONS.items():
         engine = SOURCES["arrow"](*DATA[data], Path())
-        for name, question in asked.items():
+        for name, question in [*asked.items()][third::3]:
             if name.endswith(("-again", "-apart")):  # the same ways through the engine
                 continue
             try:

@@ -18,6 +18,7 @@ from halflife.policy import Policy, PolicyError, channels, ledger_facts
 from halflife.policy.promises.almost_periodic import follow_clock
 from halflife.processes import AutoRegressive
 from policy.towns import GOOD, HOMES, change, moving, write_tables
+from thinning import keep
 from work import work
 
 
@@ -156,7 +157,11 @@ def as_a_policy_has_it(example, channel):
 
 
 @pytest.mark.parametrize(
-    ("example", "method", "end"), list(product(EXAMPLES, METHODS, [True, False])), ids=lambda x: str(x)[:40]
+    ("example", "method", "end"),
+    keep(
+        product(EXAMPLES, METHODS, [True, False]), lambda e, m, end: (EXAMPLES.index(e) + METHODS.index(m)) % 2 == end
+    ),
+    ids=lambda x: str(x)[:40],
 )
 def test_every_notion_and_plan_loads_or_is_refused_with_its_line(folder, example, method, end):
     parameters = {k: v for k, v in example.to_dict().items() if k not in ("name", "rules")}

@@ -73,8 +73,8 @@ def in_words(told: dict[str, Any]) -> str:
 
 
 def test_damage_is_refused_or_loses_nothing():
-    played = [*play(4, 0, 70)]
-    assert len(played) == 70
+    played = [*play(4, 0, 40)]
+    assert len(played) == 40
     wrong = [in_words(told) for told in played if told["accusations"]]
     assert not wrong, "\n\n".join(wrong)
 

@@ -155,6 +155,7 @@ def test_a_black_box_accuses_theorem_8_every_time():
     assert max(found) < 3 * 3002 / 310
 
 
+@pytest.mark.soak
 def test_a_black_box_accuses_the_witness_itself():
     """At ε = 1, with more runs."""
     pair = witness_pair("paper")

@@ -19,6 +19,7 @@ NOT_LABELS = {
     "H0",  # a load profile of the VDEW
     "P1a",  # plots of P1
     "P1b",
+    "V32",  # 32 bytes, to NumPy
     "T00",  # times of day: 2026-01-01T00:30
     "T03",
     "T05",

@@ -143,6 +143,15 @@ def test_shared_noise_is_counted():
     assert reconcile(y, np.ones(3), city).values.round(4).tolist() == [8.6667, 4.3333, 4.3333]
 
 
+def test_in_units_of_their_bands_errors_never_grow_however_they_are_correlated():
+    """Over all values of a step, for any errors at all: the truth adds up, and the projection is orthogonal in that norm."""
+    rng, truth = np.random.default_rng(6), settle(np.arange(9.0), LEVELS)
+    for _ in range(200):
+        bands, errors = rng.uniform(0.1, 5, 9), rng.normal(size=9) * rng.uniform(0, 9, 9) + rng.normal(0, 5)
+        after = reconcile(truth + errors, bands**2, LEVELS).values - truth
+        assert ((after / bands) ** 2).sum() <= ((errors / bands) ** 2).sum() * (1 + 1e-12)
+
+
 # Which values add up --------------------------------------------------------------------------------------------------
 
 
@@ -206,6 +215,13 @@ def test_levels_are_held_above_0_from_the_top_down():
     found = hold_above_zero(y, np.ones(7), LEVELS)
     assert found.tolist() == [5.0, 5.0, 0.0, 5.0, 0.0, 0.0, 0.0]
     np.testing.assert_allclose(rows(*LEVELS, count=7) @ found, 0, atol=1e-12)
+
+
+def test_exact_parts_among_noisy_ones_stay():
+    """Half hours of a day of which some were published without noise."""
+    day = [whole(0, [1, 2, 3])]
+    found = hold_above_zero(np.array([4.0, 3.0, 5.0, -4.0]), np.array([1.0, 0.0, 1.0, 1.0]), day)
+    np.testing.assert_allclose(found, [4.0, 3.0, 1.0, 0.0], atol=1e-9)
 
 
 def test_parts_that_are_not_negative_and_add_up_stay():

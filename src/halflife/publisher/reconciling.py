@@ -3,8 +3,8 @@
 Each stream's own post-processing comes first, then the projection of all levels onto what adds up, weighted by the noise that is
 left in each. A step whose other half is not in the same batch, because it was passed over or published before, stays as it is.
 What is stored is the estimates in the output's unit, and behind them their 95 % bands. Of values with declared noise, the band is
-that of the mixture of noises that is left. Bands that an estimator gave are kept as they were: what a projection moves lies, in
-mean square and in units of the bands, no farther from the truth than before, however errors are correlated.
+that of the mixture of noises that is left. Bands that an estimator gave are kept as they were: over all values of a step
+Σ (error/band)² never grows by the projection, however errors are correlated.
 """
 
 from __future__ import annotations

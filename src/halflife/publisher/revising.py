@@ -11,8 +11,8 @@ Of streams that add up, in this order:
    day's half hours are not, once smoothed: a share `TOGETHER` of their variance is taken as one error of all of them. It decides
    who gives way, the day or its half hours, and no more than that.
 
-Bands stay what the estimators gave: the projection brings values nearer to the truth in mean square, in units of the bands,
-however errors are correlated. Compared by simulation with estimates that were projected without step 1: see docs/decisions.
+Bands stay what the estimators gave: narrower ones would rest on correlations that nobody knows. Compared by simulation with
+estimates that were projected without step 1: see docs/decisions.
 """
 
 from __future__ import annotations

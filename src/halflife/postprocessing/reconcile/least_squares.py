@@ -32,6 +32,7 @@ from halflife.errors import InvalidInput
 from halflife.numerics.arrays import Floats, Integers
 from halflife.postprocessing.reconcile.sums import Sums, find_blocks
 
+NEXT_TO_NONE = 1e-12
 LARGEST = 10_000_000
 """So many numbers of one kind are worked on at a time."""
 
@@ -133,7 +134,11 @@ def hold_above_zero(values: Floats, variances: Floats, sums: Sequence[Sums]) -> 
     made = values.copy()
     for s in sums:
         made[s.totals] = np.maximum(made[s.totals], 0.0)
-        made[s.parts] = project_non_negative(made[s.parts], made[s.totals], variances[s.parts], s.coefficients)
+        v = variances[s.parts]
+        v = np.maximum(
+            v, NEXT_TO_NONE * v.max(axis=1, keepdims=True)
+        )  # exact parts among noisy ones stay, but for rounding
+        made[s.parts] = project_non_negative(made[s.parts], made[s.totals], v, s.coefficients)
     return made
 
 

@@ -203,6 +203,16 @@ VARIANTS: dict[str, dict[str, Any]] = {
         **policy(WINDOW, MEAN, {**MEAN, "name": "by-place", "groups": FIXED, "output": "by-place.csv"}),
         "reconcile": [{"total": "mean", "parts": "by-place", "non_negative": True}],
     },
+    "levels": {
+        **policy(
+            WINDOW,
+            MEAN,
+            {**MEAN, "name": "by-place", "groups": FIXED, "output": "by-place.csv"},
+            {**MEAN, "name": "by-weight", "output": "by-weight.csv",
+             "groups": {"table": {**FIXED["table"], "group": "weight"}}},
+        ),
+        "reconcile": [{"total": "mean", "parts": "by-place"}, {"total": "by-place", "parts": "by-weight"}],
+    },
     "quantiles": policy(
         {**WINDOW, "epsilon": 300.0},
         QUANTILE,

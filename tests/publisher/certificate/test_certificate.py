@@ -6,6 +6,7 @@ import base64
 import codecs
 import contextlib
 import copy
+import datetime
 import json
 import random
 import shutil
@@ -109,6 +110,62 @@ def test_classically_all_losses_up_to_the_end_of_the_period_count(town):
     found = {x["within"]: x["loss"] for x in content_of(town, "2026-01-01T05:00", "2026-01-01T17:00")["classically"]}
     assert found["all of it (classically)"] == pytest.approx(sum(losses[:17]), rel=1e-6)
     assert found["any day"] == pytest.approx(sum(losses[:17]), rel=1e-6)
+
+
+def at(hours):
+    return lambda: 1_767_225_600.0 + 3600 * hours
+
+
+def make_groups(folder, **changes):
+    """Two groups of different sizes, whose means have bands of different widths."""
+    write_readings(folder)
+    (folder / "homes.csv").write_text("home,part\n" + "".join(f"h{i},{'nns'[i % 3]}\n" for i in range(5)))
+    groups = {"table": {"file": "homes.csv", "person": "home", "group": "part"}}
+    data = policy_dict(stream={"groups": groups}) | {"promise": DISCOUNTED} | changes
+    return hl.Policy.from_dict(data, folder)
+
+
+def test_what_was_published_is_what_the_output_and_the_ledger_hold(tmp_path):
+    """After a pause the oldest late steps find no room and are passed over: there is a gap."""
+    policy = make_groups(tmp_path)
+    for hours in (3, 7):
+        hl.publish(policy, clock=at(hours))
+    rows = read_csv(tmp_path / "mean.csv")
+    steps, bands = sorted({int(row["step"]) for row in rows}), [float(row["error_band"]) for row in rows]
+    content = hl.certify(policy, clock=at(8))["certificate"]
+    (part,) = content["published"]
+    assert (part["steps"], part["first_step"], part["last_step"]) == (len(steps), steps[0], steps[-1])
+    assert part["not_published"] == len(set(range(steps[0], steps[-1])) - set(steps)) > 0
+    assert part["numbers"] == 2
+    assert (part["error_band"]["least"], part["error_band"]["largest"]) == (min(bands), max(bands))
+    assert min(bands) < 0.9 * max(bands)
+    for key, text in (("from", rows[0]["start"]), ("to", rows[-1]["end"])):
+        assert datetime.datetime.fromisoformat(part[key]) == datetime.datetime.fromisoformat(text)
+    with open_ledger(policy.ledger_url, read_only=True) as book:
+        *_, newest = book.batches()
+        count = len(list(book.entries()))
+    assert (content["ledger"]["entries"], content["ledger"]["head"]) == (count, hl.verify(policy).head)
+    assert datetime.datetime.fromisoformat(content["ledger"]["committed"]).timestamp() == newest.at_us / 1e6
+    account, risk = hl.Accountant.replay(policy.notion, releases_of(policy)), content["promises"][0]["risk"]
+    assert risk["step"] == 7
+    assert risk["risk"] == pytest.approx(account.risk(7))
+    assert risk["peak"] == pytest.approx(account.peak(7))
+    assert risk["used"] == pytest.approx(account.used(7))
+
+
+def test_what_comes_later_at_the_same_step_of_the_account_is_not_in_it(tmp_path):
+    """A second stream waits for half an hour: its fifth step is charged at the fifth too, after the certificate was made."""
+    write_readings(tmp_path)
+    data = policy_dict(clock={"late": "as-planned"}) | {"promise": DISCOUNTED}
+    data["streams"].append(data["streams"][0] | {"name": "slow", "output": "slow.csv", "delay": "30 min"})
+    policy = hl.Policy.from_dict(data, tmp_path)
+    hl.publish(policy, clock=at(5.1))
+    certificate = hl.certify(policy, clock=at(5.1))
+    assert [part["last_step"] for part in certificate["certificate"]["published"]] == [5, 4]
+    hl.publish(policy, clock=at(5.6))
+    assert max(r.step for r in releases_of(policy)) == 5
+    assert hl.check_certificate(write(certificate, tmp_path / "c.json"), policy).problems == ()
+    assert content_of(policy)["published"][1]["last_step"] == 5
 
 
 @pytest.mark.parametrize(

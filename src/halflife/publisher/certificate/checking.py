@@ -200,6 +200,7 @@ def _check_ledger(
             return
         try:
             again = make_content(policy, book, batch, period, progress)
+            book.check_unwritten()
         except LedgerError as error:
             problems.append(str(error))
             return

@@ -274,6 +274,11 @@ def test_what_is_not_an_output_is_refused(tmp_path):
         ("a.parquet", "nonsense", "cannot be read as an output"),
         ("a.csv", "step,start,end,value,error_band\n1,x,y,1,2\n", "cannot be read as an output"),
         ("a.csv", "step,start,end,value,error_band\n", "holds no step yet"),
+        (
+            "a.csv",
+            "step,start,end,value,error_band\n1,2026-01-01T00:00Z,2026-01-02T00:00Z,1,-2\n",
+            "not finite, or below 0",
+        ),
         ("a.xlsx", "", "unknown ending"),
     ):
         path = tmp_path / name
@@ -391,6 +396,9 @@ def test_a_file_that_is_not_the_ledger_s_is_refused_with_its_policy(tmp_path):
     assert hl.read_published(place, policy).total("2026-01-01", "2026-01-02").missing == 1
     first = lines[1].split(",")
     path.write_text("".join([lines[0], ",".join([*first[:3], "0.5", first[4]]), *lines[2:]]))
+    with pytest.raises(hl.InvalidInput, match=r"is not what .*town.ledger holds of 'mean'"):
+        hl.read_published(place, policy)
+    path.write_text("".join([lines[0], ",".join([*first[:4], "0.5\n"]), *lines[2:]]))
     with pytest.raises(hl.InvalidInput, match=r"is not what .*town.ledger holds of 'mean'"):
         hl.read_published(place, policy)
     path.write_text("".join([*lines, lines[-1]]))

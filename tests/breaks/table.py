@@ -963,13 +963,6 @@ BREAKS: tuple[Break, ...] = (
     ),
     Break(
         "publisher/certificate/content.py",
-        "takewhile(lambda link: link[0] <= batch.last, book.chained())",
-        "book.chained()",
-        "what was released later at the same step makes a certificate wrong",
-        ("tests/publisher/certificate/test_certificate.py",),
-    ),
-    Break(
-        "publisher/certificate/content.py",
         "self._largest = max(self._largest, self._account.exposure(step).peak)",
         "self._largest = self._account.exposure(step).peak",
         "a certificate shows the last risk of a period for the largest",

@@ -70,7 +70,6 @@ def test_fresh_noise(family, weights):
         assert found.band == pytest.approx(GAUSSIAN_BAND * np.linalg.norm(a * scales), rel=1e-9)
 
 
-@pytest.mark.diagonal
 @pytest.mark.parametrize("fresh", [0.0, 0.7, 5.0], ids=["weak", "strong", "strong, little reused"])
 @pytest.mark.parametrize("weights", WEIGHTS)
 @pytest.mark.parametrize("phases", ["by step", "renewed", "by clock"])

@@ -65,7 +65,6 @@ STREAMS = {
 }
 
 
-@pytest.mark.diagonal
 @pytest.mark.parametrize("streams", STREAMS.values(), ids=STREAMS)
 @pytest.mark.parametrize(
     "promise", [w_event("1 day"), w_event("30 h"), w_event("3 days"), AGED], ids=["1", "30", "3", "aged"]
@@ -144,7 +143,6 @@ def test_streams_that_share_a_delta_have_noise_of_one_family(monkeypatch):
     assert not any(charge.gaussian for charge in composed)
 
 
-@pytest.mark.diagonal
 @pytest.mark.parametrize(
     ("w", "streams"),
     [

@@ -81,7 +81,6 @@ def test_the_real_streams(data_folder):
     assert "1 of zone 4" in found.notes[1]
 
 
-@pytest.mark.soak
 def test_uniform_on_the_real_streams_is_within_a_tenth_of_figure_3(data_folder):
     """By the closed form: noise of mean size λ has the relative error λ·mean(1/x); zone 18 is 1.30 % where 1.352 is printed."""
     loads = streams.real_source(data_folder).loads

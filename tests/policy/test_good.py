@@ -147,12 +147,13 @@ METHODS = sorted({method for _, method in registry.PLANS})
 
 
 def as_a_policy_has_it(example, channel):
-    """The promise by the policy's clock, where it follows one, and in its unit: numbers are in Wh, a thousandth of a kWh."""
+    """The promise by the policy's clock, where it follows one, and in its unit: numbers are in Wh, a thousandth of a kWh,
+    and a span counts as one more, as readings are rounded."""
     if isinstance(example, AlmostPeriodic):
         return follow_clock(example, channel.account)
     if isinstance(example, AgeDependent) and isinstance(example.process, AutoRegressive):
         rho, sigma, span = (example.process.parameters()[key] for key in ("rho", "sigma", "span"))
-        return replace(example, process=AutoRegressive(rho, sigma * 1000, span * 1000))
+        return replace(example, process=AutoRegressive(rho, sigma * 1000, span * 1000 + 1))
     return example
 
 

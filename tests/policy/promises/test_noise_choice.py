@@ -140,10 +140,11 @@ def test_a_ledger_of_an_autoregressive_process_keeps_its_rules():
     made = policy([mean], notion="age-dependent", w=None, epsilon=0.1, delta=0, process=process)
     (stream,) = channels(made)
     assert made.notion.rules == 2
-    assert stream.plan.scale(1) == pytest.approx(400 / (0.1 * 0.1), rel=1e-6)  # resolutions: the span over ε(1 − ρ)
+    assert stream.plan.scale(1) == pytest.approx(401 / (0.1 * 0.1), rel=1e-6)  # resolutions: the span over ε(1 − ρ)
     facts = ledger_facts(made)
     begun = json.loads(facts["promise"])
     assert begun["notion"].pop("rules") == 2
+    begun["notion"]["process"]["span"] = 400.0  # not rounded then
     followed = follow_ledger(made, {**facts, "promise": json.dumps(begun)})
     assert followed.notion.rules == 1
     assert channels(followed)[0].plan.scale(1) == pytest.approx(40_000 / (0.1 * 0.1), rel=1e-6)

@@ -64,7 +64,10 @@ FIT = "fit: {files: design.csv, person: id, time: ts, value: kwh, states: 2, who
     [
         ("{name: markov-chain, matrix: [[0.9, 1e-1], [.1, 9e-1]]}", COIN),
         ("{name: geometric, c: 1, rho: 0.8}", GeometricMixing(1.0, 0.8)),
-        ("{name: autoregressive, rho: -0.9, sigma: 1, span: 1.0}", AutoRegressive(-0.9, 1000.0, 1000.0)),  # in Wh
+        (
+            "{name: autoregressive, rho: -0.9, sigma: 1, span: 1.0}",
+            AutoRegressive(-0.9, 1000.0, 1001.0),
+        ),  # in Wh, rounded
         (
             "{name: process-family, processes: [{name: markov-chain, matrix: [[0.9, 0.1], [0.1, 0.9]]}]}",
             ProcessFamily([COIN]),
@@ -310,7 +313,8 @@ def test_an_autoregressive_process_is_counted_in_resolutions_as_the_account_is(r
     """σ and span 1000, clip [0, 6000]: at 100 a person moves 60 resolutions, fewer than 1000, and 60 ≥ 10 is what matters.
 
     Two people who differ by the span differed by ρ^t of it t steps ago, in any unit. So nothing hangs on the resolution but that
-    the span is rounded up to whole ones: a loss is ε(1 − ρ) for a move by the span, and the account admits what is planned.
+    the span is rounded up to whole ones, and one more for readings halfway between two: a loss is ε(1 − ρ) for a move by the
+    span, and the account admits what is planned.
     """
     process = "{name: autoregressive, rho: 0.9, sigma: 1000, span: 1000}"
     statistic = (
@@ -319,15 +323,38 @@ def test_an_autoregressive_process_is_counted_in_resolutions_as_the_account_is(r
     policy = Policy.parse(aged(process, text=GOOD[: GOOD.index("    source:")] + statistic))
     (channel,) = channels(policy)
     notion = policy.notion
-    assert (notion.process.rho, notion.process.span) == (0.9, math.ceil(units))
+    assert (notion.process.rho, notion.process.span) == (0.9, math.floor(units) + 1)
     assert notion.process.sigma <= units <= notion.process.span
-    wider = math.ceil(units) / units
+    wider = (math.floor(units) + 1) / units
     assert notion.process.shift(5) == pytest.approx(AutoRegressive(0.9, 1000.0, 1000.0 * wider).shift(5), rel=1e-14)
     assert channel.losses(1, 1)[0] == pytest.approx(0.1 * 6 / wider, rel=1e-9)
     account = Accountant(notion)
     for release in channel.plan_releases(20):
         account.admit(release)
     assert account.risk() <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("span", ["0.01", "0.05", "1"])
+def test_no_two_readings_that_differ_by_the_span_lie_further_apart_once_they_are_rounded(span):
+    """0.145 and 0.155 differ by a resolution of 0.01, and are 14 and 16 of it: twice what one resolution would be charged."""
+    values = [f"{k / 100:.2f}5" for k in range(200)]
+    statistic = "    statistic: {kind: sum, fold: last, resolution: 0.01, clip: [0, 20]}\n    output: load.csv\n"
+    process = f"{{name: autoregressive, rho: 0.9, sigma: 8, span: {span}}}"
+    source = GOOD[: GOOD.index("    source:")]
+    policy = Policy.parse(aged(process, text=source + statistic))
+    (channel,) = channels(policy)
+    whole = np.floor(np.array(values, dtype=float) * 100 + 0.5)  # as engines round
+    apart = round(float(span) * 100)
+    assert (whole[apart:] - whole[:-apart]).max() == policy.notion.process.span == apart + 1
+    assert channel.losses(1, 1)[0] == pytest.approx(0.1 * 2000 / (apart + 1), rel=1e-6)
+
+
+def test_a_span_as_wide_as_every_clip_is_no_wider_when_rounded():
+    statistic = "    statistic: {kind: sum, fold: last, resolution: 1, clip: [0, 40]}\n    output: load.csv\n"
+    text = GOOD[: GOOD.index("    source:")] + statistic
+    assert (
+        Policy.parse(aged("{name: autoregressive, rho: 0.9, sigma: 8, span: 40}", text=text)).notion.process.span == 40
+    )
 
 
 def test_streams_on_an_autoregressive_process_round_alike():

@@ -15,8 +15,10 @@ from halflife.notions import AgeDependent, Notion
 from halflife.notions.meaning import meaning_of
 from halflife.numerics.arrays import Floats
 from halflife.numerics.forms import JsonObject
+from halflife.parsing.quantities import parse_quantity
 from halflife.plans import Plan
 from halflife.policy.measure import Measure
+from halflife.policy.model import Statistic
 from halflife.policy.outline import Outline
 from halflife.policy.promises.age_dependent.process import process_schema, read_process
 from halflife.policy.promises.base import Adapter, register_adapter
@@ -26,6 +28,9 @@ from halflife.release import Noise
 
 BELOW_ONE = 1 - 1e-12
 """So that the shares of a loss, rounded and added up again, never come to more than the loss."""
+
+DOUBLES = 1e-3
+"""How far doubles may put two readings further apart than they are, in resolutions: each by 4·2⁻⁵³ of 2⁴⁰ of them at the most."""
 
 PRESENT = refuse(
     "neighbours",
@@ -93,7 +98,7 @@ class AgeDependentAdapter(Adapter):
     def read_notion(self) -> Notion:
         """Return the promise, by the rules of the ledger if there is one, else by the newest.
 
-        The newest charge how far the span moves a value, which whole resolutions of it do. With weights a value moves by as much
+        The newest charge how far the span moves a value once it is rounded (`_widen`). With weights a value moves by as much
         more as a person weighs, and the sensitivity does not say by how much: there the first rules hold.
         """
         made = super().read_notion()
@@ -102,7 +107,9 @@ class AgeDependentAdapter(Adapter):
         if isinstance(made.process, AutoRegressive) and (weighted or self._begun_rules(made.rules) == 1):
             return replace(made, rules=1)
         if isinstance(made.process, AutoRegressive):
-            return replace(made, process=_widen(made.process))
+            return replace(
+                made, process=_widen(made.process, max(_clip_width(s.statistic) for s in self.policy.streams))
+            )
         return replace(made, rules=self._begun_rules(made.rules))
 
     def _begun_rules(self, newest: int) -> int:
@@ -186,10 +193,30 @@ class AgeDependentAdapter(Adapter):
         return found
 
 
-def _widen(process: AutoRegressive) -> AutoRegressive:
-    """The process with a span of whole resolutions: two values that differ by no more differ by no more once rounded."""
-    made = AutoRegressive(process.rho, process.sigma, float(math.ceil(process.span)))
+def _widen(process: AutoRegressive, widest: float) -> AutoRegressive:
+    """The process with a span of how many whole resolutions two values that differ by the span can differ by once rounded (ours).
+
+    Exactly it would be ⌈D⌉, as ⌊x + k⌋ = ⌊x⌋ + k. But a reading is a double, and one halfway between two multiples of the
+    resolution may come to lie on either side: of 0.145 and 0.155, at a resolution of 0.01, one is 14 and the other 16. So it is
+    ⌊D⌋ + 1, with a margin for what doubles round; and no more than D where no clip is wider.
+
+    >>> [_widen(AutoRegressive(0.9, 8.0, span), 40.0).span for span in (3.2, 4.0, 40.0)]
+    [4.0, 5.0, 40.0]
+    """
+    span = math.ceil(process.span) if process.span >= widest else math.floor(process.span + DOUBLES) + 1
+    made = AutoRegressive(process.rho, process.sigma, float(span))
     return made if process.checked is None else made.with_check(process.checked)
+
+
+def _clip_width(statistic: Statistic) -> float:
+    """How wide a statistic's clip is, in resolutions; infinite if it has none that can be read, which is refused later."""
+    if statistic.clip is None or statistic.resolution is None:
+        return math.inf
+    try:
+        low, high, one = (parse_quantity(x, statistic.unit) for x in (*statistic.clip, statistic.resolution))
+        return float((high - low) / one)
+    except (InvalidInput, ArithmeticError):
+        return math.inf
 
 
 def _take_share(whole: Plan, stream: Outline) -> Plan:
@@ -227,7 +254,8 @@ def check_proportion(process: AutoRegressive, measure: Measure) -> None:
     if process.span > width:
         raise InvalidInput(
             f"{why}, but its span of {process.span * resolution:g} is wider than the clip, {width * resolution:g}: the noise "
-            "covers the clip alone; widen the clip, or give a narrower span"
+            "covers the clip alone; widen the clip, or give a narrower span (rounding adds a resolution to it, unless all clips "
+            "are as wide as the span)"
         )
     if process.coarsest < 1:
         raise InvalidInput(

@@ -1530,6 +1530,20 @@ BREAKS: tuple[Break, ...] = (
     ),
     Break(
         "ledger/address.py",
+        "path = os.path.realpath(item.path)",
+        'path = os.path.realpath(item.path) if item.is_dir() or open(item.path, "rb").read(1) else item.path',
+        "looking at neighbours drops SQLite's locks",
+        ("tests/ledger/test_sqlite.py",),
+    ),
+    Break(
+        "ledger/sqlite/connect.py",
+        "    _check_regular(path, os.stat(path))\n    db = ",
+        "    os.close(os.open(path, os.O_RDWR))\n    db = ",
+        "opening a ledger drops SQLite's locks of this process on it",
+        ("tests/ledger/test_sqlite.py",),
+    ),
+    Break(
+        "ledger/address.py",
         '.rpartition("@")[2]',
         "",
         "a password of an address is repeated",

@@ -12,9 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import halflife as hl
 from halflife import LedgerError, Release
-from halflife.ledger import Entry
+from halflife.ledger import Entry, ledgers_beside, open_ledger
 from halflife.ledger.sqlite import SqliteLedger
+from halflife.publisher.second_ledger import find_second_ledgers
+from publisher.town import make, policy_dict, write_readings
 
 FACTS = {"format": "halflife.ledger", "policy": '{"promise": {"epsilon": "1"}}'}
 
@@ -301,3 +304,48 @@ def test_a_damaged_release_is_named_by_its_own_step(ledger):
     ledger._db.execute("UPDATE release SET loss = 0.001 WHERE entry = 2")
     with pytest.raises(LedgerError, match=r"entry 2 .*was changed: release at step 7: loss 0.001 is less than"):
         list(ledger.entries("s"))
+
+
+# Locks of SQLite ----------------------------------------------------------------------------------------------------
+
+IS_ANYBODY_THERE = """
+import fcntl, sys
+for ending, byte in (("-shm", 128), ("", 0x40000002)):
+    with open(sys.argv[1] + ending, "r+b") as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte)
+            sys.exit("free" + ending)
+        except OSError:
+            pass
+"""
+"""SQLite's own questions before it truncates the shared memory of a write-ahead log, and removes the log: does anybody use it?"""
+
+
+def test_looking_for_neighbours_lets_go_of_no_lock(tmp_path):
+    """To open and close a database's file anywhere in a process drops all its POSIX locks on it: another program would truncate
+    what is mapped, and the process dies of SIGBUS."""
+    write_readings(tmp_path)
+    policy = make(tmp_path, stream={"source": None})
+    beside = make_other(tmp_path)
+    with hl.Stream(policy) as stream, hl.Stream(beside) as other:
+        stream.publish(1.0, at=1)
+        other.publish(1.0, at=1)
+        assert is_held(policy)
+        assert is_held(beside)
+        assert len(ledgers_beside(policy.ledger_url)) == 1
+        find_second_ledgers(policy)
+        open_ledger(policy.ledger_url).close()
+        open_ledger(policy.ledger_url, read_only=True).close()
+        assert is_held(policy)
+        assert is_held(beside)
+
+
+def make_other(folder):
+    data = policy_dict(stream={"source": None}, output="other.csv") | {"ledger": "other.ledger"}
+    data["population"] = {**data["population"], "id": "another town"}
+    return hl.Policy.from_dict(data, folder)
+
+
+def is_held(policy):
+    asked = [sys.executable, "-c", IS_ANYBODY_THERE, policy.ledger_url]
+    return subprocess.run(asked, check=False).returncode == 0

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from halflife.errors import InvalidInput, unknown
 from halflife.ledger.sqlite.connect import FILES
-from halflife.ledger.sqlite.schema import looks_like_ledger
 
 SQLITE = "sqlite:///"
 
@@ -49,7 +48,10 @@ def ledger_exists(url: str | Path) -> bool:
 
 
 def ledgers_beside(url: str | Path) -> list[Path]:
-    """Return the files in a ledger's folder that look like other ledgers: SQLite files with a ledger's first bytes, or its lock.
+    """Return the files in a ledger's folder that look like other ledgers: those that a ledger's lock or mark lies beside.
+
+    No file is opened: whoever closes a file of an SQLite database lets go of all locks that its own process has on it (POSIX),
+    and with them of what keeps other programs from truncating what it has mapped.
 
     Links are followed: those in the folder, and the ledger itself: then the folder of the link is searched, and that of its file.
     """
@@ -58,8 +60,9 @@ def ledgers_beside(url: str | Path) -> list[Path]:
     for place in {os.path.realpath(os.path.dirname(named)), os.path.dirname(own)}:
         with contextlib.suppress(OSError), os.scandir(place) as folder:
             for item in folder:
-                if os.path.isfile(item.path) and looks_like_ledger(item.path):
-                    found.add(os.path.realpath(item.path))
+                path = os.path.realpath(item.path)
+                if os.path.isfile(path) and any(os.path.lexists(path + ending) for ending in (".lock", ".shown")):
+                    found.add(path)
     return [Path(path) for path in sorted(found - {own})]
 
 

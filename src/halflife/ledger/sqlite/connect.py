@@ -6,6 +6,7 @@ import errno
 import os
 import sqlite3
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from halflife.errors import LedgerError
@@ -22,13 +23,14 @@ Stamp = tuple[int, int, int, int]
 
 
 def connect_to_write(path: Path) -> sqlite3.Connection:
-    """Open a file, or make an empty one. Nothing in it is changed: it may be somebody else's database."""
+    """Open a file, or make an empty one. Nothing in it is changed: it may be somebody else's database.
+
+    A file that is there is not opened beforehand: to close it again would drop this process's other locks on it (POSIX).
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
-    try:
-        _check_regular(path, os.fstat(file))
-    finally:
-        os.close(file)
+    with suppress(FileExistsError):
+        os.close(os.open(os.path.realpath(path), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    _check_regular(path, os.stat(path))
     db = _set_up(sqlite3.connect(path, isolation_level=None, check_same_thread=False))
     db.execute("PRAGMA synchronous = FULL")
     return db

@@ -5,7 +5,6 @@ An entry is unique by stream, step and part (group), and a release by its entry 
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from contextlib import closing
 from functools import cache
@@ -59,21 +58,6 @@ _WRITTEN = """CREATE TABLE written (
 
 SCHEMA = (_FACTS, _ENTRIES, _RELEASES, _BATCHES, _STATES, _WRITTEN)
 VERSION = 4
-
-
-def looks_like_ledger(path: str) -> bool:
-    """Return whether a file begins as an SQLite file of the ledger's version does; False if it cannot be read.
-
-    While a ledger is begun, and up to the end of its first run, its version stands in the write-ahead log alone: then it is known
-    by its lock.
-    """
-    try:
-        with open(path, "rb") as file:
-            head = file.read(64)
-    except OSError:
-        return False
-    begun = head[60:64] == bytes(4) and os.path.lexists(f"{os.path.realpath(path)}.lock")
-    return head.startswith(b"SQLite format 3\0") and (head[60:64] == VERSION.to_bytes(4, "big") or begun)
 
 
 def prepare(db: sqlite3.Connection) -> None:

@@ -76,7 +76,10 @@ def test_nothing_to_draw_is_said(drawn, tmp_path):
 
 
 def test_a_place_that_cannot_be_written_to_is_refused(warned, tmp_path):
+    (tmp_path / "check.html").mkdir()
     with pytest.raises(InvalidInput, match="cannot write"):
+        write_check(warned, tmp_path / "check.html")
+    with pytest.raises(InvalidInput, match=r"ends in \.html"):
         write_check(warned, tmp_path)
 
 

@@ -21,6 +21,7 @@ from engines.test_engines import BASE, COUNT
 from halflife import InvalidInput
 from halflife.engines import Engine, open_source
 from halflife.engines.columns import is_header
+from halflife.engines.duckdb.source import _Columns
 from halflife.engines.frames import open_frame
 from halflife.engines.samples import read_sample
 from halflife.steps import Buckets
@@ -277,6 +278,13 @@ def test_columns_that_do_not_fit_are_refused_without_a_reading(columns: list[str
     for reading in ("000246", "2024-01-01", "1.5"):
         assert reading not in str(caught.value)
     assert caught.value.__context__ is None
+
+
+def test_the_types_of_many_columns_are_worked_out_once() -> None:
+    """They are asked for column by column: worked out anew each time, 4,000 columns took 5 s, and 16,000 a minute and more."""
+    columns = _Columns(["a", "b"], ["a", "b"], ["DOUBLE", "DOUBLE"])
+    assert columns.types is columns.types
+    assert columns.identifiers is columns.identifiers
 
 
 def test_the_names_of_a_wide_table_are_in_no_error(tmp_path: Path) -> None:

@@ -21,8 +21,10 @@ from __future__ import annotations
 import contextlib
 import glob
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote as percent
@@ -215,7 +217,8 @@ class DuckSource:
         """Read Parquet files, each as its own types say; files of one schema in one scan."""
         schemas = {path: self._parquet_columns(path) for path in files}
         for found in schemas.values():
-            self._names += [name for name in found.names if name not in self._names or found.names.count(name) > 1]
+            known_names, counts = set(self._names), Counter(found.names)
+            self._names += [name for name in found.names if name not in known_names or counts[name] > 1]
             for column, kind in found.types.items():
                 known = self._types.setdefault(column, kind)
                 self._types[column] = known if kind in known.split(" or ") else f"{known} or {kind}"
@@ -336,11 +339,11 @@ class _Columns:
         """Whether DuckDB calls some otherwise, as their names differ in case alone: then it mixes them up between files."""
         return self.names != self.found
 
-    @property
+    @cached_property
     def types(self) -> dict[str, str]:
         return dict(zip(self.names, self.kinds, strict=True))
 
-    @property
+    @cached_property
     def identifiers(self) -> dict[str, str]:
         return dict(zip(self.names, self.found, strict=True))
 

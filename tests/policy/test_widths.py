@@ -138,6 +138,9 @@ def test_streams_that_share_a_delta_have_noise_of_one_family(monkeypatch):
     assert [channels(p)[0].plan.noise for p in alone] == ["gaussian", "laplace"]
     both = policy(clock={"step": "1 h"}, promise=promise, streams=[{}, {"step": "1 day"}])
     assert [c.plan.noise for c in channels(both)] == ["gaussian", "gaussian"]
+    begun = both.model_copy()
+    begun._begun = {"version": 1}  # by a ledger that remembers no family: each plan chooses by its losses
+    assert [c.plan.noise for c in channels(begun)] == ["gaussian", "gaussian"]
     _, used = admit_all(both, us("2026-02-01"))
     assert 0.6 < used <= 1
     assert not any(charge.gaussian for charge in composed)

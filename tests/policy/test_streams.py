@@ -7,14 +7,18 @@ from fractions import Fraction
 from itertools import pairwise, product
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import csv
 
 from halflife import Accountant, InvalidInput, Release, WEvent
 from halflife.local_time import DAY, from_us, parse_time, to_us
 from halflife.parsing.documents import parse_document
 from halflife.policy import Policy, PolicyError, channels
+from halflife.policy.tables import read_public_table
 from halflife.postprocessing import MovingAverage, Truncate
 from policy.towns import GOOD, change, write_tables
 
@@ -316,3 +320,12 @@ def test_bounds_of_post_processing_are_in_the_unit(tmp_path):
     assert isinstance(first, Truncate)
     assert (first.low, first.high) == (-0.001, 20_000.0)
     assert math.isclose(first.low, -1e-3)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_everybody_may_be_a_group_of_their_own(tmp_path, ending):
+    """One column of a public table then says who a person is and where they count."""
+    table = pa.table({"who": ["a", "b"], "where": ["n", "s"]})
+    path = tmp_path / f"homes.{ending}"
+    (csv.write_csv if ending == "csv" else pq.write_table)(table, path)
+    assert read_public_table(path, "who", "who") == {"a": "a", "b": "b"}

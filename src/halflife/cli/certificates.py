@@ -55,7 +55,8 @@ def certificate(
     for part in content["published"]:
         say(f"{part['stream']}: {part['steps']:,} steps published in the period")
     risk = content["promises"][0]["risk"]
-    say(f"Risk at its end {risk['risk']:.6g} of {risk['limit']:g}, at most {risk['largest']:.6g} within it")
+    within = f"at most {risk['largest']:.6g} within it, {risk['largest_used']:.1%} of the promise"
+    say(f"Risk at its end {risk['risk']:.6g} of {risk['limit']:g}, {within}")
     say(f"Certificate: {out}" + (f", page: {page}" if page else "") + (", signed" if key else ", not signed"))
 
 

@@ -52,8 +52,9 @@ def _read(path: Path, *names: str) -> Any:
             if columns.count(name) > 1:
                 raise InvalidInput(f"{path.name} has {columns.count(name)} columns {name!r}: give each its own name")
         if path.suffix == ".parquet":
-            return pa.parquet.read_table(path, columns=list(names))
-        options = pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), include_columns=list(names))
+            return pa.parquet.read_table(path, columns=list(dict.fromkeys(names)))
+        types = dict.fromkeys(names, pa.string())  # one column may be asked for twice: a group for each person
+        options = pa.csv.ConvertOptions(column_types=types, include_columns=list(types))
         return pa.csv.read_csv(path, convert_options=options)
     except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
         why = getattr(error, "strerror", None) or str(error).splitlines()[0]

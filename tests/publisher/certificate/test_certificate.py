@@ -103,6 +103,7 @@ def test_the_largest_risk_may_lie_in_the_middle_of_a_period(tmp_path):
     hl.publish(policy := hl.Policy.from_dict(data, tmp_path), clock=lambda: NOW)
     risk = content_of(policy)["promises"][0]["risk"]
     assert (risk["largest"], risk["risk"]) == (pytest.approx(1.0, rel=1e-6), pytest.approx(0.5, rel=1e-2))
+    assert (risk["largest_used"], risk["used"]) == (pytest.approx(1.0, rel=1e-6), pytest.approx(0.5, rel=1e-2))
 
 
 def test_classically_all_losses_up_to_the_end_of_the_period_count(town):
@@ -236,6 +237,7 @@ def test_every_kind_of_ledger_is_certified_and_checked(golden, tmp_path):
     content = certificate["certificate"]
     assert next(iter(content)) == "not_protected"
     assert content["promises"][0]["risk"]["risk"] <= content["promises"][0]["risk"]["largest"]
+    assert 0 < content["promises"][0]["risk"]["largest_used"] <= 1 + 1e-9
     hl.publish(policy, clock=clock_at(data, 9))
     verdict = hl.check_certificate(write(certificate, tmp_path / "c.json"), policy, policy.outputs)
     assert verdict.problems == ()

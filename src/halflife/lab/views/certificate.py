@@ -64,6 +64,7 @@ def _promise(promise: JsonObject) -> Iterator[str]:
         ("", "Risk (nats)", "Odds change by at most"),
         [(name, three_figures(x), odds_words(x)) for name, x in rows],
     )
+    yield f"<p>At most {risk['largest_used']:.1%} of the promise was in use at any step of the period.</p>"
     yield "<h3>What it leans on</h3>"
     yield _list(f"{a['assumes']} {_say_check(a['checked'])}".strip() for a in promise["assumptions"])
 

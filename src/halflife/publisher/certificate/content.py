@@ -201,7 +201,7 @@ class _Told:
 
     def __init__(self, policy: Policy, period: Period) -> None:
         self._period, self._account = period, Accountant(policy.notion)
-        self._largest = 0.0
+        self._largest = self._largest_used = 0.0
         self.losses = Losses()
         self.streams = {c.name: _Stream(c) for c in channels(policy)}
 
@@ -218,9 +218,14 @@ class _Told:
                 self.streams[name].feed([entry for entry in entries if entry.stream == name])
 
     def _note(self, step: int) -> None:
-        """Remember the largest risk from a step on, which is no less than that of any step before the next release."""
+        """Remember the largest risk from a step on, which is no less than that of any step before the next release.
+
+        Limits may differ from step to step (secrets have their own), so the largest share of one is remembered too.
+        """
         if step >= self._account.step:
-            self._largest = max(self._largest, self._account.exposure(step).peak)
+            _, peak, limit = self._account.exposure(step)
+            self._largest = max(self._largest, peak)
+            self._largest_used = max(self._largest_used, peak / limit)
 
     def risk(self) -> JsonObject:
         """Return the risk at the end of the period, its peak from then on if nothing more is published, and the largest in it."""
@@ -229,7 +234,8 @@ class _Told:
             self._note(self._period.first - 1)
         risk, peak, limit = self._account.exposure(last)
         found = {"risk": risk, "peak": peak, "largest": max(self._largest, risk), "limit": limit}
-        return {"step": last, **found, "used": self._account.used(last)}
+        used = self._account.used(last)
+        return {"step": last, **found, "used": used, "largest_used": max(self._largest_used, used)}
 
 
 class _Stream:

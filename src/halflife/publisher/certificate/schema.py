@@ -40,8 +40,9 @@ def certificate_schema() -> JsonObject:
     """Return the JSON Schema of a certificate."""
     risk = make_object(
         "Risk in nats at the last step of the period (step, risk), its peak from then on if nothing more is published, the "
-        "largest in the period, what is promised at most, and the share of the promise in use.",
-        step=COUNT, risk=NUMBER, peak=NUMBER, largest=NUMBER, limit=NUMBER, used=NUMBER,
+        "largest in the period, what is promised at most at that last step, the share of the promise in use, and the largest "
+        "share in the period.",
+        step=COUNT, risk=NUMBER, peak=NUMBER, largest=NUMBER, limit=NUMBER, used=NUMBER, largest_used=NUMBER,
     )  # fmt: skip
     promise = make_object(
         "The promise, what it leans on, and the risk under it.",

@@ -147,6 +147,7 @@ def test_policies_outputs_and_ledgers_are_there_and_agree(result):
             assert tuple(r for e in book.entries() for r in e.releases) == outcome.releases
 
 
+@pytest.mark.soak
 def test_the_seed_makes_the_homes_and_never_the_noise(result, notions, tmp_path):
     again = run_demo(tmp_path, TOWN, DAYS, seed=7)
     assert np.array_equal(again.exact, result.exact)
@@ -198,6 +199,7 @@ def files(folder: Path):
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
+@pytest.mark.soak
 def test_a_second_run_replaces_what_the_first_made_and_nothing_else(notions, tmp_path):
     first = run_demo(tmp_path, 2, 1)
     kept = {"notes.txt": b"mine", "w-event/notes.txt": b"mine too"}

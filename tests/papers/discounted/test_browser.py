@@ -21,6 +21,7 @@ def pages(tmp_path_factory):
     return {report: 9, folder / "plan.html": 2}
 
 
+@pytest.mark.soak
 def test_the_pages_are_drawn_fit_and_turn_over(chromium, pages):
     for path, plots in pages.items():
         with opened(chromium, path) as page:

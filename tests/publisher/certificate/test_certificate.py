@@ -106,6 +106,18 @@ def test_the_largest_risk_may_lie_in_the_middle_of_a_period(tmp_path):
     assert (risk["largest_used"], risk["used"]) == (pytest.approx(1.0, rel=1e-6), pytest.approx(0.5, rel=1e-2))
 
 
+def test_risk_and_peak_are_told_apart(town, monkeypatch):
+    """A process known up to a last lag has a peak above its risk; an account that says so stands for it."""
+
+    class Rising(hl.Accountant):
+        def exposure(self, step=None):
+            return hl.Exposure(0.1, 0.3, 1.0)
+
+    monkeypatch.setattr("halflife.publisher.certificate.content.Accountant", Rising)
+    risk = content_of(town)["promises"][0]["risk"]
+    assert (risk["risk"], risk["peak"], risk["largest"], risk["largest_used"]) == (0.1, 0.3, 0.3, 0.3)
+
+
 def test_classically_all_losses_up_to_the_end_of_the_period_count(town):
     losses = [r.loss for r in releases_of(town)]
     found = {x["within"]: x["loss"] for x in content_of(town, "2026-01-01T05:00", "2026-01-01T17:00")["classically"]}

@@ -14,8 +14,10 @@ import pytest
 from hypothesis import Phase, settings
 
 from browser import start
+from own_keys import use_own_keys
 from thinning import leave_diagonals
 
+use_own_keys()
 settings.register_profile("halflife", deadline=None, max_examples=60, derandomize=True)
 settings.register_profile("breaks", settings.get_profile("halflife"), phases=[Phase.explicit, Phase.generate])
 settings.register_profile("soak", deadline=None, max_examples=2000)

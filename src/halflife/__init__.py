@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from halflife.policy import Policy
     from halflife.postprocessing import Facts, LocalLevel, Seasonal
     from halflife.publisher import (
+        Amended,
         CertificateVerdict,
         CheckReport,
         Pushed,
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
         StreamStatus,
         Summary,
         Verdict,
+        amend,
         certify,
         check,
         check_certificate,
@@ -83,6 +85,7 @@ _LATE = {
     **dict.fromkeys(("Facts", "LocalLevel", "Seasonal"), "postprocessing"),
 } | dict.fromkeys(
     (
+        "Amended",
         "CertificateVerdict",
         "CheckReport",
         "Pushed",
@@ -92,6 +95,7 @@ _LATE = {
         "StreamStatus",
         "Summary",
         "Verdict",
+        "amend",
         "certify",
         "check",
         "check_certificate",
@@ -124,6 +128,7 @@ __all__ = [
     "Accountant",
     "AgeDependent",
     "AlmostPeriodic",
+    "Amended",
     "AutoRegressive",
     "BudgetExceeded",
     "CertificateVerdict",
@@ -175,6 +180,7 @@ __all__ = [
     "UnboundedLoss",
     "Verdict",
     "WEvent",
+    "amend",
     "best_schedule",
     "certify",
     "check",

@@ -82,6 +82,16 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
                 raise self._refusal(before, trial._state, release)
         self.adopt(trial)
 
+    def record(self, *releases: Release) -> None:
+        """Charge the releases of one step whatever they come to: the risk may pass the promise, or have no bound."""
+        step = releases[0].step
+        if self._unbounded is None:
+            try:
+                self._charge(step, releases)
+            except UnboundedLoss as error:
+                self._unbounded = str(error)
+        self._step = step
+
     def _charge(self, step: int, releases: Sequence[Release]) -> None:
         if step < self._step:
             raise InvalidInput(
@@ -230,14 +240,8 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
         1.8
         """
         account = cls(notion)
-        for step, group in (history if isinstance(history, History) else History(history)).by_step():
-            if account._unbounded is not None:
-                account._step = step
-                continue
-            try:
-                account._charge(step, group)
-            except UnboundedLoss as error:
-                account._unbounded, account._step = str(error), step
+        for _, group in (history if isinstance(history, History) else History(history)).by_step():
+            account.record(*group)
         return account
 
     @property

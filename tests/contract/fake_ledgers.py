@@ -16,6 +16,7 @@ import numpy as np
 from halflife.errors import LedgerError
 from halflife.ledger import Batch, Entry
 from halflife.ledger.entry import batch_link, digest, first_link
+from halflife.ledger.events import amend_facts
 from halflife.testing import LedgerSubject
 
 
@@ -84,7 +85,7 @@ class FakeLedger:
         if not self.store.links:
             self.store.facts = dict(facts)
         self.head = self.newest_link()
-        return dict(self.store.facts)
+        return self.facts()
 
     def fault(self):
         """What `begin` refuses: the newest entry, batch and states, and the mark of what was shown."""
@@ -93,13 +94,20 @@ class FakeLedger:
             return "changed"
         if count and digest(self.store.states.items()) != self.newest().states:
             return "states changed"
+        if count and not self.newest_follows():
+            return "the newest batch changed"
         return self.find_rollback()
 
-    def commit(self, entries, states, at_us):
+    def newest_follows(self):
+        *_, before, newest = [None, *self.store.batches]
+        link = before.link if newest.event is not None else self.store.links[-1][2]
+        return batch_link(link, newest.at_us, newest.states, newest.event) == newest.link
+
+    def commit(self, entries, states, at_us, event=None):
         self.check_writing()
         after = copy.copy(self.store)
         after.links, after.batches, after.states = list(after.links), list(after.batches), dict(after.states)
-        self.write(after, entries, states, at_us)
+        self.write(after, entries, states, at_us, event)
         vars(self.store).update(links=after.links, batches=after.batches, states=after.states)
         self.head = self.newest_link()
 
@@ -109,7 +117,9 @@ class FakeLedger:
         if self.head != self.newest_link():
             raise self.refuse("somebody else has written")
 
-    def write(self, store, entries, states, at_us):
+    def write(self, store, entries, states, at_us, event=None):
+        if event is not None:
+            self.check_event(store, entries)
         link, known = self.head, {(e.stream, e.step, e.part) for _, e, _ in store.links}
         for entry in entries:
             if (entry.stream, entry.step, entry.part) in known or len(set(entry.draws())) < len(entry.releases):
@@ -120,7 +130,14 @@ class FakeLedger:
         if store.failing:
             raise self.refuse("the disk is full")
         saved = digest(store.states.items())
-        store.batches.append(Batch(len(store.links), at_us, saved, batch_link(link, at_us, saved)))
+        store.batches.append(Batch(len(store.links), at_us, saved, batch_link(link, at_us, saved, event), event))
+
+    def check_event(self, store, entries):
+        if entries or not store.links:
+            raise self.refuse("an event with entries, or before any")
+
+    def erase_deleted(self):
+        pass
 
     def mark_shown(self):
         self.store.shown = (len(self.store.links), self.newest_link())
@@ -134,8 +151,11 @@ class FakeLedger:
 
     # Reading
 
-    def facts(self):
+    def begun(self):
         return dict(self.store.facts)
+
+    def facts(self):
+        return amend_facts(self.begun(), (batch.event for batch in self.events()))
 
     def states(self):
         return dict(self.store.states)
@@ -148,6 +168,9 @@ class FakeLedger:
 
     def batches(self):
         return iter(self.store.batches)
+
+    def events(self):
+        return [batch for batch in self.store.batches if batch.event is not None]
 
     def chained(self):
         return iter(self.store.links)
@@ -164,7 +187,7 @@ class FakeLedger:
             return False
         _, entry, link = self.store.links[number - 1]
         before = (
-            {b.last: b.link for b in self.store.batches}.get(number - 1) if number > 1 else first_link(self.facts())
+            {b.last: b.link for b in self.store.batches}.get(number - 1) if number > 1 else first_link(self.begun())
         )
         return entry.link(before or self.store.links[number - 2][2]) == link
 
@@ -192,8 +215,8 @@ class FakeLedger:
         count, link = self.store.shown
         if count > len(self.store.links):
             return "an older copy"
-        known = {b.last: b.link for b in self.store.batches}
-        return "another ledger" if count and known.get(count) != link else None
+        known = {(b.last, b.link) for b in self.store.batches}
+        return "another ledger" if count and (count, link) not in known else None
 
     def explain_rollback(self):
         return ""
@@ -215,55 +238,85 @@ class TakesAddedFacts(FakeLedger):
 
 
 class OverwritesSteps(FakeLedger):
-    def write(self, store, entries, states, at_us):
+    def write(self, store, entries, states, at_us, event=None):
         new = {(e.stream, e.step, e.part) for e in entries}
         store.links = [link for link in store.links if (link[1].stream, link[1].step, link[1].part) not in new]
-        super().write(store, entries, states, at_us)
+        super().write(store, entries, states, at_us, event)
 
 
 class IgnoresParts(FakeLedger):
-    def write(self, store, entries, states, at_us):
+    def write(self, store, entries, states, at_us, event=None):
         if {(e.stream, e.step) for e in entries} & {(e.stream, e.step) for _, e, _ in store.links}:
             raise self.refuse("twice")
-        super().write(store, entries, states, at_us)
+        super().write(store, entries, states, at_us, event)
 
 
 class WritesInPlace(FakeLedger):
-    def commit(self, entries, states, at_us):
+    def commit(self, entries, states, at_us, event=None):
         self.check_writing()
-        self.write(self.store, entries, states, at_us)
+        self.write(self.store, entries, states, at_us, event)
         self.head = self.newest_link()
 
 
 class KeepsStatesOfFailures(FakeLedger):
-    def commit(self, entries, states, at_us):
+    def commit(self, entries, states, at_us, event=None):
         try:
-            super().commit(entries, states, at_us)
+            super().commit(entries, states, at_us, event)
         except LedgerError:
             self.store.states.update(states)
             raise
 
 
 class RoundsNumbers(FakeLedger):
-    def write(self, store, entries, states, at_us):
+    def write(self, store, entries, states, at_us, event=None):
         entries = [dataclasses.replace(e, noisy=e.noisy.astype(np.longdouble).round(9).astype(float)) for e in entries]
-        super().write(store, entries, states, at_us)
+        super().write(store, entries, states, at_us, event)
 
 
 class LosesNegativeZero(FakeLedger):
-    def write(self, store, entries, states, at_us):
-        super().write(store, [dataclasses.replace(e, noisy=e.noisy + 0.0) for e in entries], states, at_us)
+    def write(self, store, entries, states, at_us, event=None):
+        super().write(store, [dataclasses.replace(e, noisy=e.noisy + 0.0) for e in entries], states, at_us, event)
 
 
 class ForgetsTheSmoothedValue(FakeLedger):
-    def write(self, store, entries, states, at_us):
-        super().write(store, [dataclasses.replace(e, value=None) for e in entries], states, at_us)
+    def write(self, store, entries, states, at_us, event=None):
+        super().write(store, [dataclasses.replace(e, value=None) for e in entries], states, at_us, event)
 
 
 class ReplacesAllStates(FakeLedger):
-    def write(self, store, entries, states, at_us):
+    def write(self, store, entries, states, at_us, event=None):
         store.states = {}
-        super().write(store, entries, states, at_us)
+        super().write(store, entries, states, at_us, event)
+
+
+class ForgetsAmendedFacts(FakeLedger):
+    def facts(self):
+        return self.begun()
+
+
+class BeginsWithAmendedFacts(FakeLedger):
+    """Takes amended facts for those that its chain begins with."""
+
+    def begun(self):
+        return amend_facts(super().begun(), (batch.event for batch in self.events()))
+
+
+class TakesEventsFirst(FakeLedger):
+    def check_event(self, store, entries):
+        pass
+
+
+class LosesTheOrderOfEvents(FakeLedger):
+    def batches(self):
+        return iter(sorted(self.store.batches, key=lambda batch: (batch.last, len(batch.event or ""))))
+
+
+class MarksEntriesAlone(FakeLedger):
+    """Remembers the batch of entries that was shown, and no event after it."""
+
+    def mark_shown(self):
+        shown = [b for b in self.store.batches if b.event is None]
+        self.store.shown = (len(self.store.links), shown[-1].link if shown else b"")
 
 
 class SkipsNoGap(FakeLedger):
@@ -319,7 +372,7 @@ class TrustsWhatItReads(FakeLedger):
     """Works its hashes out anew from whatever is stored, so that nothing ever differs."""
 
     def chained(self):
-        link, ends = first_link(self.facts()), {b.last: b for b in self.batches()}
+        link, ends = first_link(self.begun()), {b.last: b for b in self.batches()}
         for number, (_, entry, _) in enumerate(self.store.links, start=1):
             link = entry.link(link)
             yield number, entry, link
@@ -343,8 +396,8 @@ class ForgetsWhatWasShown(FakeLedger):
 class ShowsWhatItCommits(FakeLedger):
     """Marks entries as shown that nobody saw: after a crash an honest ledger would be refused."""
 
-    def commit(self, entries, states, at_us):
-        super().commit(entries, states, at_us)
+    def commit(self, entries, states, at_us, event=None):
+        super().commit(entries, states, at_us, event)
         self.mark_shown()
 
 
@@ -375,6 +428,11 @@ BROKEN = {
     LosesNegativeZero: "everything_comes_back_bit_by_bit",
     ForgetsTheSmoothedValue: "everything_comes_back_bit_by_bit",
     ReplacesAllStates: "states_are_replaced_by_name",
+    ForgetsAmendedFacts: "events_follow_batches",
+    BeginsWithAmendedFacts: "events_follow_batches",
+    TakesEventsFirst: "events_follow_batches",
+    LosesTheOrderOfEvents: "events_follow_batches",
+    MarksEntriesAlone: "a_copy_from_before_an_event_is_refused",
     SkipsNoGap: "steps_are_found",
     LeavesOutTheEnd: "steps_are_found",
     LetsAnybodyWrite: "one_writer_at_a_time",
@@ -417,6 +475,9 @@ def make_subject(kind: type[FakeLedger]) -> LedgerSubject:
             "state": lambda: store.states.update(account='{"step": 4}'),
             "fact": lambda: store.facts.update(promise='{"epsilon": 1.1}'),
             "time": lambda: store.batches.__setitem__(0, store.batches[0]._replace(at_us=9)),
+            "event": lambda: _replace_event(store, event='{"kind": "key", "reason": "numbers"}'),
+            "event removed": lambda: store.batches.remove(_event(store)),
+            "event moved": lambda: _replace_event(store, last=2),
         }
         change[what]()
 
@@ -436,6 +497,14 @@ def make_subject(kind: type[FakeLedger]) -> LedgerSubject:
 def _replace(store: Store, number: int, **changes) -> None:
     place, entry, link = store.links[number - 1]
     store.links[number - 1] = (place, dataclasses.replace(entry, **changes), link)
+
+
+def _event(store: Store) -> Batch:
+    return next(batch for batch in store.batches if batch.event is not None)
+
+
+def _replace_event(store: Store, **changes) -> None:
+    store.batches[store.batches.index(_event(store))] = _event(store)._replace(**changes)
 
 
 def _dearer(entry: Entry):

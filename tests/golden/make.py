@@ -18,9 +18,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import halflife as hl
-from golden.variants import FIRST, MORE, SECRETS, VARIANTS, clock_at, write_inputs
+from golden.variants import AMENDED, FIRST, MORE, SECRETS, VARIANTS, clock_at, write_inputs
 from halflife import registry
 from halflife.ledger import open_ledger
+from halflife.publisher.secrets_at_rest import make_key_file
 
 HERE = Path(__file__).parent
 
@@ -47,8 +48,20 @@ def write_ledger(folder: Path, data: dict[str, Any]) -> None:
     write_inputs(folder, data)
     if data["promise"]["notion"] == "swellfish":
         (folder / "secrets.json").write_text(json.dumps(SECRETS, indent=1) + "\n")
+    if "noise_key" in data:
+        make_key_file(folder / "noise.key")
     (folder / "policy.yaml").write_text(json.dumps(data, indent=1) + "\n")
     for step in (FIRST, MORE):
+        if step == MORE and folder.name in AMENDED:
+            data = AMENDED[folder.name](data)
+            (folder / "policy.yaml").write_text(json.dumps(data, indent=1) + "\n")
+            hl.amend(
+                folder / "policy.yaml",
+                "to be read by later versions",
+                by="halflife",
+                weaken=True,
+                clock=clock_at(data, FIRST),
+            )
         policy = hl.Policy.load(folder / "policy.yaml")
         if step == MORE and policy.streams[0].post:  # a chain that was changed on the way
             data["streams"][0]["post"] = data["streams"][0]["post"][1:]

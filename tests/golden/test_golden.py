@@ -22,8 +22,7 @@ from halflife.policy import channels
 from halflife.policy.facts import keys as facts
 from halflife.policy.promises import ADAPTERS
 from halflife.processes.base import PROCESSES
-from halflife.publisher.begun import follow_own_ledger
-from halflife.publisher.session import hold_to_ledger
+from halflife.publisher.holding import follow_own_ledger, hold_to_ledger
 from halflife.specifications.neighbours import INTERPRETATIONS
 
 SOURCE = Path(next(iter(importlib.util.find_spec("halflife").submodule_search_locations)))
@@ -131,7 +130,7 @@ def test_check_and_plan_show_the_noise_that_a_golden_ledger_goes_on_with(golden,
     before = {file.name: file.read_bytes() for file in golden.iterdir()}
     assert {file.name: file.read_bytes() for file in folder.iterdir() if file.name in before} == before
     with open_ledger(policy.ledger_url, read_only=True) as book:
-        goes_on = hold_to_ledger(book.name, book.facts(), policy)
+        goes_on = hold_to_ledger(book, policy)
     assert found == [(c.plan.noise, c.plan.std(1)) for c in channels(goes_on)]
     if golden.name == "w-event-delta-begun":
         assert found != [(c.plan.noise, c.plan.std(1)) for c in channels(policy)], "a new ledger would have other noise"

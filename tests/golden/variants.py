@@ -107,6 +107,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "notion": "almost-periodic", "epsilon": 1.0, "period": "2 h", "strong": True, "renew": 2,
         "over": {"notion": "exponential", "half_life": "1 day"},
     }),
+    "almost-periodic-sealed": {
+        **policy({"notion": "almost-periodic", "epsilon": 1.0, "period": "4 h", "strong": True}),
+        "noise_key": "file:noise.key",  # lies in the golden folder: the key of a test, and of nothing else
+    },
     "almost-periodic-by-the-clock": policy(
         {"notion": "almost-periodic", "epsilon": 1.0, "period": "1 day", "strong": True}, zone="Europe/London"
     ),
@@ -218,7 +222,23 @@ VARIANTS: dict[str, dict[str, Any]] = {
         QUANTILE,
         {**QUANTILE, "name": "by-place", "groups": FIXED, "output": "by-place.jsonl"},
     ),
+    "amended": policy(WINDOW, {**MEAN, "share": 0.5}, {**MEAN, "name": "leaving", "output": "leaving.csv", "share": 0.5}),
 }  # fmt: skip
+
+
+def amend_town(data: dict[str, Any]) -> dict[str, Any]:
+    """Two more people, a larger ε, one stream less, and one more that has taken over its share."""
+    size, first = data["population"]["size"] + 2, data["streams"][0]
+    return {
+        **data,
+        "population": {**data["population"], "size": size},
+        "promise": {**data["promise"], "epsilon": 2.0},
+        "streams": [first, {**first, "name": "added", "output": "added.csv"}],
+    }
+
+
+AMENDED = {"amended": amend_town}
+"""How the policies of golden ledgers change after their first steps."""
 
 
 def write_inputs(folder: Any, data: dict[str, Any]) -> None:

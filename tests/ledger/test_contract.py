@@ -23,6 +23,9 @@ TAMPERED = {
     "newest": ["UPDATE entry SET spread = spread * 1.1 WHERE id = (SELECT max(id) FROM entry)"],
     "state": ["UPDATE state SET value = '{\"step\": 4}' WHERE name = 'account'"],
     "fact": ["UPDATE fact SET value = '{\"epsilon\": 1.1}' WHERE key = 'promise'"],
+    "event": ["UPDATE event SET body = replace(body, 'members', 'numbers') WHERE number = 1"],
+    "event removed": ["DELETE FROM event WHERE number = 1"],
+    "event moved": ["UPDATE event SET last_entry = 2 WHERE number = 1"],
     "time": ["UPDATE batch SET at_us = at_us + 1 WHERE last_entry = 2"],
 }
 

@@ -12,7 +12,7 @@ from halflife.ledger import open_ledger
 from halflife.plans import Plan
 from halflife.plans.base import repeat_loss
 from halflife.policy.promises import RULES
-from publisher.town import STEPS, make, write_readings
+from publisher.town import STEPS, kept_noise, make, write_readings
 from thinning import keep
 
 PERIOD = 4
@@ -83,14 +83,15 @@ def test_a_notion_that_no_rule_names_is_refused_in_policies(tmp_path, periodic, 
 def test_noise_that_is_reused_survives_restarts(tmp_path, periodic, hours):
     policy = promise(tmp_path)
     for hour in hours:
-        hl.publish(policy, clock=at(hour))
+        hl.publish(policy, clock=at(min(hour, STEPS - 1)))
+    assert len(kept_noise(policy)) == PERIOD
+    hl.publish(policy, clock=at(STEPS))
     with open_ledger(policy.ledger_url, read_only=True) as book:
         noisy = [e.noisy[0] for e in book.entries()]
         assert len({round(x, 6) for x in noisy}) == PERIOD, "one noise for each phase, drawn once"
         assert noisy[:PERIOD] * (STEPS // PERIOD) == noisy
         state = json.loads(book.states()["stream:mean"])
-        assert state["mechanism"] == {"seen": STEPS}
-        assert len(state["noise"]) == PERIOD
+        assert state == {"version": 2, "smoothers": [], "destroyed": [f"phase {k}" for k in range(PERIOD)]}
         assert [r.draw for r in next(iter(book.entries())).releases] == ["phase 1"]
     verdict = hl.verify(policy.ledger_url, {"mean": str(policy.path("mean.csv"))})
     assert verdict.problems == ()
@@ -100,9 +101,9 @@ def test_noise_that_is_reused_survives_restarts(tmp_path, periodic, hours):
 def test_reused_noise_is_a_secret_of_the_ledger(tmp_path, periodic, caplog):
     policy = promise(tmp_path)
     with caplog.at_level("DEBUG"):
+        hl.publish(policy, clock=at(STEPS - 1))
+        units = [str(n) for noise in kept_noise(policy).values() for n in noise]
         hl.publish(policy)
-    with open_ledger(policy.ledger_url, read_only=True) as book:
-        units = [str(n) for noise in json.loads(book.states()["stream:mean"])["noise"].values() for n in noise["units"]]
     assert units
     seen = policy.path("mean.csv").read_text() + caplog.text + (tmp_path / "town.ledger.operator.jsonl").read_text()
     assert not any(n in seen for n in units if len(n) > 6)

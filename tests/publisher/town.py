@@ -10,6 +10,9 @@ from pathlib import Path
 
 import halflife as hl
 from forked import finish, start
+from halflife.ledger import open_ledger
+from halflife.publisher.saved import SavedStates
+from halflife.publisher.secrets_at_rest import NoiseKeys
 from publisher.children import publish_and_die
 
 HOMES, STEPS = 5, 24
@@ -74,6 +77,13 @@ def make(folder: Path, **changes) -> hl.Policy:
 def read_csv(path: Path):
     with path.open(newline="") as file:
         return list(csv.DictReader(file))
+
+
+def kept_noise(policy: hl.Policy) -> dict[str, list[int]]:
+    """The numbers of all noise that a ledger keeps, by name, opened with its key: {} if nothing was published, or all is over."""
+    with open_ledger(policy.ledger_url, read_only=True) as book:
+        state = SavedStates(policy, book, NoiseKeys(policy)).draw.state()
+    return {name: kept["units"] for name, kept in state.items()}
 
 
 def run_and_die(folder: Path, point: str, number: int = 1, batch: int = 5) -> int:

@@ -2,10 +2,12 @@
 
 from halflife.cli import (
     accuracy,
+    amending,
     audits,
     certificates,
     checking,
     experiments,
+    keys,
     operating,
     periods,
     processes,
@@ -17,10 +19,12 @@ from halflife.cli.group import main
 
 __all__ = [
     "accuracy",
+    "amending",
     "audits",
     "certificates",
     "checking",
     "experiments",
+    "keys",
     "main",
     "operating",
     "periods",

@@ -17,7 +17,7 @@ import numpy as np
 from halflife import registry
 from halflife.errors import HalflifeError, InvalidInput
 from halflife.lab.comparison import DemoResult, Outcome, exact_series, write_releases
-from halflife.lab.demo import HOMES, LEDGER, OUTPUT, POLICY, START, Draft, draft_policy
+from halflife.lab.demo import HOMES, KEY_FILE, LEDGER, OUTPUT, POLICY, START, Draft, draft_policy
 from halflife.lab.households.readings import SLOTS_PER_DAY, Readings, readings_table, simulate
 from halflife.ledger import ledger_names, open_ledger
 from halflife.numerics.parameters import whole
@@ -25,9 +25,10 @@ from halflife.numerics.progress import Progress
 from halflife.policy import Policy, channels
 from halflife.publisher import publish, verify
 from halflife.publisher.readable import in_output_units
+from halflife.publisher.secrets_at_rest import make_key_file
 
 MARKER = ".made-by-halflife-demo"
-MADE = ("readings.parquet", POLICY, OUTPUT, *ledger_names(LEDGER))
+MADE = ("readings.parquet", POLICY, OUTPUT, KEY_FILE, *ledger_names(LEDGER))
 """All that the demo puts into a folder of its own, and all that it ever deletes there."""
 
 
@@ -137,6 +138,8 @@ def _write_inputs(town: Readings, homes: Path, drafts: Sequence[Draft]) -> None:
     pq.write_table(readings_table(town), homes / "readings.parquet")
     for draft in drafts:
         (draft.folder / POLICY).write_text(draft.text, encoding="utf-8")
+        if draft.notion.shares_draws:
+            make_key_file(draft.folder / KEY_FILE)
 
 
 def _publish(draft: Draft, steps: int) -> Outcome:

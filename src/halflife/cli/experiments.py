@@ -106,7 +106,7 @@ def plan(policy: Path | None, notion: str | None, step: str | None, start: str |
     """
     from halflife.lab.views import plan as lab
     from halflife.policy import Policy
-    from halflife.publisher.begun import follow_own_ledger
+    from halflife.publisher.holding import follow_own_ledger
 
     given = {k: v for k, v in options.items() if v is not None}
     if (policy is None) == (notion is None):

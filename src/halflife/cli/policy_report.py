@@ -31,10 +31,10 @@ from halflife.numerics.arrays import Floats, Integers
 from halflife.numerics.progress import Progress
 from halflife.policy import Channel, Policy, channels, explain
 from halflife.publisher import Verdict, verify
+from halflife.publisher.holding import hold_to_ledger
 from halflife.publisher.plain_terms import Losses, describe_promise, find_plain_losses, list_unprotected
 from halflife.publisher.promise_warnings import warn_about_promise
-from halflife.publisher.readable import in_output_units, make_readable_block
-from halflife.publisher.session import hold_to_ledger
+from halflife.publisher.readable import make_readable_block, noisy_values
 from halflife.release import Release
 
 BLOCK = 1_000
@@ -71,16 +71,18 @@ class _Gathered:
         facts = book.facts()
         if not facts or book.newest() is None:
             raise LedgerError(f"{book.name}: nothing is published yet: halflife publish")
-        self.policy = policy = hold_to_ledger(book.name, facts, policy)
+        self.policy = policy = hold_to_ledger(book, policy)
         newest = book.newest()
         assert newest is not None
         self.entries, self.head, self.committed = newest.last, newest.link.hex(), newest.at_us
-        self.begin, self.first_committed = first_link(facts).hex(), next(book.batches()).at_us
+        self.begin, self.first_committed = first_link(book.begun()).hex(), next(book.batches()).at_us
         self.series = {c.name: s for c in channels(policy) if (s := _Series.of(c, book)) is not None}
         self.risk, self.losses = _Risk(policy, self.entries), Losses()
         chained, done = book.entries(), 0
         while block := list(islice(chained, BLOCK)):
-            for name in {entry.stream for entry in block}:
+            for name in {
+                entry.stream for entry in block
+            } & self.series.keys():  # streams that ended have no plan to show
                 self.series[name].feed([entry for entry in block if entry.stream == name])
             self.losses.feed(r for entry in block for r in entry.releases)
             self.risk.feed(block)
@@ -113,7 +115,7 @@ class _Series:
         return None if first is None else cls(channel, first, book.last_step(channel.name))
 
     def feed(self, entries: Sequence[Entry]) -> None:
-        block = make_readable_block(entries, self.channel.factor_of_cells, banded=bool(self.layout.quantiles))
+        block = make_readable_block(entries, self.channel.worth, banded=bool(self.layout.quantiles))
         steps, times = np.array(block.steps), np.array(block.starts)
         widest = block.bands.max(axis=1)[:, None]
         self.steps += len(entries)
@@ -130,7 +132,7 @@ class _Series:
     def _feed_raw(self, entries: Sequence[Entry], steps: Integers, times: Integers) -> None:
         """Take the noisy values that post-processing began with; they are as public as what it made of them."""
         self.processed = self.processed or any(entry.value is not None for entry in entries)
-        raw = in_output_units(np.array([entry.noisy for entry in entries]), self.channel.factor_of_cells)
+        raw = noisy_values(entries, self.channel.worth)
         self.raw.feed(steps, times, raw[:, : self.shown], np.zeros((len(entries), self.shown)))
 
     def _panel(self, name: str, j: int) -> Panel:

@@ -22,6 +22,8 @@ START = datetime.datetime(2024, 1, 8, tzinfo=datetime.UTC)
 """A Monday in winter."""
 
 HOMES, POLICY, LEDGER, OUTPUT = "homes", "policy.yaml", "policy.ledger", "mean-use.csv"
+KEY_FILE = "noise.key"
+KEY_LINE = f"noise_key: file:{KEY_FILE}     # only a demo keeps the key beside its ledger\n"
 
 SECRETS = """\
   neighbours: one-window      # all that a home's events can do within the time of one of them
@@ -98,7 +100,7 @@ streams:
 {post}    output: {OUTPUT}
 
 ledger: {LEDGER}
-"""
+{KEY_LINE if notion.shares_draws else ""}"""
 
 
 def draft_policy(notion: Notion, folder: Path, households: int, steps: int) -> Draft:

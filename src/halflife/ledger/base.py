@@ -1,7 +1,8 @@
 """What every ledger does: the protocol that publisher, verification and audit speak, whatever keeps the rows.
 
-A ledger is append-only. An *entry* is one published step of a stream with its releases; a *batch* is the entries of one
-transaction; the *states* (account, mechanisms, smoothers) are replaced with each batch. SHA-256 chains all of them, see `entry`.
+A ledger is append-only. An *entry* is one published step of a stream with its releases; a *batch* is one transaction: entries, or
+an *event* (an amendment, say); the *states* (account, mechanisms, smoothers) are replaced with each batch. SHA-256 chains all of
+them, see `entry`.
 `halflife.testing.check_ledger` holds an implementation to it.
 """
 
@@ -29,12 +30,16 @@ Link = tuple[int, Entry, bytes]
 
 
 class Batch(NamedTuple):
-    """One transaction: the number of its last entry, when it was committed (µs), the digest of the states, and its hash."""
+    """One transaction: the number of the last entry with it, when it was committed (µs), the digest of the states, and its hash.
+
+    event  what happened, as JSON, where it holds no entries: then `last` is that of the batch before it
+    """
 
     last: int
     at_us: int
     states: bytes
     link: bytes
+    event: str | None = None
 
 
 class Ledger(Protocol):
@@ -87,12 +92,15 @@ class Ledger(Protocol):
         not grow with the ledger.
         """
 
-    def commit(self, entries: Sequence[Entry], states: Mapping[str, str], at_us: int) -> None:
-        """Write a batch of entries with the states that go with it, durably, or nothing at all.
+    def commit(self, entries: Sequence[Entry], states: Mapping[str, str], at_us: int, event: str | None = None) -> None:
+        """Write a batch of entries, or an event instead, with the states that go with it, durably, or nothing at all.
 
-        Refused: without `hold`, an entry whose stream, step and part are there already, and a ledger that somebody else has
-        written to since `begin`.
+        Refused: without `hold`, an entry whose stream, step and part are there already, a ledger that somebody else has
+        written to since `begin`, and an event before anything was published.
         """
+
+    def erase_deleted(self) -> None:
+        """Leave nothing in the ledger's files of what was deleted or replaced, as far as nobody reads it right now."""
 
     def mark_shown(self) -> None:
         """Remember, outside what a backup brings back, that all entries of now are about to be shown."""
@@ -108,8 +116,11 @@ class Ledger(Protocol):
 
     # Reading
 
+    def begun(self) -> dict[str, str]:
+        """Return the facts that the ledger was begun with, which its chain begins with; nothing if it was not begun yet."""
+
     def facts(self) -> dict[str, str]:
-        """Return what the ledger was begun with, nothing if it was not begun yet."""
+        """Return the facts that the ledger is held to now: those it was begun with, as events have changed them."""
 
     def states(self) -> dict[str, str]:
         """Return the newest states by name."""
@@ -119,6 +130,9 @@ class Ledger(Protocol):
 
     def batches(self) -> Iterator[Batch]:
         """Return every batch, in order."""
+
+    def events(self) -> list[Batch]:
+        """Return the batches that are events, in order; there are few."""
 
     def entries(self, stream: str | None = None, first: int = 1, last: int | None = None) -> Iterator[Entry]:
         """Return a stream's entries from step to step, or all of them in the order of the chain."""

@@ -1,7 +1,7 @@
 """One published step as the ledger keeps it, and the chain of hashes that ties all of them together.
 
     h_i = SHA-256(h_{i−1} ‖ what entry i says, its releases included)        and after each batch of entries
-    h   = SHA-256(h_last ‖ when the batch was committed ‖ SHA-256 of every saved state)
+    h   = SHA-256(h_last ‖ when the batch was committed ‖ SHA-256 of every saved state [‖ the event, where it is one])
 
 The first link hashes the ledger's own facts (population, policy). So whoever knows the newest hash can tell whether anything
 before it was changed, left out or put in; `halflife verify` walks the chain.
@@ -175,9 +175,10 @@ def first_link(facts: Mapping[str, str]) -> bytes:
     return _sha(json.dumps(dict(sorted(facts.items()))).encode())
 
 
-def batch_link(before: bytes, at_us: int, states: bytes) -> bytes:
-    """Return the hash that ends a batch: when it was committed, and the digest of the states saved with it."""
-    return _sha(before, str(at_us).encode(), states)
+def batch_link(before: bytes, at_us: int, states: bytes, event: str | None = None) -> bytes:
+    """Return the hash that ends a batch: when it was committed, the digest of the states saved with it, and its event."""
+    parts = (before, str(at_us).encode(), states)
+    return _sha(*parts) if event is None else _sha(*parts, event.encode())
 
 
 def digest(states: Iterable[tuple[str, str]]) -> bytes:

@@ -60,6 +60,20 @@ def record(turns: Iterable[Turn]) -> list[Release]:
     return made
 
 
+class _Unknown:
+    """Shared noise that was drawn and is not at hand: whatever is done with it is refused."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise InvalidInput(
+            "the noise was drawn before and its numbers are not at hand: nothing can be published with it"
+        )
+
+    def __radd__(self, value: object) -> Any:
+        return self.add(value)
+
+    __array_ufunc__ = None  # numpy leaves `array + noise` to us
+
+
 class ReleaseDraw(Drawing):
     """Release-grade draws against one account.
 
@@ -98,17 +112,30 @@ class ReleaseDraw(Drawing):
             for key, s in self._stored.items()
         }  # fmt: skip
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on with shared noise that `state` gave."""
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the shared noise that is kept."""
+        return frozenset(self._stored)
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on with shared noise that `state` gave.
+
+        Where its numbers (`units`) are missing and only their count (`size`) is known, what it would cost to use it again can be
+        worked out, and nothing published: it is never drawn anew.
+        """
         if not isinstance(state, dict):
             raise InvalidInput("shared noise is kept by name")
         for key, kept in state.items():
-            s = read_form("shared noise", kept, ("grid", "units", "lattice", "refinement", "loss", "scale", "noise"))
+            s = read_form(
+                "shared noise", kept, ("grid", "lattice", "refinement", "loss", "scale", "noise"), units=None, size=0
+            )
             _check_kept(s)
-            noise = grade.GridNoise(s["grid"], tuple(s["units"]), s["lattice"], s["refinement"], single=False)
+            sealed, size = s["units"] is None, s["size"] if s["units"] is None else len(s["units"])
+            made = (s["grid"], () if sealed else tuple(s["units"]), s["lattice"], s["refinement"])
+            noise = _Unknown() if sealed else grade.GridNoise(*made, single=False)
             if key in self._stored and self._stored[key].noise != noise:
                 raise InvalidInput(f"the noise {key!r} is at hand already, and is another: one name is one noise")
-            request = Request(key, 0.0, None, s["scale"], s["noise"], size=len(s["units"]), lattice=s["lattice"])
+            request = Request(key, 0.0, None, s["scale"], s["noise"], size=size, lattice=s["lattice"])
             self._stored[key] = Shared(Price(request, s["loss"], s["scale"], None, ()), noise)
 
     def _known_names(self) -> frozenset[str]:
@@ -130,6 +157,8 @@ class ReleaseDraw(Drawing):
 def _check_kept(s: Mapping[str, Any]) -> None:
     """Refuse kept noise that `state` cannot have given. What is wrong with it is not told: it is a secret."""
     units, refinement, numbers = s["units"], s["refinement"], [s["grid"], s["lattice"], s["loss"], s["scale"]]
+    if units is None and type(s["size"]) is int and s["size"] > 0:
+        units = []
     good = (
         isinstance(units, list) and all(type(unit) is int for unit in units)
         and type(refinement) is int and 0 <= refinement <= 2000 and s["noise"] in NOISES

@@ -64,6 +64,8 @@ Columns = Annotated[list[Text], Field(min_length=2, max_length=10_000)]
 Moment = Annotated[Text, BeforeValidator(_moment)]
 Positive = Annotated[int, Field(ge=1, le=10**12), BeforeValidator(read_number)]
 PositiveReal = Annotated[float, Field(gt=0), BeforeValidator(read_number)]
+KeyPlace = Annotated[Any, WithJsonSchema({"type": "string", "pattern": "^(file|env|keyring):.+"})]
+"""Of any type, and checked by `paths.check_key_place`: pydantic's errors quote what they refuse, which may be a key."""
 Share = Annotated[float, Field(gt=0, le=1), BeforeValidator(read_number)]
 
 
@@ -348,6 +350,9 @@ class PolicyKeys(Part):
         default_factory=list, description="Which streams add up, and are published such that they do."
     )
     ledger: Text | None = Field(None, description="The file that remembers; beside the policy if not given.")
+    noise_key: KeyPlace = Field(
+        None, description="Where the key to noise that is used again lies: file:PATH, env:NAME or keyring:SERVICE/USER."
+    )
 
     _document: Document = PrivateAttr(default_factory=lambda: Document("policy", None, {}))
     _folder: Path = PrivateAttr(default_factory=lambda: Path().resolve())

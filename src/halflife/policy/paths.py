@@ -1,12 +1,14 @@
 """Checks of a policy's file paths: outputs are distinct, none is a file of the ledger, and none is among the sources.
 
-A published value that is read as if it were a person's reading would enter what is published next.
+A published value that is read as if it were a person's reading would enter what is published next. Where the key to kept noise
+lies is checked too: it must be a place, never the key itself.
 """
 
 from __future__ import annotations
 
 import fnmatch
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +20,33 @@ from halflife.policy.model import PolicyKeys
 
 PART = "part-000000001-000000001.parquet"
 """The name of a file in an output folder, for matching against the sources' patterns."""
+KEY_PLACE = re.compile(r"file:.+|env:[A-Za-z_][A-Za-z0-9_]*|keyring:[^/]+/.+")
+KEY_ITSELF = re.compile(r"([a-z]+:)?([0-9a-fA-F]{64}|[A-Za-z0-9+_-]{43}|[A-Za-z0-9+/_-]{43}=)")
+"""How a key is written, in hex or base64, with or without the name of a place before it."""
+
+
+def check_key_place(policy: PolicyKeys) -> None:
+    """Refuse a `noise_key` that names no place, or is a key, or lies in a file that the policy writes. It is not quoted."""
+    given = policy.noise_key
+    if given is None:
+        return
+    with policy.about("noise_key"):
+        if isinstance(given, str) and KEY_ITSELF.fullmatch(given):
+            raise InvalidInput(
+                "this looks like a key, and a policy is public: make another one, as this may have been seen, and write where it "
+                "lies, such as file:/etc/halflife/town.key"
+            )
+        if not isinstance(given, str) or not KEY_PLACE.fullmatch(given):
+            raise InvalidInput("write where the key lies: file:PATH, env:NAME or keyring:SERVICE/USER")
+        if given.startswith("file:"):
+            file = os.path.realpath(policy.path(given.removeprefix("file:")))
+            if file in (
+                *ledger_files(policy.ledger_url),
+                *(_output(policy, s.output) for s in policy.streams if s.output != "-"),
+            ):
+                raise InvalidInput(
+                    "this is a file that is published, or one of the ledger: keep the key apart from both"
+                )
 
 
 def check_files(policy: PolicyKeys) -> None:

@@ -22,7 +22,7 @@ from halflife.local_time import (
     naive_to_utc,
     parse_time,
 )
-from halflife.mechanisms import Mechanism, Request, ScheduledMechanism, Turn, check_adaptive, record
+from halflife.mechanisms import Mechanism, PlannedNoise, Request, ScheduledMechanism, Turn, check_adaptive, record
 from halflife.noise import SMALLEST_LOSS
 from halflife.numerics.arrays import Integers
 from halflife.numerics.rounding import down
@@ -33,10 +33,11 @@ from halflife.policy.groups import read_groups, read_units
 from halflife.policy.measure import read_measure
 from halflife.policy.model import PolicyKeys, PostProcessing, SeasonalKeys, Source, StreamPart
 from halflife.policy.outline import Outline
-from halflife.policy.paths import check_files
+from halflife.policy.paths import check_files, check_key_place
 from halflife.policy.promises import Adapter, find_adapter
 from halflife.policy.times import find_pace, read_delay, read_steps, read_times
 from halflife.policy.unused import refuse_unused
+from halflife.policy.worth import Factors, Worth
 from halflife.postprocessing import Kalman, LocalLevel, MovingAverage, Seasonal, Smoother, Truncate
 from halflife.postprocessing.quantiles import TreeQuantiles
 from halflife.postprocessing.structural.parameters import NAMES
@@ -53,11 +54,15 @@ class Channel(Outline):
     plan     the losses of its releases, `every` account steps apart at the least
     why      what the promise hides of one person in this stream
     promise  what its notion has to say about it
+    begins   its first step that is published: later than 1 where an amendment added the stream to a ledger
+    earlier  what a unit was worth before amendments, up to now: pairs of a first step and factors; empty without any
     """
 
     plan: Plan
     why: str
     promise: Adapter = field(repr=False, compare=False)
+    begins: int = 1
+    earlier: tuple[tuple[int, Factors], ...] = ()
 
     @property
     def layout(self) -> Layout:
@@ -69,6 +74,11 @@ class Channel(Outline):
     def factor_of_cells(self) -> tuple[Fraction, ...]:
         """The value of one unit in the output, for each number of a step that gets noise."""
         return tuple(f for f in self.factors for _ in range(self.measure.numbers))
+
+    @property
+    def worth(self) -> Worth:
+        """The value of one unit in each number that gets noise, step by step as its ledger has it."""
+        return Worth(self.earlier) if self.earlier else Worth.of(self.factor_of_cells)
 
     @property
     def factor_of_bins(self) -> tuple[Fraction, ...]:
@@ -207,6 +217,7 @@ def work_out(policy: PolicyKeys) -> tuple[Channel, ...]:
     promise = adapter(policy, account)
     promise.check()
     _check_names(policy)
+    check_key_place(policy)
     check_files(policy)
     refuse_unused(policy)
     times = [read_times(policy, i, account) for i in range(len(policy.streams))]
@@ -226,6 +237,9 @@ def work_out(policy: PolicyKeys) -> tuple[Channel, ...]:
     for channel in made:
         with policy.about("streams", channel.index, "mechanism"):
             check_adaptive(channel.make_mechanism(), Accountant(promise.notion))
+    if policy.noise_key is not None and all(channel.mechanism == PlannedNoise.name for channel in made):
+        why = "no noise is kept to be used again under this promise, so there is nothing to seal: leave this out"
+        raise policy.error((("noise_key",), why))
     return made
 
 

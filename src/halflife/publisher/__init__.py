@@ -1,6 +1,7 @@
 """The private look beforehand, the loop that publishes exactly once, the push interface, where a policy stands, and the check of
 what was published."""
 
+from halflife.publisher.amending import Amended, amend
 from halflife.publisher.backfill import Summary, publish
 from halflife.publisher.certificate import CertificateVerdict, certify, check_certificate, is_certificate
 from halflife.publisher.inspection import CheckReport, check
@@ -12,6 +13,7 @@ from halflife.publisher.stream import Pushed, Stream
 from halflife.publisher.verification import Verdict, verify
 
 __all__ = [
+    "Amended",
     "CertificateVerdict",
     "CheckReport",
     "Preview",
@@ -22,6 +24,7 @@ __all__ = [
     "StreamStatus",
     "Summary",
     "Verdict",
+    "amend",
     "certify",
     "check",
     "check_certificate",

@@ -19,9 +19,9 @@ from halflife.outputs import Published, open_output
 from halflife.policy import Channel, GivenPolicy, Policy, channels, rules
 from halflife.postprocessing.base import Estimate
 from halflife.postprocessing.reconcile.rules import Rule, connect_rules
+from halflife.publisher.holding import hold_to_ledger
 from halflife.publisher.readable import HINDSIGHT, find_facts
 from halflife.publisher.revising import Raw, estimate_alone, estimate_together
-from halflife.publisher.session import hold_to_ledger
 from halflife.publisher.verification import find_broken_link
 
 
@@ -58,7 +58,7 @@ def hindsight(
     if not ledger_exists(loaded.ledger_url):
         raise LedgerError(f"{loaded.ledger_url}: there is no such ledger: nothing was published yet")
     with open_ledger(loaded.ledger_url, read_only=True) as book:
-        followed = hold_to_ledger(book.name, book.facts(), loaded)
+        followed = hold_to_ledger(book, loaded)
         known = {channel.name: channel for channel in channels(followed)}
         chosen = _choose(list(known.values()), streams)
         files = {c.name: _find_file(c, loaded.outputs.get(c.name, "-"), folder, book) for c in chosen}

@@ -14,6 +14,7 @@ from halflife.numerics.arrays import Floats
 from halflife.numerics.noise_sums import GAUSSIAN_BAND, LAPLACE_BAND
 from halflife.outputs import Block, NoiseFacts, Published
 from halflife.policy import Channel
+from halflife.policy.worth import Factors, Worth
 from halflife.postprocessing.chains import Record, Since
 from halflife.postprocessing.reconcile.rules import RuleRecord
 from halflife.release import Release
@@ -81,17 +82,31 @@ def noise_bounds(entries: Sequence[Entry]) -> Floats:
     return np.array([e.spread * _band(e.releases) for e in entries])
 
 
-def make_readable(entries: Sequence[Entry], factors: Sequence[Fraction], *, banded: bool = False) -> list[Published]:
+def make_readable(entries: Sequence[Entry], worth: Worth, *, banded: bool = False) -> list[Published]:
     """Return entries as readers see them, with the half-width of the band that holds 95 % of the noise left in each.
 
-    factors  what a unit is worth in each noisy number
+    worth    what a unit is worth in each noisy number
     banded   whether the stored value is that of quantiles: as many error bands stand behind the values
     """
-    return make_readable_block(entries, factors, banded=banded).items() if entries else []
+    return make_readable_block(entries, worth, banded=banded).items() if entries else []
 
 
-def make_readable_block(entries: Sequence[Entry], factors: Sequence[Fraction], *, banded: bool = False) -> Block:
-    """Return entries as readers see them, as one block of columns; there must be at least one."""
+def make_readable_block(entries: Sequence[Entry], worth: Worth, *, banded: bool = False) -> Block:
+    """Return a stream's entries as readers see them, as one block of columns; there must be at least one."""
+    blocks = [_make_block(part, factors, banded) for factors, part in worth.cut(entries)]
+    if len(blocks) == 1:
+        return blocks[0]
+    steps, starts, ends = ([x for part in column for x in part] for column in list(zip(*blocks, strict=True))[:3])
+    return Block(steps, starts, ends, *(np.concatenate([block[i] for block in blocks]) for i in (3, 4)))
+
+
+def noisy_values(entries: Sequence[Entry], worth: Worth) -> Floats:
+    """Return the noisy values of a stream's entries in the output's unit (steps × cells), before any post-processing."""
+    parts = (in_output_units(np.array([e.noisy for e in part]), factors) for factors, part in worth.cut(entries))
+    return np.concatenate(list(parts))
+
+
+def _make_block(entries: Sequence[Entry], factors: Factors, banded: bool) -> Block:
     if any(len(e.noisy) != len(factors) for e in entries):
         raise InvalidInput(f"an entry does not hold {len(factors)} numbers, one for each group and bin")
     if not all(e.releases for e in entries):

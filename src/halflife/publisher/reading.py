@@ -18,9 +18,10 @@ from halflife.policy import Channel, GivenPolicy, Policy, channels
 from halflife.postprocessing.chains import load_chains
 from halflife.postprocessing.reconcile.rules import load_rules
 from halflife.publisher.drawing import find_spread
+from halflife.publisher.holding import hold_to_ledger
 from halflife.publisher.readable import HINDSIGHT, count_people, find_facts, was_reconciled
 from halflife.publisher.replay import find_scales
-from halflife.publisher.session import hold_to_ledger, read_entries
+from halflife.publisher.session import read_entries
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,7 +68,7 @@ def read_published(
     channel = _find_channel(loaded, file, stream)
     held = read_rows_of(file, channel.name).frame
     with open_ledger(loaded.ledger_url, read_only=True) as book:
-        channel = _find_channel(hold_to_ledger(book.name, book.facts(), loaded), file, stream)
+        channel = _find_channel(hold_to_ledger(book, loaded), file, stream)
         shown, before, facts = _read_ledger(book, channel, held, find_revised(file) == channel.name)
     about = (name, channel.name, channel.unit, channel.steps.zone)
     people, plain = count_people(channel), facts and replace(facts, post=())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from fractions import Fraction
 from itertools import groupby
 from typing import NamedTuple
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from halflife.ledger import Entry
 from halflife.numerics.arrays import Floats
+from halflife.policy.worth import Factors, Worth
 from halflife.postprocessing import Smoother
 from halflife.postprocessing.chains import Record, run_chain
 from halflife.postprocessing.quantiles import TreeQuantiles
@@ -41,11 +41,11 @@ class Expected(NamedTuple):
 class Replay:
     """Recomputes one stream's post-processing as its entries are read in order.
 
-    factors  what a unit is worth, number by number;  zone  whose clock days go by
+    worth  what a unit is worth, number by number;  zone  whose clock days go by
     """
 
-    def __init__(self, record: Record, factors: Sequence[Fraction], zone: str) -> None:
-        self._record, self._factors, self._zone = record, factors, zone
+    def __init__(self, record: Record, worth: Worth, zone: str) -> None:
+        self._record, self._worth, self._zone = record, worth, zone
         self._since = -1
         self._smoothers: list[Smoother] = []
         self._shared: dict[str, float] = {}
@@ -62,21 +62,21 @@ class Replay:
         for since, block in groupby(entries, self._find_chain):
             if since != self._since:
                 self._since, self._smoothers = since, self._record[since].smoothers()
-            yield from self._run(list(block))
+            for factors, part in self._worth.cut(list(block)):
+                yield from self._run(part, factors)
 
     def _find_chain(self, entry: Entry) -> int:
         """Return the index of the chain in force at an entry's step, −1 before the first."""
         return sum(since.step <= entry.step for since in self._record) - 1
 
-    def _run(self, entries: list[Entry]) -> Iterator[Expected]:
+    def _run(self, entries: list[Entry], factors: Factors) -> Iterator[Expected]:
         noises = list(find_scales(entries, self._shared))
         scales = np.array([find_spread(found, e.releases[0].noise) for found, e in zip(noises, entries, strict=True)])
         if not self._smoothers:
             yield from (Expected(None, None, 0.0) for _ in entries)
             return
         values, worth = (
-            in_output_units(x, self._factors)
-            for x in (np.array([entry.noisy for entry in entries]), np.ones(len(self._factors)))
+            in_output_units(x, factors) for x in (np.array([entry.noisy for entry in entries]), np.ones(len(factors)))
         )
         steps, starts = np.array([e.step for e in entries]), [e.start_us for e in entries]
         releases = [e.releases for e in entries]

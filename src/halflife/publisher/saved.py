@@ -1,23 +1,28 @@
 """What a ledger keeps beside its entries: account, kept noise, and the states of mechanisms and post-processing.
 
-`publish` goes on from it, and `verify` shows that it can be gone on from. Some of it is secret: errors do not quote it.
+`publish` goes on from it, and `verify` shows that it can be gone on from. Some of it is secret, and sealed: to publish, the key
+must be at hand; to look, it need not. Errors quote nothing.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 
 from halflife.accountant import Accountant
 from halflife.errors import HalflifeError, InvalidInput, LedgerError
-from halflife.ledger import Ledger
+from halflife.ledger import Entry, Ledger
+from halflife.ledger.entry import first_link
 from halflife.mechanisms import ReleaseDraw
 from halflife.numerics.forms import JsonObject, read_form
 from halflife.outputs import Digests
 from halflife.policy import Policy, channels, rules
 from halflife.postprocessing.chains import Record, add_chain, dump_chains, load_chains
 from halflife.postprocessing.reconcile.rules import RuleRecord, add_rule, dump_rules, load_rules
+from halflife.publisher.secrets_at_rest import NoiseKey, NoiseKeys
+from halflife.publisher.secrets_at_rest.kept import VERSION, Kept, open_kept, read_kept, seal_kept
 
 LATEST_STEP = 2**53
 """No clock reaches this step of an account, however narrow a step is: differences of steps are kept as 64-bit numbers."""
@@ -31,14 +36,22 @@ class SavedStates:
 
     draw        the account, with the noise that is used again;  owners  which stream uses which name of it
     mechanisms, smoothers, chains   by stream; `chains` says from which step on which post-processing held
+    done        up to which step each stream is published, or passed over, as the ledger began without it
     rules       by the stream of the total: from which step on it was reconciled with which parts
+    destroyed   by stream that is over, the names of the noise that it had
+    key         what kept noise is sealed with, None as long as there is none, or it was not asked for
+    keys        where keys are found; None to look alone: then the numbers of kept noise are not at hand
     """
 
-    def __init__(self, policy: Policy, book: Ledger) -> None:
+    def __init__(self, policy: Policy, book: Ledger, keys: NoiseKeys | None = None) -> None:
         self._policy, self._channels = policy, channels(policy)
+        self._book, self._keys, self._ledger = book, keys, first_link(book.begun())
+        self.key: NoiseKey | None = None
+        self.destroyed: dict[str, tuple[str, ...]] = {}
+        self._lies_open = False
         self._attachment = policy.notion.attachment()
         self._kept: str | None = None
-        self.done = {c.name: book.last_step(c.name) for c in self._channels}
+        self.done = {c.name: max(book.last_step(c.name), c.begins - 1) for c in self._channels}
         self.owners: dict[str, str] = {}
         self.chains: dict[str, Record] = {}
         self.rules: dict[str, RuleRecord] = {}
@@ -71,16 +84,40 @@ class SavedStates:
             raise InvalidInput(f"{len(missing)} names of noise that is used again have no noise")
 
     def _restore_stream(self, name: str, saved: object, chains: str | None) -> None:
-        state = read_form("the state of a stream", saved, smoothers=[], mechanism=None, noise={})
+        defaults: JsonObject = {"smoothers": [], "mechanism": None, "noise": {}, "sealed": None, "destroyed": []}
+        state = read_form("the state of a stream", saved, (), VERSION, **defaults)
         known = () if chains is None else load_chains(chains)
         self.chains[name] = add_chain(known, self.smoothers[name], self.done[name] + 1)
         if self.chains[name] is known:  # else a new chain begins, and what the old one has seen is not its own
             for smoother, seen in zip(self.smoothers[name], state["smoothers"], strict=bool(known)):
                 smoother.restore(seen)
         if saved:
-            self.mechanisms[name].restore(state["mechanism"])
-            self.draw.restore(state["noise"])
-            self.note_owner(name, state["noise"])
+            self._restore_kept(name, read_kept(state))
+
+    def _restore_kept(self, name: str, kept: Kept) -> None:
+        """Go on with a stream's kept noise and its mechanism's state, as far as they are at hand."""
+        self.note_owner(name, (*kept.noise, *kept.destroyed))
+        self._lies_open = self._lies_open or kept.lies_open
+        if kept.destroyed:
+            self.destroyed[name] = kept.destroyed
+            if self._keys is not None and not self._is_over(name, {}):
+                raise LedgerError(
+                    f"{self._book.name}: the noise of {name} was destroyed when its last step was published, and a later end "
+                    "would need it again: begin a new stream of another name, whose patterns are paid for anew"
+                )
+            return
+        if kept.key is not None and self._keys is not None:
+            self.key, _ = self._keys.find(kept.key)
+            try:
+                kept = open_kept(self.key, self._ledger, name, kept)
+            except LedgerError as error:
+                raise LedgerError(
+                    f"{self._book.name}: stream {name}: {error}. Nothing was drawn or published: put a whole copy back, the "
+                    "newest one"
+                ) from None
+        if kept.key is None or self._keys is not None:
+            self.mechanisms[name].restore(kept.mechanism)
+        self.draw.restore(kept.noise)
 
     def _restore_rules(self, states: Mapping[str, str]) -> None:
         asked = {rule.total: rule for rule in rules(self._policy) if not rule.over_time}
@@ -120,21 +157,56 @@ class SavedStates:
                     "noise of its own name"
                 )
 
-    def write(self, draw: ReleaseDraw) -> dict[str, str]:
-        """Return the states to be kept with what was drawn; the promise's attachment only when it has changed."""
+    def prepare_key(self, draw: ReleaseDraw) -> None:
+        """Refuse, before anything is read, if noise is to be kept, and there is no key for it and none can be made."""
+        if draw.names and self.key is None and self._keys is not None:
+            self._keys.check()
+
+    def commit(self, entries: Sequence[Entry], draw: ReleaseDraw, at_us: int, event: str | None = None) -> None:
+        """Commit entries, or an event, with the states that go with what was drawn, and go on from there.
+
+        Noise that lay open in an older ledger is sealed now, and that of streams that end now destroyed; then nothing of it is
+        left in the ledger's files.
+        """
+        known = dict(self.destroyed)
+        states = self.write(draw, {entry.stream: entry.step for entry in entries})
+        if self._lies_open:  # what was deleted before is gone for good, before that which lies open is deleted too
+            self._book.erase_deleted()
+        self._book.commit(entries, states, at_us, event)
+        if self._lies_open or self.destroyed != known:
+            self._book.erase_deleted()
+            self._lies_open = False
+        self.draw, self._kept = draw, states.get("attachment", self._kept)
+
+    def change_key(self, key: NoiseKey, at_us: int, event: str) -> None:
+        """Seal all kept noise with another key, and leave nothing of it under the old one; `event` says so in the chain."""
+        self.key = key
+        self.commit([], self.draw, at_us, event)
+        self._book.erase_deleted()
+
+    def write(self, draw: ReleaseDraw, reached: Mapping[str, int] = MappingProxyType({})) -> dict[str, str]:
+        """Return the states to be kept with what was drawn; the promise's attachment only when it has changed.
+
+        reached  the newest step of streams that have gone on since they were loaded
+        """
         states = {"account": draw.account.to_json(short=True)}
         if self._attachment is not None and self._attachment != self._kept:
             states["attachment"] = self._attachment
         noise = draw.state()
         for name, mechanism in self.mechanisms.items():
             state: JsonObject = {"version": 1, "smoothers": [s.state() for s in self.smoothers[name]]}
-            kept = {
-                "mechanism": mechanism.state(),
-                "noise": {k: v for k, v in noise.items() if self.owners[k] == name},
-            }
-            if kept["mechanism"] is not None or kept["noise"]:
-                state |= kept
-            if "noise" in state or self.chains[name]:
+            mine = {k: v for k, v in noise.items() if self.owners[k] == name}
+            if self._is_over(name, reached) and (mine or name in self.destroyed):
+                self.destroyed[name] = tuple(sorted({*mine, *self.destroyed.get(name, ())}))
+                state |= {"version": VERSION, "destroyed": list(self.destroyed[name])}
+            elif mine:
+                state |= {
+                    "version": VERSION,
+                    **seal_kept(self._find_key(), self._ledger, name, mine, mechanism.state()),
+                }
+            elif mechanism.state() is not None:
+                state |= {"mechanism": mechanism.state(), "noise": {}}
+            if len(state) > 2 or self.chains[name]:
                 states[f"stream:{name}"] = json.dumps(state)
             if self.chains[name]:
                 states[f"post:{name}"] = dump_chains(self.chains[name])
@@ -142,9 +214,17 @@ class SavedStates:
                 states[f"reconcile:{name}"] = dump_rules(self.rules[name])
         return states
 
-    def adopt(self, draw: ReleaseDraw, states: Mapping[str, str]) -> None:
-        """Go on from states that were committed."""
-        self.draw, self._kept = draw, states.get("attachment", self._kept)
+    def _is_over(self, name: str, reached: Mapping[str, int]) -> bool:
+        """Whether a stream's last step is published, so that its noise is never used again."""
+        last = next(c.last for c in self._channels if c.name == name)
+        return last is not None and max(self.done[name], reached.get(name, 0)) >= last
+
+    def _find_key(self) -> NoiseKey:
+        """The key that kept noise is sealed with; found or made when it is first needed."""
+        if self.key is None:
+            assert self._keys is not None  # who only looks writes nothing
+            self.key = self._keys.choose()
+        return self.key
 
 
 def stream_digests(book: Ledger, stream: str) -> Digests:

@@ -21,14 +21,16 @@ from halflife.ledger import Entry, Ledger, open_ledger
 from halflife.local_time import from_us
 from halflife.mechanisms import ReleaseDraw, ScheduledMechanism, Turn
 from halflife.outputs import Output, Published, check_output, open_output
-from halflife.policy import Channel, GivenPolicy, Policy, channels, find_change, follow_ledger, ledger_facts, rules
+from halflife.policy import Channel, GivenPolicy, Policy, channels, ledger_facts, rules
 from halflife.publisher import checkpoints
 from halflife.publisher.drawing import ChargedBatch, Totals, find_newest_turns, find_turns, make_entries, run_steps
 from halflife.publisher.due import Due, find_due
+from halflife.publisher.holding import follow_book, hold_to_ledger
 from halflife.publisher.readable import find_facts, make_readable, was_reconciled
 from halflife.publisher.reconciling import reconcile_entries
 from halflife.publisher.saved import SavedStates, stream_digests
 from halflife.publisher.second_ledger import refuse_second_ledger
+from halflife.publisher.secrets_at_rest import NoiseKeys
 
 T = TypeVar("T")
 
@@ -41,22 +43,7 @@ LATEST = 60_000_000_000
 
 def read_entries(channel: Channel, entries: Sequence[Entry]) -> list[Published]:
     """Return a stream's entries as readers see them."""
-    return make_readable(entries, channel.factor_of_cells, banded=channel.quantiles is not None)
-
-
-def hold_to_ledger(name: str, known: Mapping[str, str], policy: Policy) -> Policy:
-    """Return the policy as the ledger of this name was begun with it; refuse one that changes what it was begun with."""
-    policy = follow_ledger(policy, known)
-    try:
-        change = find_change(known, policy)
-    except InvalidInput as error:
-        raise LedgerError(f"{name}: {error}") from error
-    if change is not None:
-        raise LedgerError(
-            f"{name}: was begun under another policy: {change}. A promise is kept as it was made: undo the change, or begin a "
-            "new ledger, with new outputs, for a new population"
-        )
-    return policy
+    return make_readable(entries, channel.worth, banded=channel.quantiles is not None)
 
 
 def _fits(draw: ReleaseDraw, turn: Turn) -> bool:
@@ -82,12 +69,15 @@ class Session:
         *,
         second_ledger: bool = False,
         ledger: Ledger | None = None,
+        keys: NoiseKeys | None = None,
     ) -> None:
         self.clock, self._second_ledger = clock, second_ledger
         policy = Policy.of(given)
+        self.keys = keys or NoiseKeys(policy)
         self.ledger = open_ledger(policy.ledger_url) if ledger is None else ledger
         try:
-            self.policy = policy = follow_ledger(policy, self.ledger.facts())
+            self._events = len(self.ledger.events())
+            self.policy = policy = follow_book(self.ledger, policy)
             self.channels = channels(policy)
             self._facts = ledger_facts(policy)
         except HalflifeError:
@@ -115,7 +105,7 @@ class Session:
         with self.ledger.hold(wait, stop):
             checkpoints.reach("ledger locked")
             self._check_policy(self.ledger.begin(self._facts))
-            self._load()
+            self._load(self.keys)
             if not self._second_ledger and self.ledger.newest() is None:
                 refuse_second_ledger(self.policy)
             with ExitStack() as stack:
@@ -137,15 +127,17 @@ class Session:
         self._check_policy(self.ledger.facts())
         self._load()
 
-    def _load(self) -> None:
-        self.saved = SavedStates(self.policy, self.ledger)
+    def _load(self, keys: NoiseKeys | None = None) -> None:
+        self.saved = SavedStates(self.policy, self.ledger, keys)
         self.done = self.saved.done
         self._check_clock()
 
     def _check_policy(self, known: Mapping[str, str]) -> None:
-        """Refuse a policy that changes what the ledger was begun with."""
+        """Refuse a policy that changes what the ledger is held to, and a session that was opened before an amendment."""
         if known != self._facts:
-            hold_to_ledger(self.ledger.name, known, self.policy)
+            hold_to_ledger(self.ledger, self.policy)
+        if len(self.ledger.events()) != self._events:
+            raise LedgerError(f"{self.ledger.name}: something was amended since it was opened: open it again")
 
     @property
     def account(self) -> Accountant:
@@ -192,7 +184,7 @@ class Session:
             return found[0] if found else None
 
         return use(
-            self.target(channel), channel.layout, self.done[channel.name], find,
+            self.target(channel), channel.layout, self.ledger.last_step(channel.name), find,
             emitted=self.ledger.last_printed(channel.name),
             next_step=lambda after: self.ledger.next_step(channel.name, after),
             digests=stream_digests(self.ledger, channel.name),
@@ -286,6 +278,7 @@ class Session:
             made = None if scheduled is None else ChargedBatch(batch, draw, scheduled)
             draw = draw if made is None else made.draw
             charged.append(made)
+        self.saved.prepare_key(draw)
         return charged
 
     def publish(self, parts: Sequence[tuple[Due, Totals]], charged: ChargedBatch | None = None) -> list[Entry]:
@@ -308,9 +301,7 @@ class Session:
         entries = reconcile_entries(rules(self.policy), self._factors, self.policy.population.size, entries)
         entries.sort(key=lambda e: e.release_step)
         checkpoints.reach("noise drawn")
-        states = self.saved.write(draw)
-        self.ledger.commit(entries, states, self.now_us())
-        self.saved.adopt(draw, states)
+        self.saved.commit(entries, draw, self.now_us())
         checkpoints.reach("entries committed")
         self.ledger.mark_shown()
         for channel, output in zip(self.channels, self.outputs, strict=True):

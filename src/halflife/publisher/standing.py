@@ -29,11 +29,11 @@ from halflife.numerics.parameters import real
 from halflife.plans.base import MEAN_ABSOLUTE_OF_UNIT_SCALE, STD_OF_UNIT_SCALE
 from halflife.policy import Channel, GivenPolicy, Policy, channels
 from halflife.publisher.drawing import find_spread
+from halflife.publisher.holding import hold_to_ledger
 from halflife.publisher.operator_log import Run, read_last_run
 from halflife.publisher.promise_warnings import warn_about_promise
 from halflife.publisher.readable import BAND_OF_UNIT_SCALE
 from halflife.publisher.saved import SavedStates
-from halflife.publisher.session import hold_to_ledger
 from halflife.steps import MOST_STEPS
 
 SCANNED = 1_000_000
@@ -160,7 +160,7 @@ def status(policy: GivenPolicy, *, error: float | None = None, clock: Callable[[
 def _status(policy: Policy, book: Ledger | None, now_us: int, asked: float | None) -> Status:
     known = {} if book is None else book.facts()
     if book is not None and known:
-        policy = hold_to_ledger(book.name, known, policy)
+        policy = hold_to_ledger(book, policy)
     account, done, newest = Accountant(policy.notion), dict.fromkeys((s.name for s in policy.streams), 0), None
     if book is not None and known:
         saved = SavedStates(policy, book)

@@ -20,10 +20,12 @@ from halflife.ledger import Batch, Entry, Ledger, Link, open_ledger
 from halflife.ledger.entry import batch_link, digest, first_link, name_entry
 from halflife.numerics.progress import Progress
 from halflife.outputs import Pinned, compare_output, find_changed_files, match_output, pin_output
-from halflife.policy import GivenPolicy, Policy, find_change, follow_ledger, stream_shape
+from halflife.policy import GivenPolicy, Policy, find_change, find_worth, stream_shape
 from halflife.policy.facts import Shape
+from halflife.policy.worth import Worth
 from halflife.postprocessing.chains import Record, load_chains
 from halflife.postprocessing.reconcile.rules import load_rules
+from halflife.publisher.holding import follow_book, list_amendments, list_promises
 from halflife.publisher.readable import make_readable, make_readable_block
 from halflife.publisher.reconciling import ReconcileReplay
 from halflife.publisher.replay import QuantileReplay, Replay
@@ -153,7 +155,6 @@ def _other_policy(walk: _Walk, policy: Policy | None) -> Iterator[str]:
     if policy is None:
         return
     try:
-        policy = follow_ledger(policy, walk.facts)
         change = find_change(walk.facts, policy)
     except InvalidInput as error:
         change = str(error)
@@ -163,14 +164,14 @@ def _other_policy(walk: _Walk, policy: Policy | None) -> Iterator[str]:
         return
     if walk.saved is not None and walk.states_are_sound:
         try:
-            SavedStates(policy, walk.book)
+            SavedStates(follow_book(walk.book, policy), walk.book)
         except LedgerError as error:
             yield str(error)
 
 
-def _begin_replay(record: Record, shape: Shape | None) -> Replay:
+def _begin_replay(record: Record, shape: Shape | None, worth: Worth) -> Replay:
     """The post-processing of a stream; of one whose facts cannot be read, whatever: the chain shows that."""
-    return Replay(record, shape.factors, shape.layout.zone) if shape else Replay(record, (), "UTC")
+    return Replay(record, worth, shape.layout.zone) if shape else Replay(record, Worth.of(()), "UTC")
 
 
 def _fail(problem: str) -> Verdict:
@@ -182,16 +183,18 @@ class _Walk:
 
     def __init__(self, book: Ledger, progress: Progress, outputs: Sequence[_Compared] = ()) -> None:
         self.book, self.progress, self.outputs = book, progress, outputs
-        self.facts = book.facts()
+        self.facts, self.amendments = book.facts(), list_amendments(book)
         self.states = book.states()
         newest = book.newest()
         self.states_are_sound = newest is not None and digest(self.states.items()) == newest.states
         self.saved = self._read_account()
         self.account = Accountant(self.saved.notion) if self.saved else None
         self.steps: dict[str, int] = {}
+        self._ended = self._read_ended()
+        self._earlier = [(Accountant(notion), last) for notion, last in list_promises(book)[:-1]]
         self.count = self.charged = 0
         self.broken = False
-        self.head = first_link(self.facts)
+        self.head = first_link(book.begun())
         self._replays = dict(self._begin_replays()) if self.states_are_sound else {}
         self._reconciled = self._begin_reconciled() if self.states_are_sound else None
         self._ends: set[int] = set()
@@ -204,6 +207,25 @@ class _Walk:
         except UNREADABLE:
             return None
 
+    def _read_ended(self) -> dict[str, int]:
+        """The first step that streams which an amendment ended must not have."""
+        streams = {key.removeprefix("stream:"): text for key, text in self.facts.items() if key.startswith("stream:")}
+        found = {name: json.loads(text).get("ended") for name, text in streams.items() if '"ended"' in text}
+        return {name: step for name, step in found.items() if isinstance(step, int)}
+
+    def _charge_earlier(self, block: Sequence[Link]) -> Iterator[str]:
+        """Charge entries to the promises that held before they were amended, each up to its amendment."""
+        for account, last in self._earlier:
+            for number, entry, _ in block:
+                if number > last:
+                    break
+                try:
+                    account.admit(*entry.releases)
+                except (BudgetExceeded, InvalidInput) as error:
+                    yield f"{self._say_where(number, entry)}: breaks the promise that held then: {error}"
+                    self._earlier = []
+                    return
+
     def _begin_replays(self) -> Iterator[tuple[str, Replay | QuantileReplay]]:
         for key in self.facts:
             name = key.removeprefix("stream:")
@@ -211,7 +233,8 @@ class _Walk:
                 record = load_chains(self.states[f"post:{name}"]) if f"post:{name}" in self.states else ()
                 shape = self._read_shape(name)
                 known = None if shape is None else shape.quantiles
-                yield name, QuantileReplay(known) if known else _begin_replay(record, shape)
+                worth = Worth.of(()) if shape is None else find_worth(name, self.book.begun(), self.amendments)
+                yield name, QuantileReplay(known) if known else _begin_replay(record, shape, worth)
 
     def _begin_reconciled(self) -> ReconcileReplay | None:
         """The streams that were ever reconciled are recomputed together, and no longer each for itself."""
@@ -243,6 +266,7 @@ class _Walk:
         while block := list(islice(chained, 1_000)):
             yield from self._follow(block)
             yield from self._charge(block)
+            yield from self._charge_earlier(block)
             yield from () if self.broken else self._smooth(block)
             for output in () if self.broken else self.outputs:
                 output.feed([entry for _, entry, _ in block if entry.stream == output.stream])
@@ -272,21 +296,24 @@ class _Walk:
                 yield f"{self._say_where(number, entry)}: has another number than its place, {self.count}"
             if not before and f"stream:{entry.stream}" not in self.facts:
                 yield f"{self._say_where(number, entry)}: is of a stream that the ledger does not know"
+            if entry.step >= self._ended.get(entry.stream, entry.step + 1):
+                yield f"{self._say_where(number, entry)}: comes after its stream had ended"
             if entry.step <= before:
                 yield f"{self._say_where(number, entry)}: comes after step {before}"
             if not entry.releases:
                 yield f"{self._say_where(number, entry)}: was charged nothing"
             self.steps[entry.stream] = entry.step
             self.charged += len(entry.releases)
-            if self._batch is not None and number == self._batch.last:
+            while self._batch is not None and number == self._batch.last:
                 yield from self._close_batch(self._batch)
 
     def _close_batch(self, batch: Batch) -> Iterator[str]:
         """Check the link of a batch whose last entry was read."""
-        last, at_us, states, link = batch
-        self.head = batch_link(self.head, at_us, states)
+        last, at_us, states, link, event = batch
+        self.head = batch_link(self.head, at_us, states, event)
         if self.head != link:
-            yield f"{self.book.name}: the batch that ends with entry {last} was changed: its hash does not follow"
+            which = f"the batch that ends with entry {last}" if event is None else f"an event after entry {last}"
+            yield f"{self.book.name}: {which} was changed: its hash does not follow"
             self.head, self.broken = link, True
         self._ends.add(last)
         self._last, self._batch = last, next(self._batches, None)
@@ -358,14 +385,15 @@ class _Compared:
 
     def __init__(self, book: Ledger, stream: str, target: str, output: Pinned | InvalidInput) -> None:
         self.book, self.stream, self.target, self.output = book, stream, target, output
-        self.layout, self._factors, quantiles = stream_shape(stream, book.facts())
+        self.layout, _, quantiles = stream_shape(stream, book.facts())
+        self._worth = find_worth(stream, book.begun(), list_amendments(book))
         self._banded = quantiles is not None
         self._match = match_output(output, self.layout) if isinstance(output, Pinned) else None
 
     def feed(self, entries: Sequence[Entry]) -> None:
         """Compare the next entries of the stream."""
         if entries and self._match is not None and self._match.same:
-            self._match.feed(make_readable_block(entries, self._factors, banded=self._banded))
+            self._match.feed(make_readable_block(entries, self._worth, banded=self._banded))
 
     def differences(self, broken: bool) -> Iterator[str]:
         """Yield what differs, in rows or in the bytes of files that were written whole; nothing if the ledger is `broken`."""
@@ -378,6 +406,6 @@ class _Compared:
         else:
             entries = self.book.entries(self.stream)
             blocks = iter(lambda: list(islice(entries, 1_000)), [])
-            read = partial(make_readable, factors=self._factors, banded=self._banded)
+            read = partial(make_readable, worth=self._worth, banded=self._banded)
             shown = (published for block in blocks for published in read(block))
             yield from compare_output(self.output, self.layout, shown, stream_digests(self.book, self.stream))

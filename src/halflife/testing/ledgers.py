@@ -18,8 +18,11 @@ from halflife.numerics.arrays import Floats
 from halflife.release import Release
 from halflife.testing.expectations import expect
 
-Tampering = Literal["value", "loss", "removed", "reordered", "newest", "state", "fact", "time"]
+Tampering = Literal[
+    "value", "loss", "removed", "reordered", "newest", "state", "fact", "time", "event", "event removed", "event moved"
+]
 TAMPERINGS: tuple[Tampering, ...] = get_args(Tampering)
+EVENT = '{"kind": "amendment", "facts": {"stream:t": "[]"}, "reason": "members"}'
 FACTS = {"format": "halflife.ledger", "promise": '{"epsilon": 1.0}', "stream:s": "{}", "stream:t": "{}"}
 
 
@@ -38,7 +41,7 @@ class LedgerSubject:
     interrupt  within interrupt(ledger) the storage fails in the middle of a commit, when entries were handed over already
     tamper     tamper(name, what) changes what is stored without the ledger knowing: the "value" or "loss" of entry 2, entry 2
                "removed" or "reordered" with entry 3, the value of the "newest" entry, a saved "state", a "fact", the "time" of
-               the first batch
+               the first batch; what the first "event" says, that event "removed", or "moved" before the batch it follows
     back_up    back_up(name) copies what is stored, but for the mark of what was shown; calling its result puts the copy back
     """
 
@@ -64,13 +67,15 @@ def make_entry(
 
 
 def _fill(book: Ledger, first: int = 1, batches: int = 3) -> None:
-    """Hold the ledger and commit batches of two steps each, all of it shown."""
+    """Hold the ledger and commit batches of two steps each, an event after the second, all of it shown."""
     with book.hold():
         book.begin(FACTS)
         book.mark_shown()
         for i in range(batches):
             step = first + 2 * i
             book.commit([make_entry(step, step / 3), make_entry(step + 1, -step / 7)], _states(step), 1_000 + step)
+            if i == 1:
+                book.commit([], {}, 1_000 + step, event='{"kind": "key", "reason": "members"}')
         book.mark_shown()
 
 
@@ -105,16 +110,15 @@ def _contents(book: Ledger) -> tuple[object, ...]:
 def find_break(book: Ledger) -> str | None:
     """Walk the whole chain by its definition, and say where it does not hold; None if it does."""
     try:
-        head, batches, count = first_link(book.facts()), list(book.batches()), 0
-        ends = {batch.last: batch for batch in batches}
+        head, batches, count = first_link(book.begun()), list(book.batches()), 0
         for count, (number, entry, link) in enumerate(book.chained(), start=1):
             head = entry.link(head)
             if head != link or number != count:
                 return f"entry {count}: its hash or its number does not follow"
-            if number in ends:
-                head = batch_link(head, ends[number].at_us, ends[number].states)
-                if head != ends[number].link:
-                    return f"the batch that ends with entry {number}: its hash does not follow"
+            for batch in [b for b in batches if b.last == number]:
+                head = batch_link(head, batch.at_us, batch.states, batch.event)
+                if head != batch.link:
+                    return f"a batch that ends with entry {number}: its hash does not follow"
         if batches and (batches[-1].last != count or batches[-1].states != digest(book.states().items())):
             return "the newest batch is not that of the last entry, or its states are others"
         if book.newest() != (batches[-1] if batches else None):
@@ -239,6 +243,50 @@ def states_are_replaced_by_name(s: LedgerSubject) -> None:
         expect(known == {"account": "2", "attachment": "large"}, f"states are {known}")
         expect(newest is not None and newest.states == digest(known.items()), "the digest is not of all states")
         expect([b.last for b in book.batches()] == [1, 2], "batches are not in order")
+
+
+@_check
+def events_follow_batches(s: LedgerSubject) -> None:
+    """Events stand in the chain where they happened, change facts and states, and are refused before anything was published."""
+    with s.open("events") as book, book.hold():
+        book.begin(FACTS)
+        _refuse(lambda: book.commit([], {}, 1, event=EVENT), book, "an event before anything was published")
+        book.commit([make_entry(1)], {"account": "1"}, 1)
+        _refuse(lambda: book.commit([make_entry(2)], {}, 2, event=EVENT), book, "an event with entries")
+        book.commit([], {"account": "amended"}, 2, event=EVENT)
+        book.commit([], {}, 3, event='{"kind": "key"}')
+        expect(book.newest() == list(book.batches())[-1], "the newest batch is not the newest event")
+        book.commit([make_entry(2)], {}, 4)
+        book.commit([], {}, 5, event='{"kind": "key"}')
+        book.mark_shown()
+        kinds = [(b.last, b.at_us, b.event) for b in book.batches()]
+        expect(
+            kinds == [(1, 1, None), (1, 2, EVENT), (1, 3, '{"kind": "key"}'), (2, 4, None), (2, 5, '{"kind": "key"}')],
+            f"events are not in order: {kinds}",
+        )
+        expect(book.states() == {"account": "amended"}, "an event did not replace the states it names")
+        expect(book.facts() == {**FACTS, "stream:t": "[]"}, "an event did not change the facts it names")
+        expect(book.begun() == FACTS, "an event changed the facts that the chain begins with")
+    with s.open("events") as book:
+        expect(find_break(book) is None, f"the chain with events is broken: {find_break(book)}")
+        with book.hold():
+            expect(book.begin(FACTS) == book.facts(), "a ledger is not begun with its amended facts")
+            book.commit([make_entry(3)], {}, 6)
+
+
+@_check
+def a_copy_from_before_an_event_is_refused(s: LedgerSubject) -> None:
+    """An event that was shown cannot be undone by a copy with the same entries."""
+    with s.open("unamended") as book:
+        _fill(book, batches=1)
+    put_back = s.back_up("unamended")
+    with s.open("unamended") as book, book.hold():
+        book.begin(FACTS)
+        book.commit([], {}, 9_000, event=EVENT)
+        book.mark_shown()
+    put_back()
+    with s.open("unamended") as book:
+        _refuse(_hold_and(book, lambda: book.begin(FACTS)), book, "a copy from before an event")
 
 
 @_check
@@ -410,6 +458,8 @@ LEDGER_CHECKS: dict[str, Callable[[LedgerSubject], None]] = {
         a_commit_is_whole_or_nothing,
         everything_comes_back_bit_by_bit,
         states_are_replaced_by_name,
+        events_follow_batches,
+        a_copy_from_before_an_event_is_refused,
         steps_are_found,
         one_writer_at_a_time,
         a_late_writer_is_refused,

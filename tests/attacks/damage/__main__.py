@@ -15,6 +15,7 @@ from pathlib import Path
 
 from attacks.damage.case import Town
 from attacks.damage.worlds import a_place
+from own_keys import use_own_keys
 
 MEMORY = 6 * 2**30
 """Bytes of address space: a case that asks for more ends in a MemoryError, not with the machine."""
@@ -35,6 +36,7 @@ def main(seed: int, first: int, last: int, place: Path) -> None:
 
 
 if __name__ == "__main__":
+    use_own_keys()
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     with a_place() as folder:
         main(*map(int, sys.argv[1:4]), Path(*sys.argv[4:]) if sys.argv[4:] else folder)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from attacks.damage.worlds import World
+from attacks.damage.worlds import World, reused_noise
 
 LEDGER = "town.ledger"
 TABLES = ("fact", "entry", "release", "batch", "state", "emitted")
@@ -44,14 +44,7 @@ class Seen:
 
     def noises(self) -> dict[str, Any]:
         """Noise that is used again, by the name of its draw."""
-        found: dict[str, Any] = {}
-        for name, value in self.states().items():
-            if name.startswith("stream:"):
-                try:
-                    found |= json.loads(value).get("noise", {})
-                except (ValueError, AttributeError, TypeError):
-                    continue
-        return found
+        return reused_noise(self.states(), {r["key"]: r["value"] for r in self.tables["fact"] or []})
 
 
 def look(world: World, folder: Path, scratch: Path) -> Seen:

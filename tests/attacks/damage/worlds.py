@@ -28,7 +28,11 @@ import pyarrow.parquet as pq
 import halflife as hl
 from halflife import noise
 from halflife.engines import Answer
+from halflife.ledger.entry import first_link
 from halflife.publisher import backfill
+from halflife.publisher.secrets_at_rest.kept import open_kept, read_kept
+from halflife.publisher.secrets_at_rest.places import key_ring
+from halflife.publisher.secrets_at_rest.sealing import read_keys
 
 START = 1_767_225_600
 """2026-01-01, when step 1 begins; a step is an hour."""
@@ -272,8 +276,8 @@ def build(notion: str, place: Path, draw: random.Random) -> World:
             reader.execute("SELECT count(*) FROM entry").fetchone()
         if number < len(ROUNDS) - 1:
             older.append(Path(shutil.copytree(folder, place / f"older{number}")))
-        states.append(read_states(folder))
-    noises = reused_noise(states[-1])
+        states.append(read_table(folder, "state"))
+    noises = reused_noise(states[-1], read_table(folder, "fact"))
     fork = Path(shutil.copytree(older[-1], place / "fork"))
     publish(fork, ROUNDS[-1], rows)
     if reader is not None:
@@ -306,15 +310,26 @@ def private_texts(notion: str, rows: Rows, noises: dict[str, list[int]]) -> re.P
     return re.compile("|".join([rf"(?<![\d.])(?:{whole})(?!\d)", *PEOPLE, *sorted(pieces)]))
 
 
-def read_states(folder: Path) -> dict[str, str]:
-    """The states that a ledger holds."""
+def read_table(folder: Path, table: str) -> dict[str, str]:
+    """The states or facts that a ledger holds."""
     db = sqlite3.connect(folder / "town.ledger")
-    states = dict(db.execute("SELECT name, value FROM state"))
+    rows = dict(db.execute(f"SELECT * FROM {table}"))
     db.close()
-    return states
+    return rows
 
 
-def reused_noise(states: dict[str, str]) -> dict[str, list[int]]:
-    """The units of noise that is used again, by the name of its draw."""
-    kept = (json.loads(value).get("noise", {}) for name, value in states.items() if name.startswith("stream:"))
-    return {name: one["units"] for noises in kept for name, one in noises.items()}
+def reused_noise(states: dict[str, str], facts: dict[str, str]) -> dict[str, list[int]]:
+    """The units of noise that is used again, by the name of its draw, opened with its key; without what does not open."""
+    found = {}
+    for name, value in states.items():
+        if name.startswith("stream:"):
+            try:
+                state = {"noise": {}, "mechanism": None, "sealed": None, "destroyed": [], **json.loads(value)}
+                kept = read_kept(state)
+                if kept.key is not None:
+                    key = read_keys((key_ring() / f"{kept.key}.key").read_text())[0]
+                    kept = open_kept(key, first_link(facts), name.removeprefix("stream:"), kept)
+                found |= {draw: one["units"] for draw, one in kept.noise.items()}
+            except (hl.HalflifeError, ValueError, AttributeError, TypeError, LookupError, OSError):
+                continue
+    return found

@@ -24,6 +24,7 @@ from halflife.numerics.arrays import Floats
 from halflife.numerics.forms import JsonObject
 from halflife.policy import Channel, Policy, channels
 from halflife.processes import Process
+from halflife.publisher.secrets_at_rest import PassingKeys
 from halflife.publisher.session import Session
 
 Totals = dict[str, NDArray[np.int64]]
@@ -32,6 +33,8 @@ Row = tuple[str | None, int, Any, str | None]
 Stretch = tuple[Mapping[str, int], Totals]
 """Exact totals of consecutive steps, and which step they begin with, by stream; with step 1 if it is not there."""
 FAR = 9e9
+KEYS = PassingKeys()
+"""The noise that runs keep is sealed as that of any ledger, with a key that is gone with them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +71,7 @@ def run_once(policy: Policy, stretches: Sequence[Stretch], place: Path) -> Float
 
 def publish_totals(policy: Policy, stretches: Sequence[Stretch]) -> None:
     """Publish steps of every stream with these exact totals, as `publish` does after reading."""
-    session = Session(policy, clock=lambda: FAR)
+    session = Session(policy, clock=lambda: FAR, keys=KEYS)
     try:
         with session.hold(10.0):
             for first, totals in stretches:
@@ -96,7 +99,7 @@ def fast_folder() -> str | None:
 def quiet_policy(data: Mapping[str, object], folder: str, place: Path, *, post: bool = False) -> Policy:
     """Return the policy with ledger and outputs elsewhere, steps as planned, and post-processing, which only hides, if asked."""
     changed = json.loads(json.dumps(data))
-    changed["ledger"] = str(place / "audit.ledger")
+    changed |= {"ledger": str(place / "audit.ledger"), "noise_key": None}
     changed["clock"]["late"] = "as-planned"
     for i, stream in enumerate(changed["streams"]):
         stream.update({"output": str(place / f"{i}.jsonl")}, **({} if post else {"post": []}))

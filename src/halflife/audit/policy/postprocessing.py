@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from halflife.audit.policy.path import FAR, Totals, as_data, fast_folder, quiet_policy
+from halflife.audit.policy.path import FAR, KEYS, Totals, as_data, fast_folder, quiet_policy
 from halflife.audit.verdict import Finding
 from halflife.ledger import Entry
 from halflife.numerics.arrays import Floats
@@ -98,7 +98,7 @@ def run_publisher(
     """
     with tempfile.TemporaryDirectory(prefix="halflife-audit-", dir=fast_folder()) as place:
         quiet = quiet_policy(as_data(policy), str(policy.path(".")), Path(place), post=True)
-        session = build(quiet, clock=lambda: FAR)
+        session = build(quiet, clock=lambda: FAR, keys=KEYS)
         try:
             with session.hold(10.0):
                 mine = [c for c in session.channels if c.name in totals]
@@ -144,4 +144,4 @@ def _find_changed(c: Channel, entries: Sequence[Entry]) -> Iterator[Entry]:
     """Entries that a chain of new post-processors does not give."""
     if c.quantiles is not None:
         return QuantileReplay(c.quantiles).find_changed(entries)
-    return Replay(add_chain((), c.smoothers(), 1), c.factor_of_cells, c.steps.zone).find_changed(entries)
+    return Replay(add_chain((), c.smoothers(), 1), c.worth, c.steps.zone).find_changed(entries)

@@ -39,8 +39,9 @@ def _sections(title: str, content: JsonObject, signature: JsonObject | None) -> 
         },
     )
     yield "<h2>What is not protected</h2>" + _list(content["not_protected"], "open")
-    for promise in content["promises"]:
-        yield from _promise(promise)
+    for i, promise in enumerate(content["promises"]):
+        yield from _promise(promise, earlier=i > 0)
+    yield from _amendments(content.get("amendments", []))
     yield from _classically(content["classically"])
     yield "<h2>What was published</h2>"
     for part in content["published"]:
@@ -48,10 +49,31 @@ def _sections(title: str, content: JsonObject, signature: JsonObject | None) -> 
     yield from _binding(content, signature)
 
 
-def _promise(promise: JsonObject) -> Iterator[str]:
+def _amendments(found: Sequence[JsonObject]) -> Iterator[str]:
+    """What was amended, when, by whom and why."""
+    if not found:
+        return
+    yield "<h2>Amendments</h2>"
+    yield table_html(
+        "Changes of what the ledger is held to, each in force from the step that is named on",
+        ("Recorded", "Why, and who says so", "What changed", "From step"),
+        [
+            (
+                _plain_time(a["at"]),
+                f"{visible(a['reason'])} ({visible(a['by'])})",
+                visible("; ".join(a["changes"])) + (" (protects less than before)" if a["weakens"] else ""),
+                visible(", ".join(f"{name} {step:,}" for name, step in a["from_steps"].items())),
+            )
+            for a in found
+        ],
+    )
+
+
+def _promise(promise: JsonObject, earlier: bool = False) -> Iterator[str]:
     notion, risk = promise["notion"], promise["risk"]
     rest = ", ".join(f"{key} = {_short(value)}" for key, value in notion.items() if key != "name")
-    yield f'<h2>The promise: {escape(str(notion["name"]))}<span class="parameters">{escape(rest)}</span></h2>'
+    which = "A promise of before" if earlier else "The promise"
+    yield f'<h2>{which}: {escape(str(notion["name"]))}<span class="parameters">{escape(rest)}</span></h2>'
     yield f"<p>{escape(promise['summary'])}</p>" + _list(promise["in_other_words"])
     rows = [
         ("promised at most", risk["limit"]),
@@ -106,12 +128,13 @@ def _stream(part: JsonObject) -> Iterator[str]:
         each = f"{part['numbers']:,} number{'s' if part['numbers'] != 1 else ''} each"
         stretch = f"from {_plain_time(part['from'])} to {_plain_time(part['to'])}{skipped}"
         bands = f"{three_figures(band['least'])} to {three_figures(band['largest'])}{unit}"
-        noise = part["plan"]["noise"].capitalize()
-        text = f"{part['steps']:,} steps of {each}, {stretch}. {noise} noise; half-width of the 95 % bands {bands}."
+        noise = f" {part['plan']['noise'].capitalize()} noise." if part["plan"]["noise"] else ""
+        text = f"{part['steps']:,} steps of {each}, {stretch}.{noise} Half-width of the 95 % bands {bands}."
         yield f"<p>{escape(visible(text))}</p>"
     else:
         yield "<p>Nothing was published of it in the period.</p>"
-    yield _list([*part["hidden"], f"Why it holds for ever: {part['plan']['tail']}"])
+    tail = part["plan"]["tail"]
+    yield _list([*part["hidden"], *([] if tail in part["hidden"] else [f"Why it holds for ever: {tail}"])])
 
 
 def _binding(content: JsonObject, signature: JsonObject | None) -> Iterator[str]:

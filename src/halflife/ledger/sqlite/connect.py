@@ -32,7 +32,8 @@ def connect_to_write(path: Path) -> sqlite3.Connection:
         os.close(os.open(os.path.realpath(path), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     _check_regular(path, os.stat(path))
     db = _set_up(sqlite3.connect(path, isolation_level=None, check_same_thread=False))
-    db.execute("PRAGMA synchronous = FULL")
+    for setting in ("synchronous = FULL", "secure_delete = ON"):
+        db.execute(f"PRAGMA {setting}")
     return db
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Self
 
 from halflife.errors import LedgerError
+from halflife.ledger.base import Batch
 from halflife.ledger.entry import Entry, batch_link, digest, first_link, span_cells
 from halflife.ledger.sqlite.connect import (
     OPERATOR,
@@ -144,8 +145,7 @@ class SqliteLedger(Reader):
                 f"{self.path}: holds {last:,} entries, but {shown.entries:,} were published from it: a restored backup would "
                 "draw their noise again. Put the newest copy back"
             )
-        batch = self._batch("WHERE last_entry = ?", shown.entries)
-        if shown.entries and (batch is None or batch.link != shown.head):
+        if shown.entries and self._batch("WHERE last_entry = ? AND chain = ?", shown.entries, shown.head) is None:
             return (
                 f"{self.path}: is not the ledger that {shown.entries:,} entries were published from: their hash is another one. "
                 "Put the right copy back"
@@ -203,7 +203,7 @@ class SqliteLedger(Reader):
 
     @translate("cannot be written")
     def _replace_facts(self, facts: Mapping[str, str]) -> None:
-        if self.facts() != dict(facts):
+        if self.begun() != dict(facts):
             with self._db:
                 self._db.execute("BEGIN IMMEDIATE")
                 self._db.execute("DELETE FROM fact")
@@ -227,8 +227,7 @@ class SqliteLedger(Reader):
             return f"its newest batch ends with entry {newest.last}, its entries with {last}"
         if not (self.follows(1) and self.follows(last)):
             return "the hash of its first or last entry does not follow from what it says"
-        chain = self._one("SELECT chain FROM entry WHERE id = ?", last)[0]
-        if batch_link(chain, newest.at_us, newest.states) != newest.link:
+        if batch_link(self._link_before(newest), newest.at_us, newest.states, newest.event) != newest.link:
             return "the hash of its newest batch does not follow from what it says"
         if digest(self.states().items()) != newest.states:
             return "the saved states (account, mechanisms, smoothers) are not those of the newest batch"
@@ -237,24 +236,58 @@ class SqliteLedger(Reader):
     def _read_head(self) -> bytes:
         """The newest hash of the chain."""
         newest = self.newest()
-        return newest.link if newest else first_link(self.facts())
+        return newest.link if newest else first_link(self.begun())
+
+    def _link_before(self, newest: Batch) -> bytes:
+        """The hash that the newest batch follows: of the last entry, or of an event the batch before it."""
+        if newest.event is None:
+            return bytes(self._one("SELECT chain FROM entry WHERE id = ?", newest.last)[0])
+        before = self._batch("WHERE last_entry = ? ORDER BY number DESC LIMIT 1 OFFSET 1", newest.last)
+        return before.link if before else b""
 
     @translate("could not be written, so nothing was spent or published")
-    def commit(self, entries: Sequence[Entry], states: Mapping[str, str], at_us: int) -> None:
-        """Write a batch of steps with all that goes with them, or nothing at all."""
+    def commit(self, entries: Sequence[Entry], states: Mapping[str, str], at_us: int, event: str | None = None) -> None:
+        """Write a batch of steps, or an event, with all that goes with them, or nothing at all."""
         if not self._held:
             raise LedgerError(f"{self.path}: hold the ledger before writing to it")
+        if event is not None and entries:
+            raise LedgerError(f"{self.path}: a batch holds entries or an event, not both")
         with self._db:
             self._db.execute("BEGIN IMMEDIATE")
             if self._read_head() != self._head:
                 raise LedgerError(f"{self.path}: another process has written to it: nothing was published; run again")
             last = self._last_entry()
+            if event is not None and not last:
+                raise LedgerError(
+                    f"{self.path}: nothing was published yet: there is nothing that an event could follow"
+                )
             chain = self._insert(entries, last + 1)
             self._db.executemany("INSERT OR REPLACE INTO state VALUES (?, ?)", sorted(states.items()))
             saved = digest(self.states().items())
-            head = batch_link(chain, at_us, saved)
-            self._db.execute("INSERT INTO batch VALUES (?, ?, ?, ?)", (last + len(entries), at_us, saved, head))
+            head = batch_link(chain, at_us, saved, event)
+            if event is None:
+                self._db.execute("INSERT INTO batch VALUES (?, ?, ?, ?)", (last + len(entries), at_us, saved, head))
+            else:
+                row = (last, at_us, event, saved, head)
+                self._db.execute(
+                    "INSERT INTO event (last_entry, at_us, body, states, chain) VALUES (?, ?, ?, ?, ?)", row
+                )
         self._head = head
+
+    @translate("cannot be cleared of what was deleted from it")
+    def erase_deleted(self) -> None:
+        """Write the file anew without its free pages, and empty the write-ahead log; one that is read now is emptied later.
+
+        Of what is replaced from now on nothing is left anyway (secure_delete). The copy on the way is in memory.
+        """
+        for statement in (
+            "PRAGMA temp_store = MEMORY",
+            "VACUUM",
+            "PRAGMA busy_timeout = 0",
+            "PRAGMA wal_checkpoint(TRUNCATE)",
+        ):
+            self._db.execute(statement).fetchall()
+        self._db.execute(f"PRAGMA busy_timeout = {round(1000 * PATIENCE)}")
 
     def _insert(self, entries: Sequence[Entry], first: int) -> bytes:
         """Insert entries and their releases; return the chain's newest link."""

@@ -12,6 +12,7 @@ from typing import Any
 from halflife.errors import InvalidInput, LedgerError
 from halflife.ledger.base import Batch, Link
 from halflife.ledger.entry import Entry, first_link, name_entry, read_entry
+from halflife.ledger.events import amend_facts
 from halflife.ledger.sqlite.faults import decode, translate
 from halflife.ledger.sqlite.schema import VERSION, check_tables
 
@@ -23,6 +24,8 @@ _CELLS = (
     "e.id, e.chain, e.stream, e.part, e.step, e.release_step, e.start_us, e.end_us, e.noisy, e.value, e.spread, "
     "r.number, r.draw, r.loss, r.age, r.sensitivity, r.scale, r.noise, r.atop, r.span, r.step_sensitivity"
 )
+_BATCHES = "SELECT last_entry, at_us, states, chain, NULL AS event, 0 AS number FROM batch"
+_EVENTS = " UNION ALL SELECT last_entry, at_us, states, chain, body, number FROM event"
 _ENTRY = 11
 """So many cells of a row are the entry's; the others are a release's."""
 
@@ -33,9 +36,16 @@ class Reader:
     path: Path
     _db: sqlite3.Connection
 
-    def facts(self) -> dict[str, str]:
-        """Return what the ledger was begun with, nothing if it was not begun yet."""
+    def begun(self) -> dict[str, str]:
+        """Return the facts that the ledger was begun with, nothing if it was not begun yet."""
         return dict(self._all("SELECT key, value FROM fact")) if self._check_tables() else {}
+
+    def facts(self) -> dict[str, str]:
+        """Return the facts that the ledger is held to now: those it was begun with, as events have changed them."""
+        try:
+            return amend_facts(self.begun(), (batch.event for batch in self.events() if batch.event is not None))
+        except ValueError:
+            raise self._changed("an event cannot be read") from None
 
     @translate("cannot be read")
     def states(self) -> dict[str, str]:
@@ -70,12 +80,21 @@ class Reader:
 
     def newest(self) -> Batch | None:
         """Return the newest batch, None if nothing was committed."""
-        return self._batch("ORDER BY last_entry DESC LIMIT 1")
+        tables = ("batch", "event") if self._has_events() else ("batch",)
+        last = max(self._number(f"SELECT coalesce(max(last_entry), 0) FROM {table}") for table in tables)
+        return self._newest_at(last)
 
     def batches(self) -> Iterator[Batch]:
-        """Return every batch, in order."""
-        for last, at_us, states, chain in self._rows("SELECT * FROM batch ORDER BY last_entry"):
-            yield Batch(last, at_us, bytes(states), bytes(chain))
+        """Return every batch, in order: those of entries, and after each the events that followed it."""
+        for last, at_us, states, chain, event, _ in self._rows(f"{self._all_batches()} ORDER BY last_entry, number"):
+            yield Batch(last, at_us, bytes(states), bytes(chain), event)
+
+    def events(self) -> list[Batch]:
+        """Return the batches that are events, in order; there are few."""
+        if not self.begun() or not self._has_events():
+            return []
+        rows = self._all("SELECT last_entry, at_us, states, chain, body FROM event ORDER BY number")
+        return [Batch(last, at_us, bytes(states), bytes(chain), body) for last, at_us, states, chain, body in rows]
 
     def entries(self, stream: str | None = None, first: int = 1, last: int | None = None) -> Iterator[Entry]:
         """Return a stream's entries from step to step, or all of them in the order of the chain."""
@@ -92,10 +111,10 @@ class Reader:
 
     def follows(self, number: int) -> bool:
         """Whether an entry's hash follows from what it says and from the hash before it."""
-        batch = self._batch("WHERE last_entry = ?", number - 1)
+        batch = self._newest_at(number - 1)
         before = (batch.link,) if batch else self._one("SELECT chain FROM entry WHERE id = ?", number - 1)
         found = next(self._links("WHERE e.id = ?", number), None)
-        return found is not None and found[1].link(before[0] if before else first_link(self.facts())) == found[2]
+        return found is not None and found[1].link(before[0] if before else first_link(self.begun())) == found[2]
 
     def count_releases(self) -> int:
         """Return how many releases there are, of whatever entry."""
@@ -104,8 +123,8 @@ class Reader:
     def find_damage(self) -> str | None:
         """Say whether the file is not whole, by SQLite's own check, or its tables are not a ledger's; None if all is well."""
         try:
-            if self._check_tables() != VERSION:
-                return f"{self.path}: is empty, or was written by an older halflife: publish first"
+            if not self._check_tables():
+                return f"{self.path}: is empty: publish first"
             whole = self._all("PRAGMA integrity_check(1)") == [("ok",)]
         except LedgerError as error:
             return str(error)
@@ -126,12 +145,24 @@ class Reader:
     def _step_link(self, stream: str, step: int) -> tuple[Any, ...]:
         return self._one("SELECT chain FROM entry WHERE stream = ? AND step = ? ORDER BY id DESC", stream, step)
 
-    def _batch(self, which: str, *arguments: int) -> Batch | None:
+    def _batch(self, which: str, *arguments: int | bytes) -> Batch | None:
         """The first batch of those that are asked for, None if there is none."""
-        row = self._one(f"SELECT last_entry, at_us, states, chain FROM batch {which}", *arguments)
-        if row and tuple(map(type, row)) != (int, int, bytes, bytes):
+        row = self._one(f"SELECT * FROM ({self._all_batches()}) {which}", *arguments)[:-1]
+        if row and tuple(map(type, row)) not in ((int, int, bytes, bytes, type(None)), (int, int, bytes, bytes, str)):
             raise self._changed("a cell of a batch is of another kind")
         return Batch(*row) if row else None
+
+    def _newest_at(self, last: int) -> Batch | None:
+        """The newest batch that comes before entry `last` + 1, an event perhaps; None if no batch ends with entry `last`."""
+        return self._batch("WHERE last_entry = ? ORDER BY number DESC LIMIT 1", last)
+
+    def _all_batches(self) -> str:
+        """The query of all batches, with the numbers of events; 0 for those of entries."""
+        return _BATCHES + _EVENTS if self._has_events() else _BATCHES
+
+    def _has_events(self) -> bool:
+        """Whether there is a table of events; tables are checked when a ledger is opened."""
+        return self._number("PRAGMA user_version") == VERSION
 
     def _links(self, which: str, *arguments: str | int) -> Iterator[Link]:
         query = f"SELECT {_CELLS} FROM entry e LEFT JOIN release r ON r.entry = e.id {which}"

@@ -1,6 +1,7 @@
 """The ledger's tables.
 
 An entry is unique by stream, step and part (group), and a release by its entry and draw. A span of 1 is left out (NULL).
+Version 5 is version 4 with events: a ledger of version 4 is read as one without any, and gets the table when it is written to.
 """
 
 from __future__ import annotations
@@ -47,6 +48,14 @@ _BATCHES = """CREATE TABLE batch (
     states BLOB NOT NULL,
     chain BLOB NOT NULL
 ) STRICT"""
+_EVENTS = """CREATE TABLE event (
+    number INTEGER PRIMARY KEY,
+    last_entry INTEGER NOT NULL,
+    at_us INTEGER NOT NULL,
+    body TEXT NOT NULL,
+    states BLOB NOT NULL,
+    chain BLOB NOT NULL
+) STRICT"""
 _STATES = "CREATE TABLE state (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID"
 _WRITTEN = """CREATE TABLE written (
     stream TEXT NOT NULL,
@@ -56,18 +65,25 @@ _WRITTEN = """CREATE TABLE written (
     PRIMARY KEY (stream, file, step)
 ) STRICT, WITHOUT ROWID"""
 
-SCHEMA = (_FACTS, _ENTRIES, _RELEASES, _BATCHES, _STATES, _WRITTEN)
-VERSION = 4
+WITHOUT_EVENTS = 4
+VERSION = 5
+SCHEMA = {
+    WITHOUT_EVENTS: (_FACTS, _ENTRIES, _RELEASES, _BATCHES, _STATES, _WRITTEN),
+    VERSION: (_FACTS, _ENTRIES, _RELEASES, _BATCHES, _STATES, _WRITTEN, _EVENTS),
+}
+"""The tables of each version that is read."""
 
 
 def prepare(db: sqlite3.Connection) -> None:
-    """Give an empty file the ledger's tables, in one transaction; refuse any other file."""
-    if check_tables(db) == VERSION:
+    """Give an empty file, or a ledger of version 4, the tables that it lacks, in one transaction; refuse any other file."""
+    version = check_tables(db)
+    if version == VERSION:
         return
     with db:
         db.execute("BEGIN IMMEDIATE")
-        for statement in SCHEMA:
-            db.execute(statement)
+        for statement in SCHEMA[VERSION]:
+            if statement not in SCHEMA.get(version, ()):
+                db.execute(statement)
         db.execute(f"PRAGMA user_version = {VERSION}")
 
 
@@ -80,8 +96,8 @@ def check_tables(db: sqlite3.Connection) -> int:
     (application,) = db.execute("PRAGMA application_id").fetchone()
     if version > VERSION:
         raise LedgerError(f"a ledger of version {version} was written by a newer halflife: this one reads {VERSION}")
-    found, wanted = _objects(db), _made() if version else frozenset()
-    if 0 < version < VERSION and {"fact", "entry"} <= {name for _, name, *_ in found}:
+    found, wanted = _objects(db), _made(version) if version in SCHEMA else frozenset()
+    if 0 < version < WITHOUT_EVENTS and {"fact", "entry"} <= {name for _, name, *_ in found}:
         raise LedgerError(
             "was written by halflife 0.1.0, before the form was frozen: begin a new ledger, with new "
             "outputs, for a new population"
@@ -105,9 +121,9 @@ def _objects(db: sqlite3.Connection) -> frozenset[tuple[str, str, str, str | Non
 
 
 @cache
-def _made() -> frozenset[tuple[str, str, str, str | None]]:
-    """What a ledger defines."""
+def _made(version: int) -> frozenset[tuple[str, str, str, str | None]]:
+    """What a ledger of this version defines."""
     with closing(sqlite3.connect(":memory:")) as db:
-        for statement in SCHEMA:
+        for statement in SCHEMA[version]:
             db.execute(statement)
         return _objects(db)

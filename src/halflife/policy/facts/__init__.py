@@ -23,10 +23,26 @@ ledger that exists. Facts are compared by what they mean: quantities are worked 
 
     writing    a policy's facts             keys     what each is called, and its default
     changes    what a policy changes        shapes   what a stream's entries hold
+    amended    what amendments have changed, from which step on
+    amending   what an amendment may change
 """
 
-from halflife.policy.facts.changes import find_change, follow_ledger
+from halflife.policy.facts.amended import Amendment, find_worth, follow_amendments, list_facts, read_amendments
+from halflife.policy.facts.changes import find_change, follow_ledger, list_changes, say_place
 from halflife.policy.facts.shapes import Shape, stream_shape
 from halflife.policy.facts.writing import ledger_facts
 
-__all__ = ["Shape", "find_change", "follow_ledger", "ledger_facts", "stream_shape"]
+__all__ = [
+    "Amendment",
+    "Shape",
+    "find_change",
+    "find_worth",
+    "follow_amendments",
+    "follow_ledger",
+    "ledger_facts",
+    "list_changes",
+    "list_facts",
+    "read_amendments",
+    "say_place",
+    "stream_shape",
+]

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from halflife.errors import HalflifeError, InvalidInput
 from halflife.notions.base import Notion
@@ -17,6 +20,8 @@ from halflife.policy.policy import Policy, channels
 
 LONGEST = 200
 """Values that take more characters are told by their digest."""
+COMPARED = 10_000
+"""How many losses of two plans are compared, at the beginning and at the end."""
 Change = tuple[Where, str]
 """What has changed: at which key, named as the facts name it, and a sentence."""
 
@@ -50,14 +55,17 @@ def follow_ledger(policy: Policy, known: Mapping[str, str]) -> Policy:
 
 
 def find_change(known: Mapping[str, str], policy: Policy) -> str | None:
-    """Say what the policy changes of the facts that a ledger was begun with, and where, None if nothing.
+    """Say what the policy changes of the facts that a ledger is held to, and where; the first change, None if there is none.
 
     Raises InvalidInput for facts that a newer halflife wrote, or that are damaged.
     """
     policy = follow_ledger(policy, known)
-    change = _find_change(known, policy)
-    if change is None:
-        return None
+    change = next(list_changes(known, policy), None)
+    return None if change is None else say_place(policy, change)
+
+
+def say_place(policy: Policy, change: Change) -> str:
+    """Return a change in words, with its place in the policy's file."""
     place = policy.name_place(*_find_key(policy, *change[0]))
     return change[1] if place is None else f"{change[1]} ({place})"
 
@@ -67,7 +75,7 @@ def _find_key(policy: Policy, part: str | int, *keys: str | int) -> Where:
     names = tuple(WRITTEN.get(str(key), key) for key in keys if key != "steps")
     streams = [f"stream:{s.name}" for s in policy.streams]
     if part not in streams:
-        return (part, *names)
+        return ("streams",) if str(part).startswith("stream:") else (part, *names)
     i = streams.index(str(part))
     if names[:1] in (("start",), ("step",), ("end",), ("zone",)) and not getattr(
         policy.streams[i], str(names[0]), None
@@ -76,46 +84,68 @@ def _find_key(policy: Policy, part: str | int, *keys: str | int) -> Where:
     return ("streams", i, *names)
 
 
-def _find_change(known: Mapping[str, str], policy: Policy) -> Change | None:
+def list_changes(known: Mapping[str, str], policy: Policy) -> Iterator[Change]:
+    """Yield all that a policy, which follows the ledger, changes of the facts that the ledger is held to."""
     now, adapter = ledger_facts(policy), channels(policy)[0].promise
     parts = {**PARTS, "promise": {**PROMISE, **{key: Key(words, None) for key, words in adapter.words.items()}}}
     if read_form("a ledger", parse_part(known, "format"), ("name",))["name"] != FORMAT["name"]:
         raise InvalidInput("its facts are not those of a ledger")
     for key in sorted(set(known) ^ set(now)):
-        return (key if key in now else "streams",), f"{key.replace(':', ' ')} {'is new' if key in now else 'is gone'}"
+        if key in now:
+            yield (key,), f"{key.replace(':', ' ')} is new"
+        elif not (key.startswith("stream:") and _read_stream(known, key)["ended"]):
+            yield (key,), f"{key.replace(':', ' ')} is gone"
     other = _compare_names(parse_part(known, "promise"), parse_part(now, "promise"))
     if other:
-        return ("promise", "notion"), other
-    for key in now:
+        yield ("promise", "notion"), other
+    for key in (key for key in now if key in known and key != "format" and not (key == "promise" and other)):
         part, where = parts.get(key, STREAM), "" if key in parts else f"stream {key.removeprefix('stream:')}: "
-        if key == "format":
-            continue
         old, new = (fill_part(key, parse_part(facts, key), part) for facts in (known, now))
         if key == "clock" and not adapter.notion.forgets:  # a late step then counts alike from whenever it counts
             old["late"] = new["late"]
         if key == "promise":
-            change = _compare_notions(old.pop("notion"), new.pop("notion"), adapter.notion)
-            if change:
-                return ("promise", *change[0]), change[1]
+            for place, said in _compare_notions(old.pop("notion"), new.pop("notion"), adapter.notion):
+                yield ("promise", *place), said
             if old["noise"] != new["noise"] and _uses_same_noise(policy, old["noise"]):
                 old["noise"] = new["noise"]
-        change = _compare(old, new, part)
-        if change:
-            return (key, *change[0]), where + change[1]
-    return None
+        if where and old["last"] != new["last"] and _plans_alike(policy, key.removeprefix("stream:"), old["last"]):
+            old["last"] = new["last"]
+        for place, said in _compare(old, new, part):
+            yield (key, *place), where + said
 
 
-def _compare(old: Facts, new: Facts, part: Mapping[str, Key]) -> Change | None:
-    """The first key of two filled parts that differs, in words."""
+def _read_stream(facts: Mapping[str, str], key: str) -> Facts:
+    return fill_part(key, parse_part(facts, key), STREAM)
+
+
+def _plans_alike(policy: Policy, name: str, last: int | None) -> bool:
+    """Return whether a stream's plan has the same losses if it ends with this step: then another end changes nothing."""
+    made = channels(policy)
+    outlines = [c if c.name != name else replace(c, last=last) for c in made]
+    try:
+        plans = made[0].promise.make_plans(outlines)
+    except HalflifeError:
+        return False
+    for c, other in zip(made, plans, strict=True):
+        ends = [(x.horizon - 1) // x.request.every + 1 for x in (c.plan, other) if x.horizon is not None]
+        n = min(ends, default=COMPARED)
+        pieces = [(1, min(n, COMPARED)), (max(1, n - COMPARED), n)]
+        same = all(np.array_equal(c.plan.losses_of_releases(*p), other.losses_of_releases(*p)) for p in pieces)
+        if not same or c.plan.noise != other.noise:
+            return False
+    return True
+
+
+def _compare(old: Facts, new: Facts, part: Mapping[str, Key]) -> Iterator[Change]:
+    """The keys of two filled parts that differ, in words."""
     for key, about in part.items():
         a, b = old.get(key), new.get(key)
         if a == b:
             continue
         if about.keys is not None and a is not None and b is not None:
-            inside = _compare(a, b, about.keys)
-            return inside and ((key, *inside[0]), inside[1])
-        return (key,), _say_change(about.words, a, b, about.say)
-    return None
+            yield from (((key, *place), said) for place, said in _compare(a, b, about.keys))
+        else:
+            yield (key,), _say_change(about.words, a, b, about.say)
 
 
 def _compare_names(old: Any, new: Facts) -> str | None:
@@ -125,16 +155,15 @@ def _compare_names(old: Any, new: Facts) -> str | None:
     return None if name == new["notion"]["name"] else _say_change("the promise", name, new["notion"]["name"])
 
 
-def _compare_notions(old: Facts, new: Facts, notion: Notion[Any]) -> Change | None:
-    """The first parameter of a promise that differs; stored facts are read as this version would write them."""
+def _compare_notions(old: Facts, new: Facts, notion: Notion[Any]) -> Iterator[Change]:
+    """The parameters of a promise that differ; stored facts are read as this version would write them."""
     old = name_notion(notion.complete(old), notion)
     for key in sorted(set(old) | set(new)):
         if old.get(key) != new.get(key):
             said = _say_change(f"{key.replace('_', ' ')} of the promise", old.get(key), new.get(key))
             if _rounds(old.get(key), new.get(key)):
                 said += ", which differ by rounding alone: write it out as it was"
-            return (key,), said
-    return None
+            yield (key,), said
 
 
 def _rounds(old: Any, new: Any) -> bool:

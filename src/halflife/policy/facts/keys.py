@@ -97,6 +97,7 @@ GROUPS = {
 STREAM = {
     "steps": Key("its steps", keys=STEPS),
     "last": Key("its last step", None),
+    "ended": Key("the first step that it ended before", None),
     "delay": Key("its delay in steps of the clock", 0),
     "share": Key("its share of the promise", 1.0),
     "source": Key("its source", None, keys=SOURCE),

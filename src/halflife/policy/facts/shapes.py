@@ -14,7 +14,7 @@ from halflife.postprocessing.quantiles import TreeQuantiles
 
 
 class Shape(NamedTuple):
-    """What a stream's entries hold: layout, what a unit is worth in each noisy number, and how quantiles follow from them."""
+    """What a stream's entries hold: layout, what a unit is worth in each noisy number now, and how quantiles follow from them."""
 
     layout: Layout
     factors: tuple[Fraction, ...]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
@@ -24,15 +24,18 @@ from halflife.errors import InvalidInput, LedgerError
 from halflife.ledger import Batch, Entry, Ledger, open_ledger
 from halflife.ledger.entry import first_link
 from halflife.local_time import from_us, parse_time, to_us
+from halflife.notions.base import Notion
 from halflife.numerics.forms import JsonObject
 from halflife.numerics.progress import Progress
-from halflife.policy import Channel, GivenPolicy, Policy, channels, explain
+from halflife.policy import Channel, GivenPolicy, Policy, channels, explain, find_worth, stream_shape
+from halflife.policy.facts import Amendment
 from halflife.publisher.certificate.rows import digest_cells, pack_rows
 from halflife.publisher.certificate.signing import sign
+from halflife.publisher.holding import hold_to_ledger, list_amendments, list_promises
 from halflife.publisher.plain_terms import Losses, describe_promise, find_plain_losses, list_unprotected
 from halflife.publisher.readable import make_readable_block
-from halflife.publisher.session import hold_to_ledger
 from halflife.publisher.verification import verify
+from halflife.release import Release
 
 FORMAT = {"name": "halflife.certificate", "version": 1}
 BLOCK = 1_000
@@ -76,7 +79,7 @@ def certify(
             batch = find_batch(book, verdict.head)
             if batch is None:
                 raise LedgerError(f"{book.name}: nothing is published yet: halflife publish")
-            policy = hold_to_ledger(book.name, book.facts(), policy)
+            policy = hold_to_ledger(book, policy)
             period = find_period(policy, book, start, end, int(clock()) * 1_000_000)
             content = make_content(policy, book, batch, period, progress)
         book.check_unwritten()
@@ -137,7 +140,8 @@ def make_content(
     Raises LedgerError if a later batch holds more of the period: a certificate of all of it by an old batch would say too little.
     """
     zone, made = policy.clock.zone, channels(policy)
-    told = _Told(policy, period)
+    promises = [notion for notion, _ in list_promises(book, batch)][::-1] or [policy.notion]
+    told = _Told(book, policy, promises, period)
     for step, links in groupby(book.chained(), key=lambda link: link[1].release_step):
         if step > period.last:
             break
@@ -167,14 +171,15 @@ def make_content(
             "first_step": period.first,
             "last_step": period.last,
         },
-        "promises": [_promise(policy, told)],
+        "promises": [_promise(notion, told.risk(i), describe_promise(policy)) for i, notion in enumerate(promises)],
+        "amendments": [_amendment(a, policy) for a in list_amendments(book, batch)],
         "classically": [
             {"within": x.span, "loss": _number(x.loss), **({"delta": x.delta} if x.delta else {})} for x in losses
         ]
         or [{"within": f"{c.name}, as planned", **_finite(c.plan.certificate()["classical_risk"])} for c in made],
-        "published": [told.streams[c.name].describe(zone) for c in made],
+        "published": [stream.describe(zone) for stream in told.streams.values()],
         "ledger": {
-            "begun": first_link(book.facts()).hex(),
+            "begun": first_link(book.begun()).hex(),
             "head": batch.link.hex(),
             "entries": batch.last,
             "committed": _say_time(batch.at_us, zone),
@@ -183,39 +188,77 @@ def make_content(
     }
 
 
-def _promise(policy: Policy, told: _Told) -> JsonObject:
-    """The promise with what it leans on, and the risk under it."""
-    notion = policy.notion
+def _amendment(amendment: Amendment, policy: Policy) -> JsonObject:
+    """What was amended, when, by whom and why."""
+    return {
+        "at": _say_time(amendment.at_us, policy.clock.zone),
+        "by": amendment.by,
+        "reason": amendment.reason,
+        "changes": list(amendment.changes),
+        "from_steps": dict(amendment.starts),
+        "weakens": amendment.weakens,
+    }
+
+
+def _promise(notion: Notion, risk: JsonObject, words: Iterable[str]) -> JsonObject:
+    """A promise with what it leans on, and the risk under it of all that was published, also after it was amended."""
     checks = notion.checks()
     return {
         "notion": _finite(notion.reference()),
         "summary": notion.summary,
-        "in_other_words": list(describe_promise(policy)),
+        "in_other_words": list(words),
         "assumptions": [{"assumes": a, "checked": _finite(checks.get(a))} for a in notion.assumptions],
-        "risk": told.risk(),
+        "risk": risk,
     }
 
 
 class _Told:
     """One pass over entries: risks at every step of the period, plain losses, and what each stream published."""
 
-    def __init__(self, policy: Policy, period: Period) -> None:
-        self._period, self._account = period, Accountant(policy.notion)
-        self._largest = self._largest_used = 0.0
+    def __init__(self, book: Ledger, policy: Policy, promises: Sequence[Notion], period: Period) -> None:
         self.losses = Losses()
-        self.streams = {c.name: _Stream(c) for c in channels(policy)}
+        self._risks = [_Risk(notion, period, held=i == 0) for i, notion in enumerate(promises)]
+        self._first = period.first
+        made = {c.name: c for c in channels(policy)}
+        known = [key.removeprefix("stream:") for key in book.facts() if key.startswith("stream:")]
+        names = [*made, *(name for name in known if name not in made)]
+        self.streams = {name: _Stream(name, book, made.get(name)) for name in names}
 
     def feed(self, step: int, entries: Sequence[Entry]) -> None:
         """Take in all that was released at a step of the account."""
         releases = [r for entry in entries for r in entry.releases]
-        if step >= self._period.first > self._account.step:
-            self._note(self._period.first - 1)  # what was published before still counts when the period begins
-        self._account.admit(*releases)
+        for risk in self._risks:
+            risk.feed(step, releases)
         self.losses.feed(releases)
-        if step >= self._period.first:
-            self._note(step)
+        if step >= self._first:
             for name in {entry.stream for entry in entries}:
                 self.streams[name].feed([entry for entry in entries if entry.stream == name])
+
+    def risk(self, i: int) -> JsonObject:
+        """Return the risk under one of the promises."""
+        return self._risks[i].tell()
+
+
+class _Risk:
+    """The risk under one promise, at every step of a period.
+
+    held  whether it is the promise of now, which all that was published keeps; one of the past may be broken since
+    """
+
+    def __init__(self, notion: Notion, period: Period, held: bool) -> None:
+        self._period, self._account, self._held = period, Accountant(notion), held
+        self._largest = self._largest_used = 0.0
+
+    def feed(self, step: int, releases: Sequence[Release]) -> None:
+        """Take in all that was released at a step of the account."""
+        if step >= self._period.first > self._account.step:
+            self._note(self._period.first - 1)  # what was published before still counts when the period begins
+        if self._held:
+            self._account.admit(*releases)
+        else:
+            self._account.record(*releases)
+        if step >= self._period.first:
+            self._note(step)
 
     def _note(self, step: int) -> None:
         """Remember the largest risk from a step on, which is no less than that of any step before the next release.
@@ -227,7 +270,7 @@ class _Told:
             self._largest = max(self._largest, peak)
             self._largest_used = max(self._largest_used, peak / limit)
 
-    def risk(self) -> JsonObject:
+    def tell(self) -> JsonObject:
         """Return the risk at the end of the period, its peak from then on if nothing more is published, and the largest in it."""
         last = self._period.last
         if self._account.step < self._period.first:
@@ -239,19 +282,25 @@ class _Told:
 
 
 class _Stream:
-    """What one stream published in a period."""
+    """What one stream published in a period.
 
-    def __init__(self, channel: Channel) -> None:
-        self._channel, self._digest = channel, hashlib.sha256()
-        self._cells = digest_cells(channel.layout.columns[3:-2], channel.layout.cells)
+    channel  as the policy has it; None of a stream that an amendment ended
+    """
+
+    def __init__(self, name: str, book: Ledger, channel: Channel | None) -> None:
+        self._name, self._channel, self._digest = name, channel, hashlib.sha256()
+        self._layout, factors, quantiles = stream_shape(name, book.facts())
+        self._worth = find_worth(name, book.begun(), list_amendments(book)) if channel is None else channel.worth
+        self._numbers, self._banded = len(factors), quantiles is not None
+        self._cells = digest_cells(self._layout.columns[3:-2], self._layout.cells)
         self._steps, self._first, self._last = 0, 0, 0
         self._begin_us, self._end_us = 0, 0
         self._least, self._largest = math.inf, 0.0
 
     def feed(self, entries: Sequence[Entry]) -> None:
         """Take in entries of the stream."""
-        block = make_readable_block(entries, self._channel.factor_of_cells, banded=self._channel.quantiles is not None)
-        rows = self._channel.layout.rows
+        block = make_readable_block(entries, self._worth, banded=self._banded)
+        rows = self._layout.rows
         steps, starts, ends = (np.repeat(column, rows) for column in (block.steps, block.starts, block.ends))
         cells = np.tile(self._cells, len(entries))
         self._digest.update(pack_rows(cells, steps, starts, ends, block.values.ravel(), block.bands.ravel()))
@@ -264,16 +313,7 @@ class _Stream:
 
     def describe(self, zone: str) -> JsonObject:
         """Return what was published, with the digest of all rows; without numbers if nothing was."""
-        c, plan = self._channel, self._channel.plan
-        told: JsonObject = {
-            "stream": c.name,
-            "statistic": c.part.statistic.kind,
-            "unit": c.unit,
-            "numbers": c.cells,
-            "hidden": list(explain(c)),
-            "plan": {"method": plan.request.method, "noise": plan.noise, "source": plan.source, "tail": plan.tail},
-            "steps": self._steps,
-        }
+        told: JsonObject = {"stream": self._name, **self._describe_channel(), "steps": self._steps}
         if not self._steps:
             return told
         return {
@@ -285,6 +325,31 @@ class _Stream:
             "to": _say_time(self._end_us, zone),
             "error_band": {"least": self._least, "largest": self._largest},
             "sha256": self._digest.hexdigest(),
+        }
+
+    def _describe_channel(self) -> JsonObject:
+        """What is published and why that keeps the promise; of a stream that ended, that it did."""
+        c = self._channel
+        if c is None:
+            ended = "The stream ended by an amendment: nothing more is published of it, and what was still counts."
+            return {
+                "statistic": "ended",
+                "unit": self._layout.unit or "",
+                "numbers": self._numbers,
+                "hidden": [ended],
+                "plan": {"method": "ended", "noise": "", "source": "", "tail": ended},
+            }
+        return {
+            "statistic": c.part.statistic.kind,
+            "unit": c.unit,
+            "numbers": c.cells,
+            "hidden": list(explain(c)),
+            "plan": {
+                "method": c.plan.request.method,
+                "noise": c.plan.noise,
+                "source": c.plan.source,
+                "tail": c.plan.tail,
+            },
         }
 
 

@@ -61,12 +61,23 @@ def certificate_schema() -> JsonObject:
         error_band=make_object("Half-widths of the 95 % bands, in the unit.", least=NUMBER, largest=NUMBER),
         sha256=HASH | {"description": "Of all rows of its output from first_step to last_step."},
     )  # fmt: skip
+    amendment = make_object(
+        "A change of what the ledger is held to, from which step of each stream on.",
+        at=TIME, by=TEXT, reason=TEXT, changes=TEXTS, weakens={"type": "boolean"},
+        from_steps={"type": "object", "additionalProperties": COUNT},
+    )  # fmt: skip
     content = make_object(
         "What is certified, first what is not protected.",
         not_protected=TEXTS,
         population=make_object("About whom.", id=TEXT, size=COUNT, neighbours=TEXT),
         period=make_object("What ended within it.", _from=TIME, to=TIME, zone=TEXT, first_step=COUNT, last_step=COUNT),
-        promises={"type": "array", "minItems": 1, "items": promise},
+        promises={
+            "type": "array",
+            "minItems": 1,
+            "items": promise,
+            "description": "Every promise ever made, the newest first; risks are of all that was published, whichever held then.",
+        },
+        amendments={"type": "array", "items": amendment},
         classically={
             "type": "array",
             "description": "Read with nothing forgotten: the worst total loss about data within a stretch, of all that was "

@@ -27,7 +27,7 @@ from halflife.numerics.progress import Progress
 from halflife.policy import Channel, GivenPolicy, Policy, channels
 from halflife.policy.ranges import total_range
 from halflife.publisher.backfill import open_files_of
-from halflife.publisher.begun import follow_own_ledger
+from halflife.publisher.holding import follow_own_ledger
 from halflife.publisher.inspection.causes import Case, find_problems, noise_beside_range, promise_problems
 from halflife.publisher.inspection.report import CheckReport, Noise, StreamReport, round_digits, say_duration
 from halflife.publisher.inspection.times import common_shapes, guess_epoch

@@ -1,0 +1,77 @@
+"""Whether a plan may go on from a history that was published under another one: then its certificate of the tail still holds.
+
+**Claim** (ours). Let the risk at t be R(t) = Σ_j g(t − j) l_j with a weight g ≥ 0 that never rises with age: g = 1 (classical),
+g = 1 for ages below w (w-event), g(a) = α^a or 1/(1 + βa) (discounted), or its square where squares of μ add up (Gaussian noise).
+Let a plan with losses p_1, p_2, … keep R ≤ ε for ever, and let h_j be what was really lost before step E. If from whatever step i
+on no more was lost than the plan would have,
+
+    Σ_{i ≤ j < E} h_j ≤ Σ_{i ≤ j < E} p_j      for every i < E,
+
+then the history followed by p_E, p_{E+1}, … keeps R ≤ ε for ever too.
+
+Proof. Put d_j = h_j − p_j and D_i = Σ_{i ≤ j < E} d_j ≤ 0. For t ≥ E the risk is that of the plan plus Σ_{j<E} g(t − j) d_j. By
+summation by parts that is Σ_{i<E} (g(t − i) − g(t − i + 1)) D_i, with 0 for the weight of the step before the first. As i grows
+its age falls and its weight rises, so every bracket is ≥ 0 and the sum ≤ 0.   ∎
+
+Under w-event only windows that reach beyond E matter: i > E − w. Under α^a all of t ≥ E follow from t = E, as Σ_j α^(t−j) d_j
+only shrinks from then on: one sum decides. Privacy never rests on this, as the account asks for every release whether it fits: it
+says that nothing will be refused later.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from halflife.notions import Classical, WEvent
+from halflife.notions.base import Notion
+from halflife.notions.discounted import Discounted
+from halflife.numerics.arrays import Floats, Integers
+
+ROUNDING = 1e-9
+"""What sums of the same losses may differ by, relatively; plans leave more than that of ε, and accounts tolerate it."""
+
+
+class Lost(NamedTuple):
+    """Losses by the step that they count at, in any order; squares where squares add up."""
+
+    steps: Integers
+    losses: Floats
+
+    def before(self, step: int) -> Lost:
+        """Return those before a step."""
+        return Lost(self.steps[self.steps < step], self.losses[self.steps < step])
+
+
+def adds_up(notion: Notion) -> bool:
+    """Return whether the risk of a notion is a weighted sum of losses, or of their squares, so that the claim applies."""
+    return isinstance(notion, Classical | WEvent | Discounted)
+
+
+def may_continue(notion: Notion, lost: Lost, planned: Lost, at: int, earliest: int | None = None) -> bool:
+    """Return whether a plan may go on at step `at` from what was lost before it.
+
+    earliest  the oldest step that what comes may still be about, where that is before `at`
+
+    >>> from halflife import ExponentialDiscount
+    >>> halves = Lost(np.arange(1, 9), np.full(8, 0.1))
+    >>> may_continue(WEvent(1.0, 4), halves, Lost(halves.steps, halves.losses / 2), at=9)
+    False
+    >>> may_continue(WEvent(1.0, 4), halves.before(6), Lost(halves.steps, halves.losses / 2), at=9)
+    True
+    >>> may_continue(ExponentialDiscount(1.0, alpha=0.5), halves, halves, at=9)
+    True
+    """
+    a, b = lost.before(at), planned.before(at)
+    steps = np.concatenate([a.steps, b.steps])
+    excess, size = np.concatenate([a.losses, -b.losses]), np.concatenate([a.losses, b.losses])
+    if isinstance(notion, Discounted) and notion.beta is None:
+        weights = np.asarray(notion.alpha, dtype=np.float64) ** (notion.power * (at - steps))
+        return bool((weights * excess).sum() <= ROUNDING * (weights * size).sum())
+    if isinstance(notion, WEvent):
+        near = steps > (at if earliest is None else min(at, earliest)) - notion.w
+        steps, excess, size = steps[near], excess[near], size[near]
+    found, places = np.unique(-steps, return_inverse=True)  # the newest first
+    sums, sizes = (np.cumsum(np.bincount(places, weights=x, minlength=len(found))) for x in (excess, size))
+    return bool(np.all(sums <= ROUNDING * sizes))

@@ -1,0 +1,356 @@
+"""`amend`: records a change of what a ledger is held to, in the ledger's chain, from the next steps on, or refuses it in words.
+
+    changes of facts → which kinds → what each needs → the whole history under the promise as it will be → room for what is added
+    → one event in the chain, with the account as it is under the new promise
+
+What was published stays as it was; no noise is drawn. Nothing here looks at readings.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from halflife.accountant import Accountant
+from halflife.errors import BudgetExceeded, InvalidInput
+from halflife.ledger import Entry, Ledger, open_ledger
+from halflife.local_time import from_us, parse_time, to_us
+from halflife.notions.base import Notion
+from halflife.numerics.progress import Progress
+from halflife.plans.continuing import Lost, adds_up, may_continue
+from halflife.policy import Channel, GivenPolicy, Policy, channels, ledger_facts
+from halflife.policy.facts import Amendment, list_changes, say_place
+from halflife.policy.facts.amending import classify_change, refuse_unproved
+from halflife.policy.facts.changes import Change
+from halflife.publisher import checkpoints
+from halflife.publisher.holding import follow_book
+from halflife.release import Release
+
+LONGEST = 2_000
+"""How many characters a reason may have: it is public, and stands in every certificate."""
+FARTHEST = 2**21
+"""How many steps of the clock ahead room is looked for: 119 years of half hours."""
+STRONGER = {"epsilon": -1, "delta": -1, "w": 1, "alpha": 1, "half_life": 1, "beta": -1}
+"""By which way a parameter of the same notion protects more: 1 for a larger one."""
+
+
+@dataclass(frozen=True)
+class Amended:
+    """The result of `amend`.
+
+    amendment  what is recorded;  recorded  whether it was, or only worked out
+    begins     when it takes effect, by stream, by its own clock
+    risk, limit  under the promise as it is now, at the newest step
+    """
+
+    amendment: Amendment
+    recorded: bool
+    begins: Mapping[str, str]
+    risk: float
+    limit: float
+
+
+def amend(
+    given: GivenPolicy,
+    reason: str,
+    *,
+    by: str | None = None,
+    start: str | None = None,
+    begin: str | None = None,
+    same_meaning: bool = False,
+    weaken: bool = False,
+    dry_run: bool = False,
+    wait: float = 10.0,
+    clock: Callable[[], float] = time.time,
+    progress: Progress = lambda what, done, total: None,
+) -> Amended:
+    """Record that a policy's ledger is held to the policy as it is now, from the next step of each stream on.
+
+    given         the policy as it shall be: a Policy, the path of its file, or a dict
+    reason, by    why, and who says so: public texts, which every certificate shows
+    start         from when on it holds, by the policy's clock: all before it must be published, and nothing after it
+    begin         when streams that are added begin, if later than that
+    same_meaning  declares that renamed columns mean what the old ones meant
+    weaken        allows a promise that protects less than before, or of which nobody has shown that it does not
+    dry_run       work all of it out, and record nothing
+    """
+    policy, why = Policy.of(given), _read_text("reason", reason)
+    who = _read_text("by", by if by is not None else _find_user())
+    with open_ledger(policy.ledger_url, read_only=dry_run) as book:
+        if not book.facts() or book.newest() is None:
+            raise InvalidInput(f"{book.name}: nothing is published yet: the policy may change freely until then")
+        if dry_run:
+            with book.snapshot(None):
+                return _work_out(book, policy, why, who, start, begin, same_meaning, weaken, clock, progress)[0]
+        with book.hold(wait):
+            book.begin(ledger_facts(policy))
+            made, states = _work_out(book, policy, why, who, start, begin, same_meaning, weaken, clock, progress)
+            checkpoints.reach("amendment worked out")
+            book.commit([], states, made.amendment.at_us, event=json.dumps(made.amendment.to_event(), sort_keys=True))
+            checkpoints.reach("amendment committed")
+            book.mark_shown()
+        return Amended(made.amendment, True, made.begins, made.risk, made.limit)
+
+
+def _read_text(name: str, text: str) -> str:
+    said = " ".join(text.split()) if isinstance(text, str) else ""
+    if not said or len(said) > LONGEST or not said.isprintable():
+        raise InvalidInput(f"{name} must be a public text of 1 to {LONGEST:,} characters", about=name)
+    return said
+
+
+def _find_user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        raise InvalidInput("it is not known who amends the ledger: say so (by)", about="by") from None
+
+
+def _work_out(
+    book: Ledger, given: Policy, reason: str, by: str, start: str | None, begin: str | None, same_meaning: bool, weaken: bool,
+    clock: Callable[[], float], progress: Progress,
+) -> tuple[Amended, dict[str, str]]:  # fmt: skip
+    """Work an amendment out, with the states that change with it; nothing is written."""
+    known = book.facts()
+    policy = follow_book(book, given)
+    changes = list(list_changes(known, policy))
+    if not changes:
+        raise InvalidInput(f"{book.name}: the policy is as the ledger knows it: there is nothing to amend")
+    kinds = _find_kinds(book, policy, changes, same_meaning)
+    before = Accountant.from_json(book.states()["account"], book.states().get("attachment"))
+    weakens = "losses" in kinds and not _protects_as_much(before.notion, policy.notion)
+    if weakens and not weaken:
+        raise InvalidInput(
+            f"the promise would protect less than before, or nobody has shown that it does not: {_tell(changes, 'promise')}. "
+            "Every certificate will show the risk under each promise ever made: say that you mean it (--weaken)"
+        )
+    history = _History(book, policy.notion, progress)
+    account = history.replay(policy.notion) if policy.notion != before.notion else before
+    starts = _find_starts(book, policy, start)
+    ended = [key for (key, *rest), _ in changes if not rest and key in known]
+    added = [c for c in channels(policy) if f"stream:{c.name}" not in known]
+    starts |= {key.removeprefix("stream:"): book.last_step(key.removeprefix("stream:")) + 1 for key in ended}
+    starts |= _Room(book, policy, history, starts).find(added, begin, bool(kinds & {"added", "losses", "end"}))
+    now = ledger_facts(policy)
+    facts = {key: text for key, text in now.items() if text != known.get(key)}
+    for key in ended:
+        facts[key] = json.dumps(
+            {**json.loads(known[key]), "ended": starts[key.removeprefix("stream:")]}, sort_keys=True
+        )
+    at_us = max(int(clock() * 1_000_000), book.newest().at_us)  # type: ignore[union-attr]
+    told = [said for where, said in changes if where[-1] != "worth"]  # which follows from a size that is told
+    made = Amendment(at_us, reason, by, tuple(told), starts, facts, weakens)
+    risk, _, limit = account.exposure()
+    begins = {c.name: from_us(c.steps.start(starts[c.name]), c.steps.zone).isoformat(sep=" ") for c in channels(policy)}
+    return Amended(made, False, begins, risk, limit), {} if account is before else {
+        "account": account.to_json(short=True)
+    }
+
+
+def _find_kinds(book: Ledger, policy: Policy, changes: Sequence[Change], same_meaning: bool) -> set[str]:
+    """The kinds of all changes; refuse what no amendment may change, or what nobody has shown to be sound."""
+    known, notion, kinds = book.facts(), policy.notion, set()
+    old = Accountant.from_json(book.states()["account"], book.states().get("attachment")).notion
+    for change in changes:
+        (part, *rest), _ = change
+        try:
+            kind = classify_change(change[0]) if rest else "ended" if part in known else "added"
+            for promise in (old, notion):
+                refuse_unproved(kind, promise, adds_up(promise))
+            if kind == "columns" and not same_meaning:
+                raise InvalidInput(
+                    "only with a declaration that the column means the same as the old one (--same-meaning): another meaning is "
+                    "another statistic, and needs a stream of its own"
+                )
+        except InvalidInput as error:
+            raise InvalidInput(f"{say_place(policy, change)}: {error}") from None
+        kinds.add(kind)
+    if "members" in kinds and any(key.startswith("reconcile:") for key in book.states()):
+        raise InvalidInput(
+            "streams of this ledger were made to add up, for a population of one size: members cannot be amended then"
+        )
+    return kinds
+
+
+def _tell(changes: Sequence[Change], part: str) -> str:
+    return "; ".join(said for where, said in changes if where[0] == part)
+
+
+def _protects_as_much(old: Notion, new: Notion) -> bool:
+    """Return whether a promise surely protects no less than an older one: the same notion, each parameter as strict.
+
+    >>> from halflife import Classical, WEvent
+    >>> _protects_as_much(WEvent(1.0, 48), WEvent(0.5, 96)), _protects_as_much(WEvent(1.0, 48), WEvent(1.0, 24))
+    (True, False)
+    >>> _protects_as_much(WEvent(1.0, 48), Classical(1.0))
+    False
+    """
+    a, b = old.to_facts(), new.to_facts()
+    if a.keys() != b.keys() or a["name"] != b["name"]:
+        return False
+    differ = [key for key in a if a[key] != b[key]]
+    return all(
+        key in STRONGER and a[key] is not None and b[key] is not None and (b[key] - a[key]) * STRONGER[key] >= 0
+        for key in differ
+    )
+
+
+class _History:
+    """All releases of a ledger: by the step that they count at, and once more to be replayed."""
+
+    def __init__(self, book: Ledger, notion: Notion, progress: Progress) -> None:
+        self._book, self._progress, self.by_data_time = book, progress, notion.by_data_time
+        self.power = getattr(notion, "power", 1)
+
+    def _blocks(self) -> Iterable[list[Release]]:
+        entries, total, done = self._book.entries(), self._book.newest(), 0
+        while block := list(islice(entries, 1_000)):
+            done += len(block)
+            self._progress("reading the history", done, total.last if total else 0)
+            yield [r for entry in block for r in entry.releases]
+
+    def replay(self, notion: Notion) -> Accountant:
+        """Return the account of all that was published under another promise; refuse if that is more than it allows."""
+        account = Accountant(notion)
+        for block in self._blocks():
+            try:
+                account.admit(*block)
+            except BudgetExceeded as error:
+                raise InvalidInput(
+                    f"what was published does not keep the new promise: at step {error.step} the risk under it was "
+                    f"{error.risk:.6g}, above {error.limit:.6g}. A promise cannot be made about a past that breaks it: choose a "
+                    "weaker one"
+                ) from None
+        return account
+
+    def read_losses(self) -> Lost:
+        """Return what was lost, by the step that it counts at under the promise."""
+        steps: list[int] = []
+        losses: list[float] = []
+        for block in self._blocks():
+            steps += [r.data_time if self.by_data_time else r.step for r in block]
+            losses += [r.loss**self.power for r in block]
+        return Lost(np.array(steps, dtype=np.int64), np.array(losses))
+
+
+def _find_starts(book: Ledger, policy: Policy, start: str | None) -> dict[str, int]:
+    """The next step of each stream that the ledger knows; refuse a declared time at which another step begins."""
+    known, zone = book.facts(), policy.clock.zone
+    starts = {}
+    for c in channels(policy):
+        if f"stream:{c.name}" not in known:
+            continue
+        following = max(book.last_step(c.name), c.begins - 1) + 1
+        if start is not None:
+            declared = c.steps.step(to_us(parse_time(start, zone)) - 1) + 1
+            at = from_us(c.steps.start(following), zone).isoformat(sep=" ")
+            if declared < following:
+                raise InvalidInput(
+                    f"{c.name} is published up to {at}: an amendment from {start} on would change what is published already",
+                    about="start",
+                )
+            if declared > following:
+                raise InvalidInput(
+                    f"{c.name}: {declared - following:,} steps from {at} to {start} are not published yet, and go by the policy "
+                    "as it was: publish them with it first, and amend then",
+                    about="start",
+                )
+        starts[c.name] = following
+    return starts
+
+
+class _Room:
+    """Whether the plans of an amended policy may go on from a history, and from when on there is room for added streams."""
+
+    def __init__(self, book: Ledger, policy: Policy, history: _History, starts: Mapping[str, int]) -> None:
+        self._policy, self._history, self._starts = policy, history, starts
+        self._known = [c for c in channels(policy) if c.name in starts]
+        ends = [c.steps.end(starts[c.name] - 1) for c in self._known if starts[c.name] > 1]
+        self._account = channels(policy)[0].account
+        ended = max((e.end_us for key in book.facts() for e in _newest_entries(book, key)), default=0)
+        self._since_us = max([*ends, ended])
+
+    def find(self, added: Sequence[Channel], begin: str | None, checked: bool) -> dict[str, int]:
+        """Return the first step of each added stream; refuse if there is no room for it then, with when there will be."""
+        if begin is not None and not added:
+            raise InvalidInput("no stream is added: leave out when it begins", about="begin")
+        zone = self._policy.clock.zone
+        moment = self._since_us if begin is None else to_us(parse_time(begin, zone))
+        if moment < self._since_us:
+            since = from_us(self._since_us, zone).isoformat(sep=" ")
+            raise InvalidInput(
+                f"added streams begin at {since} at the earliest: before it all is published", about="begin"
+            )
+        if not checked:
+            return {}
+        self._check_ages()
+        self._lost = self._history.read_losses()
+        self._planned = [self._plan(c, self._starts[c.name] - 1) for c in self._known]
+        if self._fits(added, moment):
+            return self._first_steps(added, moment)
+        raise InvalidInput(self._tell_room(added, moment))
+
+    def _check_ages(self) -> None:
+        ages = {c.age for c in channels(self._policy)}
+        if self._history.by_data_time and len(ages) > 1:
+            raise InvalidInput(
+                "it is not worked out how plans of streams with other delays go on from a history: shares, streams and the "
+                "promise stay as they are"
+            )
+
+    def _plan(self, c: Channel, last: int) -> Lost:
+        """What a stream would have lost up to a step if this policy had held from the beginning."""
+        if last < 1:
+            return Lost(np.array([], dtype=np.int64), np.array([]))
+        steps = c.release_steps(1, last) - (c.age if self._history.by_data_time else 0)
+        return Lost(steps, c.plan.losses_of_releases(1, last) ** self._history.power)
+
+    def _first_steps(self, added: Sequence[Channel], moment: int) -> dict[str, int]:
+        return {c.name: max(1, c.steps.step(moment - 1) + 1) for c in added}
+
+    def _fits(self, added: Sequence[Channel], moment: int) -> bool:
+        firsts = self._first_steps(added, moment)
+        planned = [*self._planned, *(self._plan(c, firsts[c.name] - 1) for c in added)]
+        steps, losses = (np.concatenate([getattr(p, key) for p in planned]) for key in ("steps", "losses"))
+        newest = int(self._lost.steps.max(initial=0))
+        due = [self._place(c, {**self._starts, **firsts}[c.name]) for c in (*self._known, *added)]
+        at = max(newest + 1, *(self._place(c, firsts[c.name]) for c in added)) if added else newest + 1
+        return may_continue(self._policy.notion, self._lost, Lost(steps, losses), at, min(due))
+
+    def _place(self, c: Channel, step: int) -> int:
+        return int(c.release_steps(step, step)[0]) - (c.age if self._history.by_data_time else 0)
+
+    def _tell_room(self, added: Sequence[Channel], moment: int) -> str:
+        """Why there is no room, and from when on there is."""
+        if not added:
+            return (
+                "what was published has lost more than the amended plans would have by now, so that later steps would be "
+                "refused: there is no room for it. Choose smaller shares, or a promise that leaves room"
+            )
+        names, first = " and ".join(c.name for c in added), self._account.step(moment - 1) + 1
+        far = next(
+            (2**k for k in range(FARTHEST.bit_length()) if self._fits(added, self._account.start(first + 2**k))), None
+        )
+        if far is None:
+            return f"there is no room for {names}, and there never will be: nothing that was lost is forgotten"
+        low, high = far // 2, far
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._fits(added, self._account.start(first + middle)) else (middle, high)
+        when = from_us(self._account.start(first + high), self._policy.clock.zone).isoformat(sep=" ")
+        return (
+            f"there is no room for {names} yet, as what was published still counts. There is room from {when} on, if the other "
+            f"streams go on with their shares as they are now: --begin '{when}'"
+        )
+
+
+def _newest_entries(book: Ledger, key: str) -> list[Entry]:
+    name = key.removeprefix("stream:")
+    last = book.last_step(name) if name != key else 0
+    return list(book.entries(name, last, last)) if last else []

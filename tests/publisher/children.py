@@ -3,7 +3,7 @@
 import os
 import signal
 
-from halflife import Policy, Stream, publish
+from halflife import Policy, Stream, publish, revise
 from halflife.cli import main
 from halflife.ledger.sqlite import SqliteLedger
 from halflife.outputs import files, text
@@ -38,6 +38,17 @@ def publish_and_die(path, wanted, number, batch):
     SqliteLedger._insert = insert_and_die
     text.append = append_half_and_die
     publish(Policy.load(path))
+
+
+def revise_and_die(path, wanted, now):
+    """Publish three steps again, and be killed at a named point."""
+
+    def at(point):
+        if point == wanted:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    checkpoints.reach = at
+    revise(path, "mean", 7, 9, clock=lambda: now)
 
 
 def publish_step_by_step(path, ready):

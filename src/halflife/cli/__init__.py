@@ -13,6 +13,7 @@ from halflife.cli import (
     processes,
     publishing,
     reading,
+    revising,
     secrets,
 )
 from halflife.cli.group import main
@@ -31,5 +32,6 @@ __all__ = [
     "processes",
     "publishing",
     "reading",
+    "revising",
     "secrets",
 ]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ from halflife.numerics.arrays import Floats
 from halflife.release import NOISES, Release
 
 ALL_GROUPS = "*"
+VINTAGE = re.compile(r"(.+)@([1-9][0-9]{0,8})")
+"""How entries name a later vintage of a stream; no stream has such a name."""
 DOUBLE = np.dtype("<f8")
 _LENGTH = struct.Struct(">Q").pack
 
@@ -33,6 +36,7 @@ _LENGTH = struct.Struct(">Q").pack
 class Entry:
     """What was published for one step of a stream, and what it cost.
 
+    stream    whose step it is; of a step that is published again from corrected data, with the number of its vintage: use@2
     part      the group whose numbers these are; "*" when all groups are one release
     step      the stream's own step, from start_us to end_us;  release_step  the account's step of its publication
     releases  the facts that the account was charged with: one for each draw of noise
@@ -135,9 +139,28 @@ _known = lru_cache(maxsize=10_000, typed=True)(_read)
 """The same for facts that were read before, none of them 0: to a cache 0.0 and -0.0 are alike, to the chain they are not."""
 
 
+def name_vintage(stream: str, vintage: int) -> str:
+    """Return how entries of a stream's vintage name it: as it is called in the first, with a number later.
+
+    >>> name_vintage("use", 1), name_vintage("use", 2)
+    ('use', 'use@2')
+    """
+    return stream if vintage == 1 else f"{stream}@{vintage}"
+
+
+def split_vintage(name: str) -> tuple[str, int]:
+    """Return the stream that entries of this name are of, and their vintage.
+
+    >>> split_vintage("use"), split_vintage("use@2"), split_vintage("use@1")
+    (('use', 1), ('use', 2), ('use@1', 1))
+    """
+    found = VINTAGE.fullmatch(name)
+    return (found[1], int(found[2])) if found and int(found[2]) > 1 else (name, 1)
+
+
 def name_entry(number: int, stream: object, step: object, facts: Mapping[str, str]) -> str:
     """Return which entry is meant, for a message; a name or a step that no entry can have is not repeated."""
-    known = isinstance(step, int) and f"stream:{stream}" in facts
+    known = isinstance(step, int) and f"stream:{split_vintage(str(stream))[0]}" in facts
     return f"entry {number} ({stream}, step {step})" if known else f"entry {number} (of an unknown stream)"
 
 

@@ -25,6 +25,9 @@ from halflife.numerics.rounding import ratio_up
 from halflife.registry import register_notion
 from halflife.release import Noise, Release
 
+MOST_REACH = 100_000
+"""How many steps an account may remember for data that is published again: to admit a release looks at all of them."""
+
 
 class Wide(NamedTuple):
     """The charge of releases about the steps first … last, each of which moves them by `share` of their sensitivity."""
@@ -79,7 +82,8 @@ class WEvent(Notion[Window]):
     releases about the last w steps come to, Σ_{t−w < τ_k ≤ t} ρ_k (Theorem 2; paper), or with δ > 0 the ε(δ) of their
     loss distribution (known). A window is a window of *data* times (ours; the paper has no ages): if releases reached back by
     up to A steps, the risk at t is the worst over the windows that end at t − A, …, t. The account keeps the last
-    w + A data times, at least 2w − 1; a data time further back than it remembers is refused.
+    w + A data times, at least 2w − 1; a data time further back than it remembers is refused. `reach` is an A that holds from the
+    beginning, for data that may be corrected and published again: the risk at t then is that of the worst window so far back.
 
     **A release that covers m steps** of data (`Release.span`; ours) is charged by overlap. In a window that shares j steps with
     it one person's data of these j steps may be another; changing them one by one moves the exact value by at most
@@ -98,11 +102,17 @@ class WEvent(Notion[Window]):
     >>> account.admit(Release(4, 0.8, span=4, step_sensitivity=0.25))
     >>> account.risk(4), account.risk(7), account.risk(8), account.risk(9)
     (0.4, 0.4, 0.2, 0.0)
+    >>> account = Accountant(WEvent(1.0, w=2, reach=4))
+    >>> for step in (1, 2, 3, 4, 5, 6):
+    ...     account.admit(Release(step, 0.4))
+    >>> account.headroom(6, age=4) <= 0.2 < account.headroom(6, age=4) + 1e-9
+    True
     """
 
     epsilon: float
     w: int = field(metadata=means("whole steps"))
     delta: float = 0.0
+    reach: int = field(default=0, metadata=means("whole steps"))
 
     name: ClassVar[str] = "w-event"
     by_data_time: ClassVar[bool] = True
@@ -124,6 +134,9 @@ class WEvent(Notion[Window]):
         object.__setattr__(self, "epsilon", real("epsilon", self.epsilon, positive=True, limit=1e6))
         object.__setattr__(self, "w", whole("w", self.w, least=1))
         object.__setattr__(self, "delta", check_delta(self.delta))
+        object.__setattr__(self, "reach", whole("reach", self.reach, least=0))
+        if self.reach > MOST_REACH:
+            raise InvalidInput(f"reach must be at most {MOST_REACH:,} steps, not {self.reach:,}", about="reach")
 
     @cached_property
     def _composition(self) -> Composition:
@@ -156,7 +169,7 @@ class WEvent(Notion[Window]):
 
     def start(self) -> Window:
         """Nothing published."""
-        return Window((), (), self._composition.zero, 0, None)
+        return Window((), (), self._composition.zero, self.reach, None)
 
     def record(self, state: Window, releases: Sequence[Release]) -> Window:
         """Return the state with each charge at its data times, without charges that no window can reach any more."""
@@ -215,7 +228,8 @@ class WEvent(Notion[Window]):
         return InvalidInput(
             f"release at step {release.step}: its data time {time} lies {newest - time} steps before the newest, "
             f"{newest}, in a window whose beginning (data time {state.forgotten}) was forgotten: publish it with an age of at "
-            f"most {most}"
+            f"most {most}",
+            about="age",
         )
 
     def _out_of_reach(self, state: Window, time: int) -> bool:
@@ -297,8 +311,9 @@ class WEvent(Notion[Window]):
         return np.array(self._composition.window_risks(charges, self.w), dtype=np.float64)
 
     def to_facts(self) -> JsonObject:
-        """Return name, ε, w and δ."""
-        return leave_out({"name": self.name, "epsilon": self.epsilon, "w": self.w, "delta": self.delta}, delta=0.0)
+        """Return name, ε, w, δ and how far back data may be published again."""
+        facts = {"name": self.name, "epsilon": self.epsilon, "w": self.w, "delta": self.delta, "reach": self.reach}
+        return leave_out(facts, delta=0.0, reach=0)
 
     def dump(self, state: Window) -> object:
         """Return data times and charges; the total follows from them."""

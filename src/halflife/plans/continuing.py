@@ -14,8 +14,15 @@ summation by parts that is Σ_{i<E} (g(t − i) − g(t − i + 1)) D_i, with 0 
 its age falls and its weight rises, so every bracket is ≥ 0 and the sum ≤ 0.   ∎
 
 Under w-event only windows that reach beyond E matter: i > E − w. Under α^a all of t ≥ E follow from t = E, as Σ_j α^(t−j) d_j
-only shrinks from then on: one sum decides. Privacy never rests on this, as the account asks for every release whether it fits: it
-says that nothing will be refused later.
+only shrinks from then on: one sum decides.
+
+**Room that was left before** (ours). Under classical and discounted promises g is log-convex: g(a + x)/g(a) never falls with a.
+Cut the steps before E into blocks, in each of which the plan would have lost more first (d ≤ 0) and less then (d ≥ 0), from step
+m on. If Σ_j g(E − j) d_j ≤ 0 over each block, the history followed by the plan keeps R ≤ ε for ever. Proof: in a block's sum over
+g(t − m) the weights g(t − j)/g(t − m) of j < m never fall with t, and those of j ≥ m never rise, so it is ≤ 0 for all t ≥ E.   ∎
+That is a step published once more, for which room was left before it.
+
+Privacy never rests on this, as the account asks for every release whether it fits: it says that nothing will be refused later.
 """
 
 from __future__ import annotations
@@ -73,5 +80,55 @@ def may_continue(notion: Notion, lost: Lost, planned: Lost, at: int, earliest: i
         near = steps > (at if earliest is None else min(at, earliest)) - notion.w
         steps, excess, size = steps[near], excess[near], size[near]
     found, places = np.unique(-steps, return_inverse=True)  # the newest first
-    sums, sizes = (np.cumsum(np.bincount(places, weights=x, minlength=len(found))) for x in (excess, size))
+    excess, size = (np.bincount(places, x, len(found)).astype(np.float64) for x in (excess, size))
+    if np.all(np.cumsum(excess) <= ROUNDING * np.cumsum(size)):
+        return True
+    return not isinstance(notion, WEvent) and _room_was_left(
+        _weights(notion, at + found[::-1]), excess[::-1], size[::-1]
+    )
+
+
+def fits_windows(notion: WEvent, lost: Lost, coming: Lost, span: int = 1) -> bool:
+    """Return whether every window that holds anything of what comes is within ε: w-event by brute force.
+
+    coming  what is planned, as far as a window that holds something of what was lost reaches
+    span    how many steps the widest release covers, each counted at the newest of them: a window of w then touches w + span − 1
+
+    >>> lost = Lost(np.array([1, 2, 3, 3]), np.array([0.25, 0.25, 0.25, 0.25]))
+    >>> coming = Lost(np.array([4, 5, 6]), np.full(3, 0.25))
+    >>> fits_windows(WEvent(1.0, 3), lost, coming), fits_windows(WEvent(1.0, 4), lost, coming)
+    (True, False)
+    """
+    width, first = notion.w + span - 1, int(coming.steps.min())
+    steps, losses = (np.concatenate([a, b]) for a, b in zip(lost, coming, strict=True))
+    order = np.argsort(steps, kind="stable")
+    steps, sums = steps[order], np.concatenate([[0.0], np.cumsum(losses[order])])
+    ends = np.arange(first, int(steps[-1]) + 1)
+    low, high = (np.searchsorted(steps, x, side="right") for x in (ends - width, ends))
+    return bool(np.all(sums[high] - sums[low] <= notion.epsilon * (1 + ROUNDING)))
+
+
+def _weights(notion: Notion, ages: Integers) -> Floats:
+    """The weights of losses of these ages, at most 1."""
+    if not isinstance(notion, Discounted):
+        return np.ones(len(ages))
+    result: Floats = notion.discount(ages.astype(np.float64)) ** notion.power
+    return result
+
+
+def _room_was_left(weights: Floats, excess: Floats, size: Floats) -> bool:
+    """Whether in each block of steps, oldest first, what was lost beyond the plan is less than what was left before.
+
+    >>> _room_was_left(np.array([0.5, 0.6, 1.0]), np.array([-2.0, -1.0, 1.5]), np.array([2.0, 1.0, 1.5]))
+    True
+    >>> _room_was_left(np.array([0.5, 0.6, 1.0]), np.array([-2.0, -1.0, 1.7]), np.array([2.0, 1.0, 1.7]))
+    False
+    """
+    differs = np.abs(excess) > ROUNDING * size
+    weights, excess, size = weights[differs], excess[differs], size[differs]
+    if not len(excess):
+        return True
+    begins = np.flatnonzero((excess[1:] < 0) & (excess[:-1] > 0)) + 1  # where it is less again than planned
+    blocks = np.concatenate([[0], begins])
+    sums, sizes = (np.add.reduceat(weights * x, blocks) for x in (excess, size))
     return bool(np.all(sums <= ROUNDING * sizes))

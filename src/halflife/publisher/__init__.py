@@ -11,6 +11,7 @@ from halflife.publisher.reading import read_published
 from halflife.publisher.standing import Status, StreamStatus, status
 from halflife.publisher.stream import Pushed, Stream
 from halflife.publisher.verification import Verdict, verify
+from halflife.publisher.vintages.revise import Revision, revise
 
 __all__ = [
     "Amended",
@@ -19,6 +20,7 @@ __all__ = [
     "Preview",
     "Pushed",
     "Revised",
+    "Revision",
     "Status",
     "Stream",
     "StreamStatus",
@@ -33,6 +35,7 @@ __all__ = [
     "preview",
     "publish",
     "read_published",
+    "revise",
     "status",
     "verify",
 ]

@@ -36,8 +36,8 @@ LONGEST = 2_000
 """How many characters a reason may have: it is public, and stands in every certificate."""
 FARTHEST = 2**21
 """How many steps of the clock ahead room is looked for: 119 years of half hours."""
-STRONGER = {"epsilon": -1, "delta": -1, "w": 1, "alpha": 1, "half_life": 1, "beta": -1}
-"""By which way a parameter of the same notion protects more: 1 for a larger one."""
+STRONGER = {"epsilon": -1, "delta": -1, "w": 1, "reach": 0, "alpha": 1, "half_life": 1, "beta": -1}
+"""By which way a parameter of the same notion protects more: 1 for a larger one, 0 if it protects as much."""
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,9 @@ def _protects_as_much(old: Notion, new: Notion) -> bool:
     >>> _protects_as_much(WEvent(1.0, 48), Classical(1.0))
     False
     """
-    a, b = old.to_facts(), new.to_facts()
+    a, b = (
+        {"delta": 0.0, "reach": 0, **notion.to_facts()} for notion in (old, new)
+    )  # which are left out if they are 0
     if a.keys() != b.keys() or a["name"] != b["name"]:
         return False
     differ = [key for key in a if a[key] != b[key]]

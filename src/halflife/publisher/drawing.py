@@ -89,12 +89,12 @@ class ChargedBatch:
         made, start, each = [], 0, iter(noise)
         for size, rows in zip(self._sizes, totals, strict=True):
             part = slice(start, start + size)
-            made.append(Drawn(_add_rows(rows, islice(each, size)), releases[part], scales[part]))
+            made.append(Drawn(add_rows(rows, islice(each, size)), releases[part], scales[part]))
             start += size
         return made
 
 
-def _add_rows(totals: Totals, noise: Iterator[GridNoise]) -> Floats:
+def add_rows(totals: Totals, noise: Iterator[GridNoise]) -> Floats:
     """Return totals plus the noise of each row; one flat list, which spares the garbage collector many small ones."""
     flat, cells = totals.ravel().tolist(), totals.shape[1]
     sums: list[float] = []

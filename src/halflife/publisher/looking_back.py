@@ -23,6 +23,7 @@ from halflife.publisher.holding import hold_to_ledger
 from halflife.publisher.readable import HINDSIGHT, find_facts
 from halflife.publisher.revising import Raw, estimate_alone, estimate_together
 from halflife.publisher.verification import find_broken_link
+from halflife.publisher.vintages.files import find_vintages
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,8 @@ def hindsight(
     progress is told what is being done, how many streams are done, and how many there are
 
     A stream's own estimator is used, `seasonal` where it has none; a `truncate` that it has is applied. Streams that add up
-    (`reconcile`), over groups or over time, are estimated together, and add up to the last bit. The ledger's chain is
+    (`reconcile`), over groups or over time, are estimated together, and add up to the last bit. Steps that were published again
+    (`revise`) count with all their values. The ledger's chain is
     checked first: of one that was changed nothing is estimated. No file is ever written over.
     """
     loaded = Policy.of(policy)
@@ -68,13 +70,19 @@ def hindsight(
             raise LedgerError(f"{wrong}. Nothing was estimated: see `halflife verify`")
         made: dict[str, Revised] = {}
         for names, together in _find_sets(list(files), rules(followed)):
-            raws = {name: Raw(known[name], entries) for name in names if (entries := list(book.entries(name)))}
+            raws = {name: _read_raw(book, known[name]) for name in names if book.last_step(name)}
             progress(f"estimating {', '.join(raws)}", len(made), len(chosen))
             for name, found in _estimate(raws, together, followed.population.size).items():
                 if name in files:
                     made[name] = _write(known[name], files[name], found, raws[name].entries)
         progress("estimating", len(chosen), len(chosen))
         return [made[name] for name in files]
+
+
+def _read_raw(book: Ledger, channel: Channel) -> Raw:
+    """What was published of a stream, with all its vintages."""
+    again = [list(book.entries(vintage)) for vintage in find_vintages(book, channel.name)]
+    return Raw(channel, list(book.entries(channel.name)), again)
 
 
 def _find_sets(chosen: Sequence[str], known: Sequence[Rule]) -> Iterator[tuple[list[str], tuple[Rule, ...]]]:

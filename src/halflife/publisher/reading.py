@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from halflife.errors import InvalidInput, unknown
 from halflife.ledger import Entry, Ledger, open_ledger
+from halflife.ledger.entry import name_vintage
 from halflife.local_time import find_zone
 from halflife.outputs import NoiseFacts, PublishedValues, read_rows_of
 from halflife.outputs.parquet import make_table
@@ -22,6 +23,7 @@ from halflife.publisher.holding import hold_to_ledger
 from halflife.publisher.readable import HINDSIGHT, count_people, find_facts, was_reconciled
 from halflife.publisher.replay import find_scales
 from halflife.publisher.session import read_entries
+from halflife.publisher.vintages.files import find_vintage_file, read_vintage_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,7 +41,8 @@ def read_published(
 ) -> PublishedValues:
     """Return the published values of one stream, whose totals, means and differences carry a band that holds.
 
-    file    an output: .csv, .jsonl, .parquet, or a folder of Parquet parts; or a revised one, as `hindsight` wrote it
+    file    an output: .csv, .jsonl, .parquet, or a folder of Parquet parts; a revised one, as `hindsight` wrote it; or a
+            vintage, as `revise` did
     policy  whose output it is. Its ledger says what noise the rows carry, which a Parquet file says itself and a text file does
             not: without it bands of text files are added up, which always holds and is far too wide for long sums. It has the
             values before post-processing too: where their sum has the smaller band, it is taken instead of that of estimates
@@ -69,6 +72,8 @@ def read_published(
     held = read_rows_of(file, channel.name).frame
     with open_ledger(loaded.ledger_url, read_only=True) as book:
         channel = _find_channel(hold_to_ledger(book, loaded), file, stream)
+        if vintage := find_vintage(loaded, channel.name, file):
+            return _read_vintage(book, channel, held, name, vintage)
         shown, before, facts = _read_ledger(book, channel, held, find_revised(file) == channel.name)
     about = (name, channel.name, channel.unit, channel.steps.zone)
     people, plain = count_people(channel), facts and replace(facts, post=())
@@ -88,6 +93,28 @@ def find_revised(file: str | Path) -> str | None:
     return None if found is None else found[1]
 
 
+def find_vintage(policy: Policy, stream: str, file: str | Path) -> int:
+    """Return which vintage of a stream a file is, by where it lies and its name; 0 if it is none."""
+    number = read_vintage_name(file) or 0
+    beside = number and os.path.realpath(find_vintage_file(policy, stream, number)) == os.path.realpath(file)
+    return number if beside else 0
+
+
+def _read_vintage(book: Ledger, channel: Channel, held: pa.Table, name: str, vintage: int) -> PublishedValues:
+    """The values of steps that were published again: raw ones, each with noise of its own."""
+    with book.snapshot(None):
+        entries = list(book.entries(name_vintage(channel.name, vintage)))
+    shown = _make_frame(channel, entries)
+    if not _are_alike(shown, held, ()):
+        raise InvalidInput(
+            f"the file is not what {book.name} holds of vintage {vintage} of {channel.name!r}: `halflife verify` says where they "
+            "differ"
+        )
+    facts = find_facts(channel, (), reconciled=False)
+    about = (name, name_vintage(channel.name, vintage), channel.unit, channel.steps.zone)
+    return PublishedValues(shown, *about, facts, UNKNOWN_MECHANISM, count_people(channel))
+
+
 def _find_channel(policy: Policy, file: str | Path, stream: str | None) -> Channel:
     """Return the stream that is named, whose output the file is, or else the only one."""
     known = {channel.name: channel for channel in channels(policy)}
@@ -98,7 +125,8 @@ def _find_channel(policy: Policy, file: str | Path, stream: str | None) -> Chann
     place, revised = os.path.realpath(file), find_revised(file)
     if revised in known:
         return known[revised]
-    found = [name for name, target in policy.outputs.items() if os.path.realpath(target) == place] or list(known)
+    found = [name for name, target in policy.outputs.items() if os.path.realpath(target) == place]
+    found = found or [name for name in known if find_vintage(policy, name, file)] or list(known)
     if len(found) > 1:
         raise InvalidInput(f"{file} is no output that the policy names: say whose it is (stream: {', '.join(found)})")
     return known[found[0]]

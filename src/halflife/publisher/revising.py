@@ -24,6 +24,7 @@ import numpy as np
 
 from halflife.ledger import Entry
 from halflife.numerics.arrays import Floats
+from halflife.plans.base import STD_OF_UNIT_SCALE
 from halflife.policy import Channel
 from halflife.policy.streams import steps_per_day
 from halflife.postprocessing import Facts, Seasonal, Truncate
@@ -31,6 +32,7 @@ from halflife.postprocessing.base import Estimate
 from halflife.postprocessing.reconcile import Common, Rule, reconcile, settle
 from halflife.postprocessing.reconcile.series import Series, make_sums
 from halflife.postprocessing.structural.estimator import Structural
+from halflife.postprocessing.vintages import combine_vintages
 from halflife.publisher.drawing import find_spread, post_facts
 from halflife.publisher.readable import in_output_units, noisy_values
 from halflife.publisher.reconciling import hold_above
@@ -45,7 +47,7 @@ TOGETHER = 0.25
 class Raw:
     """The noisy values of a stream in the output's unit (steps × cells), the scale of each step's noise, and other facts."""
 
-    def __init__(self, channel: Channel, entries: Sequence[Entry]) -> None:
+    def __init__(self, channel: Channel, entries: Sequence[Entry], again: Sequence[Sequence[Entry]] = ()) -> None:
         factors, worth = channel.factor_of_cells, channel.worth
         self.channel, self.entries, self.factors = channel, entries, factors
         self.worth = in_output_units(np.ones(len(factors)), factors)
@@ -54,9 +56,21 @@ class Raw:
         self.scales = np.array([find_spread(found, noise) for found in noises])
         if channel.earlier:  # in units of now: the noise of a mean of fewer people is larger
             self.scales *= [max(float(a / b) for a, b in zip(worth.at(e.step), factors, strict=True)) for e in entries]
+        for vintage in again:
+            self._correct(vintage)
         starts, releases = [e.start_us for e in entries], [e.releases for e in entries]
         steps = np.array([e.step for e in entries])
         self.facts = post_facts(steps, starts, channel.steps.zone, releases, noises, noise, self.worth)
+
+    def _correct(self, vintage: Sequence[Entry]) -> None:
+        """Combine the values of steps that were published again with those before; no noise is reused where any was."""
+        later, std = Raw(self.channel, vintage), STD_OF_UNIT_SCALE[vintage[0].releases[0].noise]
+        rows = np.searchsorted([e.step for e in self.entries], [e.step for e in vintage])
+        units = [values / self.worth for values in (self.values[rows], later.values)]
+        found, variances = combine_vintages(
+            units[0], (self.scales[rows] * std) ** 2, units[1], (later.scales * std) ** 2
+        )
+        self.values[rows], self.scales[rows] = found * self.worth, np.sqrt(variances) / std
 
     def number(self, first: int) -> Series:
         """Return its values, numbered from `first` on."""

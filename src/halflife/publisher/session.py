@@ -7,9 +7,10 @@ Whatever stops it, the next session goes on: what was committed is written again
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from itertools import islice
 from typing import TypeVar
@@ -31,6 +32,7 @@ from halflife.publisher.reconciling import reconcile_entries
 from halflife.publisher.saved import SavedStates, stream_digests
 from halflife.publisher.second_ledger import refuse_second_ledger
 from halflife.publisher.secrets_at_rest import NoiseKeys
+from halflife.publisher.vintages.files import find_vintage_file, find_vintages
 
 T = TypeVar("T")
 
@@ -115,6 +117,7 @@ class Session:
                     stack.callback(self.outputs[-1].close)
                 self.ledger.mark_shown()
                 self._emit_rest()
+                self.write_vintages()
                 checkpoints.reach("outputs complete")
                 yield
             checkpoints.reach("outputs closed")
@@ -176,19 +179,33 @@ class Session:
         facts = find_facts(channel, self.saved.chains[channel.name], was_reconciled(channel.name, self.saved.rules))
         return self._at_output(partial(open_output, facts=facts), channel)
 
-    def _at_output(self, use: Callable[..., T], channel: Channel) -> T:
-        """Open or check a stream's output beside what the ledger holds of it."""
+    def _at_output(
+        self, use: Callable[..., T], channel: Channel, name: str | None = None, target: str | None = None
+    ) -> T:
+        """Open or check the output of a stream, or of one of its vintages, beside what the ledger holds of it."""
+        stream = name or channel.name
 
         def find(step: int) -> Published | None:
-            found = read_entries(channel, list(self.ledger.entries(channel.name, step, step)))
+            found = read_entries(channel, list(self.ledger.entries(stream, step, step)))
             return found[0] if found else None
 
         return use(
-            self.target(channel), channel.layout, self.ledger.last_step(channel.name), find,
-            emitted=self.ledger.last_printed(channel.name),
-            next_step=lambda after: self.ledger.next_step(channel.name, after),
-            digests=stream_digests(self.ledger, channel.name),
+            target or self.target(channel), channel.layout, self.ledger.last_step(stream), find,
+            emitted=self.ledger.last_printed(stream),
+            next_step=lambda after: self.ledger.next_step(stream, after),
+            digests=stream_digests(self.ledger, stream),
         )  # fmt: skip
+
+    def write_vintages(self) -> None:
+        """Write the files of later vintages that are not there, or not whole: steps that were published again."""
+        for channel in self.channels:
+            for name, number in find_vintages(self.ledger, channel.name).items():
+                last, target = self.ledger.last_step(name), find_vintage_file(self.policy, channel.name, number)
+                if self.ledger.last_printed(name) < last or not os.path.lexists(target):
+                    facts = find_facts(channel, (), reconciled=False)
+                    with closing(self._at_output(partial(open_output, facts=facts), channel, name, target)) as output:
+                        output.write(read_entries(channel, list(self.ledger.entries(name, output.last_step + 1))))
+                    self.ledger.mark_printed(name, last)
 
     def _emit_rest(self) -> None:
         """Write to the outputs what only the ledger holds; nothing is drawn again."""

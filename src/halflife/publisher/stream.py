@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from halflife.errors import InvalidInput, unknown
+from halflife.ledger.entry import name_vintage
 from halflife.local_time import find_zone, from_us, parse_time, to_us
 from halflife.outputs import Published
 from halflife.policy import GivenPolicy, Policy
@@ -23,6 +24,7 @@ from halflife.policy.ranges import total_range
 from halflife.publisher.drawing import Totals
 from halflife.publisher.operator_log import write_operator
 from halflife.publisher.session import Session, read_entries
+from halflife.publisher.vintages.revise import Again
 
 BEYOND = 2**200
 """Further from 0 than any total in any unit: larger numbers are taken as this, so that no arithmetic with them is slow."""
@@ -101,6 +103,19 @@ class Stream:
             raise InvalidInput(
                 f"step {step} of {c.name} was passed over, and steps go forward: the newest is {self._session.done[c.name]}"
             )
+        return self._make_pushed(read_entries(c, stored)[0])
+
+    def revise(self, value: object, at: str | datetime.datetime | int, *, loss: float | None = None) -> Pushed:
+        """Publish a step again with a corrected aggregate, as a new vintage beside the first, and return it: see `hl.revise`.
+
+        value  as in `publish`;  loss  what it may lose, in nats, as planned if it is not given
+        """
+        c = self._channel
+        with self._queue, self._session.hold(self._wait):
+            step = self._step(at)
+            again = Again(self._session, c, step, None, loss)
+            again.publish(self._totals(value, step))
+            stored = list(self._session.ledger.entries(name_vintage(c.name, again.vintage), step, step))
         return self._make_pushed(read_entries(c, stored)[0])
 
     def _step(self, at: str | datetime.datetime | int | None) -> int:

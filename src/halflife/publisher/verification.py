@@ -17,7 +17,7 @@ from pathlib import Path
 from halflife.accountant import Accountant
 from halflife.errors import BudgetExceeded, InvalidInput, LedgerError, unknown
 from halflife.ledger import Batch, Entry, Ledger, Link, open_ledger
-from halflife.ledger.entry import batch_link, digest, first_link, name_entry
+from halflife.ledger.entry import batch_link, digest, first_link, name_entry, name_vintage, split_vintage
 from halflife.numerics.progress import Progress
 from halflife.outputs import Pinned, compare_output, find_changed_files, match_output, pin_output
 from halflife.policy import GivenPolicy, Policy, find_change, find_worth, stream_shape
@@ -30,6 +30,7 @@ from halflife.publisher.readable import make_readable, make_readable_block
 from halflife.publisher.reconciling import ReconcileReplay
 from halflife.publisher.replay import QuantileReplay, Replay
 from halflife.publisher.saved import UNREADABLE, SavedStates, stream_digests
+from halflife.publisher.vintages.files import find_vintage_file, find_vintages
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def verify(
     ...
     halflife.errors.LedgerError: nowhere.ledger: cannot be opened: no such file: publish first, or give the path of a ledger
     """
-    named, policy = dict(outputs or {}), None if policy is None else Policy.of(policy)
+    named, policy, again = dict(outputs or {}), None if policy is None else Policy.of(policy), None
     if not isinstance(given, Path | str) or is_policy(given):
         if policy is not None:
             raise InvalidInput(
@@ -84,10 +85,12 @@ def verify(
             )
         policy = Policy.of(given)
         given, outputs = policy.ledger_url, {**policy.outputs, **named}
+        again = policy
     with open_ledger(given, read_only=True) as book, ExitStack() as stack:
         with book.snapshot(wait):
             rollback = book.find_rollback()
-            pinned = [(stream, target, _pin(target, stack)) for stream, target in (outputs or {}).items()]
+            files = {**(outputs or {}), **({} if again is None else _find_vintage_files(book, again))}
+            pinned = [(stream, target, _pin(target, stack)) for stream, target in files.items()]
         damage = book.find_damage()
         if damage is not None:
             return _fail(damage)
@@ -140,6 +143,14 @@ def _pin(target: str, stack: ExitStack) -> Pinned | InvalidInput:
         return error
     stack.callback(pinned.close)
     return pinned
+
+
+def _find_vintage_files(book: Ledger, policy: Policy) -> dict[str, str]:
+    """Return the files of later vintages of a policy's streams, by the names of their entries; none of a damaged ledger."""
+    if book.find_damage() is not None:
+        return {}
+    known = ((s.name, found) for s in policy.streams for found in find_vintages(book, s.name).items())
+    return {name: find_vintage_file(policy, stream, number) for stream, (name, number) in known}
 
 
 def _check_names(book: Ledger, outputs: Mapping[str, str]) -> None:
@@ -294,8 +305,11 @@ class _Walk:
                 self.head, self.broken = link, True
             if number != self.count:
                 yield f"{self._say_where(number, entry)}: has another number than its place, {self.count}"
-            if not before and f"stream:{entry.stream}" not in self.facts:
+            stream, vintage = split_vintage(entry.stream)
+            if not before and f"stream:{stream}" not in self.facts:
                 yield f"{self._say_where(number, entry)}: is of a stream that the ledger does not know"
+            if vintage > 1:
+                yield from self._meet_vintage(number, entry, stream, vintage)
             if entry.step >= self._ended.get(entry.stream, entry.step + 1):
                 yield f"{self._say_where(number, entry)}: comes after its stream had ended"
             if entry.step <= before:
@@ -306,6 +320,15 @@ class _Walk:
             self.charged += len(entry.releases)
             while self._batch is not None and number == self._batch.last:
                 yield from self._close_batch(self._batch)
+
+    def _meet_vintage(self, number: int, entry: Entry, stream: str, vintage: int) -> Iterator[str]:
+        """Check that a step which is published again was published before; its value is never post-processed."""
+        if entry.step > self.steps.get(stream, 0) or not self.steps.get(name_vintage(stream, vintage - 1)):
+            yield f"{self._say_where(number, entry)}: is published again, and was not published before"
+        if entry.stream not in self.steps and self.states_are_sound:
+            shape = self._read_shape(stream)
+            known = None if shape is None else shape.quantiles
+            self._replays[entry.stream] = QuantileReplay(known) if known else _begin_replay((), None, Worth.of(()))
 
     def _close_batch(self, batch: Batch) -> Iterator[str]:
         """Check the link of a batch whose last entry was read."""
@@ -376,7 +399,7 @@ class _Walk:
         if account is None:
             return Verdict(problems, {}, 0, 0.0, 0.0, float("nan"), 0.0, self.head.hex())
         risk, peak, limit = account.exposure()
-        known = {name: step for name, step in self.steps.items() if f"stream:{name}" in self.facts}
+        known = {name: step for name, step in self.steps.items() if f"stream:{split_vintage(name)[0]}" in self.facts}
         return Verdict(problems, known, account.step, risk, peak, limit, account.used(), self.head.hex())
 
 
@@ -385,8 +408,9 @@ class _Compared:
 
     def __init__(self, book: Ledger, stream: str, target: str, output: Pinned | InvalidInput) -> None:
         self.book, self.stream, self.target, self.output = book, stream, target, output
-        self.layout, _, quantiles = stream_shape(stream, book.facts())
-        self._worth = find_worth(stream, book.begun(), list_amendments(book))
+        whose = split_vintage(stream)[0]
+        self.layout, _, quantiles = stream_shape(whose, book.facts())
+        self._worth = find_worth(whose, book.begun(), list_amendments(book))
         self._banded = quantiles is not None
         self._match = match_output(output, self.layout) if isinstance(output, Pinned) else None
 

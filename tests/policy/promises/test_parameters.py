@@ -17,7 +17,7 @@ from source_copy import SOURCE, SourceCopy
 STREAM = {"name": "s", "statistic": {"kind": "sum", "unit": "kWh", "resolution": "1 Wh", "clip": [0, 5], "fold": "sum"}}
 OVER = {"notion": "exponential", "half_life": "1 day"}
 WRITTEN = {
-    "w-event": {"notion": "w-event", "epsilon": "1", "w": "1 day", "delta": "1e-6"},
+    "w-event": {"notion": "w-event", "epsilon": "1", "w": "1 day", "delta": "1e-6", "reach": "1 week"},
     "exponential": {"notion": "exponential", "epsilon": "1", "half_life": "1.5 h"},
     "gaussian-discount": {"notion": "gaussian-discount", "epsilon": "1", "delta": "1e-6", "half_life": "1 day"},
     "age-dependent": {
@@ -30,7 +30,7 @@ WRITTEN = {
 """Every parameter that is no plain number, as a file has it: text."""
 
 ANNOTATIONS = {
-    "w_event.py": [("w: int =", "int")],
+    "w_event.py": [("w: int =", "int"), ("reach: int =", "int")],
     "discounted.py": [("half_life: float =", "float"), ("half_life: float | None =", "float | None")],
     "age_dependent/notion.py": [
         ("process: Process =", "Process"), ("bound: str =", "str"), ("adversary: str =", "str"),

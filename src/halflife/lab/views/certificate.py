@@ -121,7 +121,8 @@ def _loss(loss: float) -> tuple[str, str]:
 
 def _stream(part: JsonObject) -> Iterator[str]:
     unit = f" {part['unit']}" if part["unit"] else ""
-    yield f"<h3>{escape(visible(part['stream']))}: {escape(part['statistic'])}</h3>"
+    again = ", published again from corrected data" if part.get("vintage") else ""
+    yield f"<h3>{escape(visible(part['stream']))}: {escape(part['statistic'])}{again}</h3>"
     if part["steps"]:
         band = part["error_band"]
         skipped = f", and {part['not_published']:,} were not published" if part["not_published"] else ""

@@ -18,6 +18,7 @@ import numpy as np
 
 from halflife.errors import InvalidInput, LedgerError, unknown
 from halflife.ledger import open_ledger
+from halflife.ledger.entry import split_vintage
 from halflife.local_time import from_us, to_us
 from halflife.numerics.forms import JsonObject, check_version
 from halflife.numerics.progress import Progress
@@ -280,7 +281,7 @@ def _check_output(content: JsonObject, stream: str, target: str, problems: list[
         problems.append(f"{target}: it says that nothing was published of {stream}")
         return
     first, last, digest = told["first_step"], told["last_step"], told["sha256"]
-    frame = read_rows_of(target, stream).frame
+    frame = read_rows_of(target, split_vintage(stream)[0]).frame
     steps = frame["step"].to_numpy()
     frame = frame.filter((steps >= first) & (steps <= last))
     names = [name for name in ("group", "bin_low", "bin_high", "quantile") if name in frame.column_names]

@@ -22,7 +22,7 @@ import numpy as np
 from halflife.accountant import Accountant
 from halflife.errors import InvalidInput, LedgerError
 from halflife.ledger import Batch, Entry, Ledger, open_ledger
-from halflife.ledger.entry import first_link
+from halflife.ledger.entry import first_link, split_vintage
 from halflife.local_time import from_us, parse_time, to_us
 from halflife.notions.base import Notion
 from halflife.numerics.forms import JsonObject
@@ -35,6 +35,7 @@ from halflife.publisher.holding import hold_to_ledger, list_amendments, list_pro
 from halflife.publisher.plain_terms import Losses, describe_promise, find_plain_losses, list_unprotected
 from halflife.publisher.readable import make_readable_block
 from halflife.publisher.verification import verify
+from halflife.publisher.vintages.files import find_vintages
 from halflife.release import Release
 
 FORMAT = {"name": "halflife.certificate", "version": 1}
@@ -177,7 +178,7 @@ def make_content(
             {"within": x.span, "loss": _number(x.loss), **({"delta": x.delta} if x.delta else {})} for x in losses
         ]
         or [{"within": f"{c.name}, as planned", **_finite(c.plan.certificate()["classical_risk"])} for c in made],
-        "published": [stream.describe(zone) for stream in told.streams.values()],
+        "published": [stream.describe(zone) for stream in told.streams.values() if stream.is_told],
         "ledger": {
             "begun": first_link(book.begun()).hex(),
             "head": batch.link.hex(),
@@ -222,7 +223,8 @@ class _Told:
         made = {c.name: c for c in channels(policy)}
         known = [key.removeprefix("stream:") for key in book.facts() if key.startswith("stream:")]
         names = [*made, *(name for name in known if name not in made)]
-        self.streams = {name: _Stream(name, book, made.get(name)) for name in names}
+        names = [name for stream in names for name in (stream, *find_vintages(book, stream))]
+        self.streams = {name: _Stream(name, book, made.get(split_vintage(name)[0])) for name in names}
 
     def feed(self, step: int, entries: Sequence[Entry]) -> None:
         """Take in all that was released at a step of the account."""
@@ -289,8 +291,11 @@ class _Stream:
 
     def __init__(self, name: str, book: Ledger, channel: Channel | None) -> None:
         self._name, self._channel, self._digest = name, channel, hashlib.sha256()
-        self._layout, factors, quantiles = stream_shape(name, book.facts())
-        self._worth = find_worth(name, book.begun(), list_amendments(book)) if channel is None else channel.worth
+        self._stream, self._vintage = split_vintage(name)
+        self._layout, factors, quantiles = stream_shape(self._stream, book.facts())
+        self._worth = (
+            find_worth(self._stream, book.begun(), list_amendments(book)) if channel is None else channel.worth
+        )
         self._numbers, self._banded = len(factors), quantiles is not None
         self._cells = digest_cells(self._layout.columns[3:-2], self._layout.cells)
         self._steps, self._first, self._last = 0, 0, 0
@@ -311,9 +316,15 @@ class _Stream:
         self._least = min(self._least, float(block.bands.min()))
         self._largest = max(self._largest, float(block.bands.max()))
 
+    @property
+    def is_told(self) -> bool:
+        """Whether a certificate names it: every stream, and later vintages of which something was published in the period."""
+        return self._vintage == 1 or self._steps > 0
+
     def describe(self, zone: str) -> JsonObject:
         """Return what was published, with the digest of all rows; without numbers if nothing was."""
-        told: JsonObject = {"stream": self._name, **self._describe_channel(), "steps": self._steps}
+        again = {"vintage": self._vintage} if self._vintage > 1 else {}
+        told: JsonObject = {"stream": self._name, **again, **self._describe_channel(), "steps": self._steps}
         if not self._steps:
             return told
         return {

@@ -1,0 +1,53 @@
+"""Where vintages are: in the ledger under names of their own, and in files beside the output of their stream."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from halflife.ledger import Ledger
+from halflife.ledger.entry import name_vintage
+from halflife.outputs import ENDINGS
+from halflife.policy import Policy
+
+FIRST_AGAIN = 2
+"""The number of the first vintage that comes after the one that was published in time."""
+
+
+def find_vintages(book: Ledger, stream: str) -> dict[str, int]:
+    """Return the vintages of a stream that a ledger holds after the first: by the name of their entries, their numbers."""
+    found: dict[str, int] = {}
+    number = FIRST_AGAIN
+    while book.last_step(name_vintage(stream, number)):
+        found[name_vintage(stream, number)] = number
+        number += 1
+    return found
+
+
+def name_vintage_file(stream: str, output: str, vintage: int) -> str:
+    """Return the file of a vintage: beside the output, in its format; Parquet for a folder of parts, CSV for standard output.
+
+    >>> name_vintage_file("use", "out/use.csv", 2), name_vintage_file("use", "out/parts/", 3), name_vintage_file("use", "-", 2)
+    ('out/use.vintage-2.csv', 'out/parts.vintage-3.parquet', 'use.vintage-2.csv')
+    """
+    known = Path(f"{stream}.csv") if output == "-" else Path(output)
+    suffix = known.suffix if known.suffix.lower() in ENDINGS and not output.endswith("/") else ".parquet"
+    stem = known.name if output.endswith("/") else known.stem
+    return str(known.with_name(f"{stem}.vintage-{vintage}{suffix}"))
+
+
+def find_vintage_file(policy: Policy, stream: str, vintage: int) -> str:
+    """Return where a vintage of a policy's stream is written: beside the policy, if the stream goes to the standard output."""
+    output = policy.outputs.get(stream, "-")
+    file = name_vintage_file(stream, output, vintage)
+    return str(policy.path(file)) if output == "-" else file
+
+
+def read_vintage_name(file: str | Path) -> int | None:
+    """Return which vintage a file holds by its name; None if it is not called so.
+
+    >>> read_vintage_name("out/use.vintage-2.csv"), read_vintage_name("out/use.csv")
+    (2, None)
+    """
+    found = re.fullmatch(r".+\.vintage-([1-9]\d{0,8})\.\w+", Path(file).name)
+    return None if found is None else int(found[1])

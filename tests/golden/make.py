@@ -18,7 +18,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import halflife as hl
-from golden.variants import AMENDED, FIRST, MORE, SECRETS, VARIANTS, clock_at, write_inputs
+from golden.variants import AMENDED, FIRST, MORE, REVISED, SECRETS, VARIANTS, clock_at, write_inputs
 from halflife import registry
 from halflife.ledger import open_ledger
 from halflife.publisher.secrets_at_rest import make_key_file
@@ -68,6 +68,8 @@ def write_ledger(folder: Path, data: dict[str, Any]) -> None:
             (folder / "policy.yaml").write_text(json.dumps(data, indent=1) + "\n")
             policy = hl.Policy.load(folder / "policy.yaml")
         hl.publish(policy, clock=clock_at(data, step))
+    for first, last in REVISED.get(folder.name, ()):
+        hl.revise(policy, data["streams"][0]["name"], first, last, clock=clock_at(data, MORE))
     with open_ledger(policy.ledger_url, read_only=True) as book:
         states, history = book.states(), hl.History(r for entry in book.entries() for r in entry.releases)
     account = hl.Accountant.from_json(states["account"], states.get("attachment"))

@@ -222,6 +222,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         QUANTILE,
         {**QUANTILE, "name": "by-place", "groups": FIXED, "output": "by-place.jsonl"},
     ),
+    "revised": policy({**WINDOW, "reach": 12}, {**MEAN, "share": 0.5}),
     "amended": policy(WINDOW, {**MEAN, "share": 0.5}, {**MEAN, "name": "leaving", "output": "leaving.csv", "share": 0.5}),
 }  # fmt: skip
 
@@ -237,6 +238,8 @@ def amend_town(data: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+REVISED = {"revised": [(2, 3), (3, 3)]}
+"""Which steps of the first stream of golden ledgers are published again at the end, from one to another."""
 AMENDED = {"amended": amend_town}
 """How the policies of golden ledgers change after their first steps."""
 

@@ -251,6 +251,17 @@ def test_steps_from_before_an_amendment_of_members_are_refused(tmp_path):
     assert revise(more, 26, hour=30).recorded
 
 
+def test_a_vintage_is_never_read_as_readings(tmp_path):
+    data = policy_dict(
+        output="-", stream={"share": SHARE, "source": {"files": "*.csv", "time": "time", "value": "kwh"}}
+    )
+    write_readings(tmp_path, readings())
+    policy = Policy.from_dict(data, tmp_path)
+    publish(policy)
+    with pytest.raises(HalflifeError, match="read as readings"):
+        revise(policy, 24)
+
+
 # Crashes, changes -----------------------------------------------------------------------------------------------------
 
 

@@ -218,7 +218,8 @@ def verify(path: Path, outputs: tuple[str, ...], policy: Path | None, public_key
         for problem in verdict.problems:
             say(f"WRONG  {problem}")
         for name, step in verdict.steps.items():
-            say(f"{name}: up to step {step:,}" + (f", compared with {files[name]}" if name in files else ""))
+            file = verdict.compared.get(name)
+            say(f"{name}: up to step {step:,}" + (f", compared with {file}" if file else ""))
         say(_risk_in_words(verdict))
         doubt = None if isinstance(given, Path) else say_doubt(given)
         if doubt is not None:

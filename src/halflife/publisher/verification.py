@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -37,7 +37,8 @@ from halflife.publisher.vintages.files import find_vintage_file, find_vintages
 class Verdict:
     """The result of `verify`: nothing is wrong if `problems` is empty.
 
-    steps   published steps by stream;  risk, peak, used  worked out again;  head  the newest hash of the chain, to be noted
+    steps     newest published step by stream, later vintages among them (use@2);  compared  the file of each, where there is one
+    risk, peak, used  worked out again;  head  the newest hash of the chain, to be noted
     """
 
     problems: tuple[str, ...]
@@ -48,6 +49,7 @@ class Verdict:
     limit: float
     used: float
     head: str
+    compared: dict[str, str] = field(default_factory=dict)
 
     @property
     def good(self) -> bool:
@@ -400,7 +402,8 @@ class _Walk:
             return Verdict(problems, {}, 0, 0.0, 0.0, float("nan"), 0.0, self.head.hex())
         risk, peak, limit = account.exposure()
         known = {name: step for name, step in self.steps.items() if f"stream:{split_vintage(name)[0]}" in self.facts}
-        return Verdict(problems, known, account.step, risk, peak, limit, account.used(), self.head.hex())
+        files = {output.stream: output.target for output in self.outputs}
+        return Verdict(problems, known, account.step, risk, peak, limit, account.used(), self.head.hex(), files)
 
 
 class _Compared:

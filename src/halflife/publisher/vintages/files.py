@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
+from halflife.errors import InvalidInput
 from halflife.ledger import Ledger
 from halflife.ledger.entry import name_vintage
 from halflife.outputs import ENDINGS
 from halflife.policy import Policy
+from halflife.policy.paths import matches
 
 FIRST_AGAIN = 2
 """The number of the first vintage that comes after the one that was published in time."""
@@ -41,6 +44,18 @@ def find_vintage_file(policy: Policy, stream: str, vintage: int) -> str:
     output = policy.outputs.get(stream, "-")
     file = name_vintage_file(stream, output, vintage)
     return str(policy.path(file)) if output == "-" else file
+
+
+def check_vintage_file(policy: Policy, file: str) -> None:
+    """Refuse a file that a source takes in: what was published would be read as readings."""
+    place = os.path.realpath(file)
+    for stream in policy.streams:
+        for name in stream.source.files if stream.source else ():
+            if matches(place, os.path.realpath(policy.path(name))):
+                raise InvalidInput(
+                    f"{file} would be among the files of the source of {stream.name} ({name!r}), and be read as readings: write "
+                    "its output into another folder"
+                )
 
 
 def read_vintage_name(file: str | Path) -> int | None:

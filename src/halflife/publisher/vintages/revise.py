@@ -32,7 +32,7 @@ from halflife.publisher.drawing import Drawn, Totals, add_rows, make_entries
 from halflife.publisher.holding import list_amendments
 from halflife.publisher.operator_log import write_operator
 from halflife.publisher.session import Session
-from halflife.publisher.vintages.files import FIRST_AGAIN, find_vintage_file, find_vintages
+from halflife.publisher.vintages.files import FIRST_AGAIN, check_vintage_file, find_vintage_file, find_vintages
 from halflife.publisher.vintages.room import Room
 
 MOST_STEPS = 10_000
@@ -118,6 +118,7 @@ class Again:
         known = find_vintages(session.ledger, self.channel.name)
         self.vintage = len(known) + FIRST_AGAIN
         self.file = find_vintage_file(session.policy, self.channel.name, self.vintage)
+        check_vintage_file(session.policy, self.file)
 
     def _make_turns(self, loss: float | None) -> list[Turn]:
         """What is drawn: noise as planned, or of the loss that is asked for."""

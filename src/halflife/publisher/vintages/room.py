@@ -25,6 +25,8 @@ from halflife.release import Release
 
 FARTHEST = 2**17
 """How many steps of the account ahead room is looked for: seven years of half hours."""
+LEAST = 1e-4
+"""The smallest share of what was asked that is looked for: less would be noise alone."""
 BLOCK = 1_000
 
 
@@ -48,7 +50,9 @@ class Room:
         if self._admits(turns) and self._fits(turns, 0):
             return
         asked = max(turn.request.loss or 0.0 for turn in turns)
-        most = largest(lambda share: self._takes(turns, share), 0.0, 1.0, 1e-6) * asked
+        most = (
+            largest(lambda share: self._takes(turns, share), 0.0, 1.0, 1e-6, LEAST) * asked * (1 - 5e-6)
+        )  # as it is shown
         now = f"a loss of at most {most:.6g} for each fits now (--loss {most:.6g})" if most else "no loss fits now"
         raise InvalidInput(
             f"there is no room for {len(turns):,} {'step' if len(turns) == 1 else 'steps'} with a loss of {asked:.6g} each: "

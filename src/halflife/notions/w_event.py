@@ -315,6 +315,10 @@ class WEvent(Notion[Window]):
         facts = {"name": self.name, "epsilon": self.epsilon, "w": self.w, "delta": self.delta, "reach": self.reach}
         return leave_out(facts, delta=0.0, reach=0)
 
+    def reference(self) -> JsonObject:
+        """Return name, ε, w and δ, and how far back data may be published again if it may."""
+        return leave_out(self.to_dict(), reach=0)
+
     def dump(self, state: Window) -> object:
         """Return data times and charges; the total follows from them."""
         charges = [[t, self._composition.dump(c)] for t, c in zip(state.times, state.charges, strict=True)]

@@ -25,7 +25,7 @@ from halflife.lab.views.policy import SHOWN, HeatMap, Panel, PolicyView, Reading
 from halflife.lab.views.text import describe_parameters, three_figures
 from halflife.lab.views.thinning import Extremes, Means
 from halflife.ledger import Entry, Ledger, open_ledger
-from halflife.ledger.entry import first_link
+from halflife.ledger.entry import first_link, split_vintage
 from halflife.local_time import from_us
 from halflife.numerics.arrays import Floats, Integers
 from halflife.numerics.progress import Progress
@@ -35,6 +35,7 @@ from halflife.publisher.holding import hold_to_ledger
 from halflife.publisher.plain_terms import Losses, describe_promise, find_plain_losses, list_unprotected
 from halflife.publisher.promise_warnings import warn_about_promise
 from halflife.publisher.readable import make_readable_block, noisy_values
+from halflife.publisher.vintages.files import find_vintages
 from halflife.release import Release
 
 BLOCK = 1_000
@@ -107,12 +108,17 @@ class _Series:
         else:
             self.lines, self.raw = (Extremes(first, last, self.shown, max(2, POINTS // self.shown)) for _ in range(2))
         self.processed = False
+        self.again: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, channel: Channel, book: Ledger) -> _Series | None:
         """The series of a stream, None if nothing was published in it."""
         first = book.next_step(channel.name, 0)
-        return None if first is None else cls(channel, first, book.last_step(channel.name))
+        if first is None:
+            return None
+        made = cls(channel, first, book.last_step(channel.name))
+        made.again = tuple(_say_vintage(channel, book, name) for name in find_vintages(book, channel.name))
+        return made
 
     def feed(self, entries: Sequence[Entry]) -> None:
         block = make_readable_block(entries, self.channel.worth, banded=bool(self.layout.quantiles))
@@ -159,9 +165,21 @@ class _Series:
             groups=len(names) if c.groups or len(names) > 1 else 0,
             bins=len(self.layout.bins), each="quantile" if self.layout.quantiles else "group",
             every=1 if self.bins else self.lines.size, map_every=self.maps[0].size if self.bins else 1,
-            noise=self.noise.line(0), noise_every=self.noise.size, said=tuple(explain(c)),
+            noise=self.noise.line(0), noise_every=self.noise.size, said=(*explain(c), *self.again),
             post=tuple(_post(p) for p in c.part.post), covers=_covers(c.part.post), certificate=_shorten(c.plan.certificate()),
         )  # fmt: skip
+
+
+def _say_vintage(channel: Channel, book: Ledger, name: str) -> str:
+    """Which steps a vintage has, in words."""
+    steps = [entry.step for entry in book.entries(name)]
+    begin, end = (
+        from_us(us, channel.steps.zone) for us in (channel.steps.start(steps[0]), channel.steps.end(steps[-1]))
+    )
+    return (
+        f"vintage {split_vintage(name)[1]}: {len(steps):,} steps from {begin:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} were "
+        "published again, from corrected data; the picture has the first values"
+    )
 
 
 class _Risk:

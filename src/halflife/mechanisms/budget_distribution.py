@@ -1,0 +1,48 @@
+"""Budget Distribution (BD): a rival that publishes where values have moved, with half of what is left of the window."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from halflife.mechanisms.base import Draw
+from halflife.mechanisms.held import HeldOutput, Lanes
+from halflife.numerics.arrays import Floats
+
+
+class BudgetDistribution(HeldOutput):
+    """BD (Kellaris, Papadopoulos, Xiao, Papadias: PVLDB 7(12), 2014, Algorithm 1; paper, for one number a step).
+
+        dis = |x_t − last output| + Laplace(2wΔ/ε)                       which costs ε/2w a step
+        ε_t = (ε/2 − Σ_{t−w<k<t} ε_k)/2;   publish x_t + Laplace(Δ/ε_t) if dis > Δ/ε_t, else the last output again
+
+    The first step is published with ε/4, without asking. In any window the first part costs at most ε/2, and so does the
+    second, as each takes half of what is left: ε in all. Pure losses may be chosen from what was paid for.
+
+    >>> from halflife import WEvent
+    >>> from halflife.mechanisms.lane_draw import LaneDraw
+    >>> notion = WEvent(1.0, w=10)
+    >>> bd, draw = BudgetDistribution(notion), LaneDraw(notion, seed=1, lanes=2)
+    >>> outputs = np.array([draw.run(bd, step, np.full(2, 1e6 * (step > 20))) for step in range(1, 41)])
+    >>> bool((outputs[19] < 1e3).all()), bool((outputs[21] > 9e5).all())
+    (True, True)
+    """
+
+    name: ClassVar[str] = "bd"
+
+    def begin(self, shape: tuple[int, ...]) -> Lanes:
+        """What outputs of the last w steps have cost, by step modulo w."""
+        return {"spent": np.zeros((self.notion.w, *shape))}
+
+    def decide(self, lanes: Lanes, truth: Floats, draw: Draw, first: bool) -> Floats:
+        """Half of what is left of ε/2, where the noisy distance is larger than the noise that it would have."""
+        epsilon, w = self.notion.epsilon, self.notion.w
+        loss = np.full(truth.shape, epsilon / 4)
+        if not first:
+            asked = np.full(truth.shape, epsilon / (2 * w))
+            distance = self.add_noise(np.abs(truth - lanes["last"]), asked, draw)
+            half = np.maximum(0.0, epsilon / 2 - lanes["spent"].sum(axis=0)) / 2
+            loss = np.where(distance * half > self.sensitivity, half, 0.0)
+        lanes["spent"][self._step % w] = loss
+        return loss

@@ -19,7 +19,7 @@ import numpy as np
 
 from halflife.accountant import Accountant
 from halflife.errors import BudgetExceeded, InvalidInput
-from halflife.ledger import Entry, Ledger, open_ledger
+from halflife.ledger import Entry, Ledger, Marks, open_ledger
 from halflife.local_time import from_us, parse_time, to_us
 from halflife.notions.base import Notion
 from halflife.numerics.progress import Progress
@@ -85,16 +85,20 @@ def amend(
     with open_ledger(policy.ledger_url, read_only=dry_run) as book:
         if not book.facts() or book.newest() is None:
             raise InvalidInput(f"{book.name}: nothing is published yet: the policy may change freely until then")
+        marks = Marks(book, policy.marks, policy.ledger_url)
         if dry_run:
+            marks.refuse_older()
             with book.snapshot(None):
                 return _work_out(book, policy, why, who, start, begin, same_meaning, weaken, clock, progress)[0]
         with book.hold(wait):
             book.begin(ledger_facts(policy))
+            marks.refuse_older()
+            marks.check_places()
             made, states = _work_out(book, policy, why, who, start, begin, same_meaning, weaken, clock, progress)
             checkpoints.reach("amendment worked out")
             book.commit([], states, made.amendment.at_us, event=json.dumps(made.amendment.to_event(), sort_keys=True))
             checkpoints.reach("amendment committed")
-            book.mark_shown()
+            marks.mark_shown()
         return Amended(made.amendment, True, made.begins, made.risk, made.limit)
 
 

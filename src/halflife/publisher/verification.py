@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
 
 from halflife.accountant import Accountant
 from halflife.errors import BudgetExceeded, InvalidInput, LedgerError, unknown
-from halflife.ledger import Batch, Entry, Ledger, Link, open_ledger
+from halflife.ledger import Batch, Entry, Ledger, Link, Marks, Place, mark_beside, open_ledger
 from halflife.ledger.entry import batch_link, digest, first_link, name_entry
 from halflife.numerics.progress import Progress
 from halflife.outputs import Pinned, compare_output, find_changed_files, match_output, pin_output
@@ -37,6 +37,7 @@ class Verdict:
     """The result of `verify`: nothing is wrong if `problems` is empty.
 
     steps   published steps by stream;  risk, peak, used  worked out again;  head  the newest hash of the chain, to be noted
+    marks   the marks outside the ledger that were read: they agree if nothing is wrong
     """
 
     problems: tuple[str, ...]
@@ -47,6 +48,7 @@ class Verdict:
     limit: float
     used: float
     head: str
+    marks: tuple[str, ...] = ()
 
     @property
     def good(self) -> bool:
@@ -85,8 +87,10 @@ def verify(
         policy = Policy.of(given)
         given, outputs = policy.ledger_url, {**policy.outputs, **named}
     with open_ledger(given, read_only=True) as book, ExitStack() as stack:
+        marks = Marks(book, _find_marks(policy, outputs or {}))
         with book.snapshot(wait):
             rollback = book.find_rollback()
+            older = marks.find_problem() if book.facts() else None
             pinned = [(stream, target, _pin(target, stack)) for stream, target in (outputs or {}).items()]
         damage = book.find_damage()
         if damage is not None:
@@ -105,12 +109,22 @@ def verify(
                 problems += output.differences(walk.broken)
             book.check_unwritten()
             if rollback:  # only a ledger that agrees with its outputs may be declared the newest
-                problems.insert(0, rollback if problems else rollback + book.explain_rollback())
+                problems.insert(0, rollback if problems or older else rollback + book.explain_rollback())
+            if older:
+                problems.insert(0, older)
         except LedgerError as error:
             return _fail(str(error))
         except UNREADABLE:
             return _fail(f"{book.name}: holds what no publisher wrote: put a whole copy back, the newest one")
-        return walk.verdict(tuple(problems))
+        return replace(walk.verdict(tuple(problems)), marks=tuple(marks.found))
+
+
+def _find_marks(policy: Policy | None, outputs: Mapping[str, str]) -> list[Place]:
+    """Where marks may lie: those of the policy, and beside outputs that are named."""
+    known = [] if policy is None else list(policy.marks)
+    files = {place.file for place in known}
+    beside = {name: mark_beside(target) for name, target in outputs.items() if target != "-"}
+    return known + [Place(file, frozenset({name})) for name, file in beside.items() if file not in files]
 
 
 def find_broken_link(book: Ledger) -> str | None:

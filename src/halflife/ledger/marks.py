@@ -6,8 +6,9 @@ chain, would draw anew the noise of what readers have seen; so such a ledger is 
 
     commit  →  the ledger's own guard and every mark, each replaced whole and synced  →  outputs
 
-So a mark is never ahead of what was committed, whatever is killed, and nothing is seen that no mark counts. A mark that is missing
-is made: ledgers from before had none, and who deletes an output may delete its mark. None of this knows what keeps the ledger's rows.
+So a mark is never ahead of what was committed, whatever is killed, and nothing is seen that no mark counts. A mark that is
+missing is made: ledgers from before had none, and who deletes an output may delete its mark. None of this knows what keeps the
+ledger's rows.
 """
 
 from __future__ import annotations
@@ -77,8 +78,10 @@ def read_mark(file: str) -> Mark | None:
         _check(mark)
     except (InvalidInput, ValueError) as error:
         raise LedgerError(
-            f"{file} cannot be understood: {error}. It is a mark, which says how much of a ledger was published. Bring it back as it "
-            "was; if it is lost, make sure that the ledger is the newest copy, by its hash and its outputs, and move the file away"
+            f"{file} cannot be understood: {error}. It is a mark, which says how much of a ledger was published. Bring it "
+            "back as it "
+            "was; if it is lost, make sure that the ledger is the newest copy, by its hash and its outputs, and move the file "
+            "away"
         ) from None
     return mark
 
@@ -95,21 +98,20 @@ def _check(mark: Mark) -> None:
 def _read(file: str) -> bytes | None:
     try:
         number = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            return os.read(number, LARGEST) if stat.S_ISREG(os.fstat(number).st_mode) else b""
+        finally:
+            os.close(number)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise _refuse(file, "read", error) from None
-    try:
-        return os.read(number, LARGEST) if stat.S_ISREG(os.fstat(number).st_mode) else b""
-    except OSError as error:
-        raise _refuse(file, "read", error) from None
-    finally:
-        os.close(number)
 
 
 def _refuse(file: str, done: str, error: OSError) -> LedgerError:
     return LedgerError(
-        f"{file} cannot be {done}: {error.strerror or error}. It is a mark, which says how much was published, and nothing is shown "
+        f"{file} cannot be {done}: {error.strerror or error}. It is a mark, which says how much was published, and nothing is "
+        "shown "
         "without it: make room, or correct the path or its permissions, and run again"
     )
 
@@ -138,7 +140,8 @@ class Marks:
         book, newest, shown = self._book, self._book.newest(), _count(mark.entries, mark.events)
         if mark.ledger != first_link(book.begun()).hex():
             return (
-                f"{file} is the mark of another ledger, from which {shown} were published, and not of {self._name}: give each policy "
+                f"{file} is the mark of another ledger, from which {shown} were published, and not of {self._name}: give each "
+                "policy "
                 "outputs, and a `mark`, of its own; if that ledger was lost, put its newest copy back"
             )
         if newest is not None and book.holds(mark.entries, bytes.fromhex(mark.head)):
@@ -146,11 +149,13 @@ class Marks:
         entries, events = (newest.last, len(book.events())) if newest else (0, 0)
         if mark.entries > entries or mark.events > events:
             return (
-                f"{self._name}: holds {_count(entries, events)}, but {shown} were published from it, says {file}: a restored backup "
+                f"{self._name}: holds {_count(entries, events)}, but {shown} were published from it, says {file}: a restored "
+                "backup "
                 f"would draw their noise again. {REMEDY}"
             )
         return (
-            f"{self._name}: is not the ledger that {shown} were published from, says {file}: their hash is another one. {REMEDY}"
+            f"{self._name}: is not the ledger that {shown} were published from, says {file}: their hash is another one. "
+            f"{REMEDY}"
         )
 
     def refuse_older(self) -> None:
@@ -238,5 +243,3 @@ def _replace(file: str, text: str) -> None:
             os.close(above)
     except OSError as error:
         raise _refuse(file, "written", error) from None
-
-

@@ -352,8 +352,8 @@ class PolicyKeys(Part):
     ledger: Text | None = Field(None, description="The file that remembers; beside the policy if not given.")
     mark: Text | None = Field(
         None,
-        description="A second file for the mark of how much was published, which tells an older copy of the ledger: on another disk, "
-        "best on another machine.",
+        description="A second file for the mark of how much was published, by which an older copy of the ledger is noticed: on "
+        "another disk.",
     )
     noise_key: KeyPlace = Field(
         None, description="Where the key to noise that is used again lies: file:PATH, env:NAME or keyring:SERVICE/USER."

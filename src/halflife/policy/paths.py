@@ -79,11 +79,14 @@ def _check_mark(policy: PolicyKeys, written: dict[str, Where]) -> None:
         file = os.path.realpath(policy.path(policy.mark))
         if file in written:
             raise InvalidInput(
-                f"{policy.mark!r} is {_whose(policy, written[file])} already, or the mark beside it: give the mark a file of its own, "
+                f"{policy.mark!r} is {_whose(policy, written[file])} already, or the mark beside it: give the mark a file of "
+                "its own, "
                 "best on another disk"
             )
         if os.path.isdir(file):
-            raise InvalidInput(f"{policy.mark!r} is a folder: give the path of a file in it, such as {policy.mark.rstrip('/')}/town.mark")
+            raise InvalidInput(
+                f"{policy.mark!r} is a folder: give the path of a file in it, such as {policy.mark.rstrip('/')}/town.mark"
+            )
     written[file] = ("mark",)
 
 

@@ -78,6 +78,10 @@ class Policy(PolicyKeys):
             if s.output != "-"
         }
 
+    def to_data(self) -> JsonObject:
+        """Return the policy as it was given, as plain data."""
+        return dict(self._document.data)
+
     @property
     def marks(self) -> tuple[Place, ...]:
         """Where it is marked how much was published: beside each output that is a file or folder, and where `mark` says.
@@ -88,6 +92,17 @@ class Policy(PolicyKeys):
         nowhere = names - self.outputs.keys()
         made = [Place(mark_beside(file), nowhere | {name}) for name, file in self.outputs.items()]
         return (*made, *([] if self.mark is None else [Place(os.path.realpath(self.path(self.mark)), names)]))
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The public tables, and the promise's public files, as the policy names them: a ledger is held to what they say."""
+        units = self.population.units
+        named = [] if units is None else [units.file]
+        for stream in self.streams:
+            groups, weights = stream.groups, stream.statistic.weights
+            named += [] if groups is None or groups.table is None else [groups.table.file]
+            named += [] if weights is None else [weights.file]
+        return tuple(dict.fromkeys([*named, *channels(self)[0].promise.public_files()]))
 
     @classmethod
     def _check(cls, document: Document, folder: Path) -> Self:

@@ -176,7 +176,11 @@ class Session:
         """Refuse outputs that could not be gone on with, or marked, as they would be when published to; nothing is written."""
         self.marks.check_places()
         for channel in self.channels:
-            self._at_output(check_output, channel)
+            self.check_output(channel)
+
+    def check_output(self, channel: Channel) -> None:
+        """Refuse the output of a stream that could not be gone on with; nothing is written."""
+        self._at_output(check_output, channel)
 
     def _open_output(self, channel: Channel) -> Output:
         facts = find_facts(channel, self.saved.chains[channel.name], was_reconciled(channel.name, self.saved.rules))

@@ -156,7 +156,9 @@ def status(policy: GivenPolicy, *, error: float | None = None, clock: Callable[[
         return _status(made, None, now_us, asked)
     with open_ledger(made.ledger_url, read_only=True) as book:
         marks = Marks(book, made.marks, made.ledger_url)
-        older = marks.find_problem() if book.facts() else None  # before the snapshot: whoever publishes meanwhile writes them
+        older = (
+            marks.find_problem() if book.facts() else None
+        )  # before the snapshot: whoever publishes meanwhile writes them
         with book.snapshot(None):
             found = _status(made, book, now_us, asked)
         book.check_unwritten()

@@ -29,6 +29,7 @@ from halflife.publisher.holding import follow_book, list_amendments, list_promis
 from halflife.publisher.readable import make_readable, make_readable_block
 from halflife.publisher.reconciling import ReconcileReplay
 from halflife.publisher.replay import QuantileReplay, Replay
+from halflife.publisher.restores import add_lost, list_restores
 from halflife.publisher.saved import UNREADABLE, SavedStates, stream_digests
 
 
@@ -127,7 +128,7 @@ def _find_marks(policy: Policy | None, outputs: Mapping[str, str]) -> list[Place
     return known + [Place(file, frozenset({name})) for name, file in beside.items() if file not in files]
 
 
-def find_broken_link(book: Ledger) -> str | None:
+def find_broken_link(book: Ledger, progress: Progress = lambda what, done, total: None) -> str | None:
     """Return the first place where a ledger's chain of hashes breaks, or its saved states are others; None if it is whole.
 
     It costs one pass over the entries. That the promise is kept, and that estimates are what they should be, only `verify` says.
@@ -136,7 +137,7 @@ def find_broken_link(book: Ledger) -> str | None:
     if damage is not None:
         return damage
     try:
-        return next(_Walk(book, lambda what, done, total: None).breaks(), None)
+        return next(_Walk(book, progress).breaks(), None)
     except UNREADABLE:
         return f"{book.name}: holds what no publisher wrote"
 
@@ -197,7 +198,7 @@ class _Walk:
 
     def __init__(self, book: Ledger, progress: Progress, outputs: Sequence[_Compared] = ()) -> None:
         self.book, self.progress, self.outputs = book, progress, outputs
-        self.facts, self.amendments = book.facts(), list_amendments(book)
+        self.facts, self.amendments, self.restores = book.facts(), list_amendments(book), list_restores(book)
         self.states = book.states()
         newest = book.newest()
         self.states_are_sound = newest is not None and digest(self.states.items()) == newest.states
@@ -230,11 +231,11 @@ class _Walk:
     def _charge_earlier(self, block: Sequence[Link]) -> Iterator[str]:
         """Charge entries to the promises that held before they were amended, each up to its amendment."""
         for account, last in self._earlier:
-            for number, entry, _ in block:
+            for number, entry, releases in add_lost(block, self.restores):
                 if number > last:
                     break
                 try:
-                    account.admit(*entry.releases)
+                    account.admit(*releases)
                 except (BudgetExceeded, InvalidInput) as error:
                     yield f"{self._say_where(number, entry)}: breaks the promise that held then: {error}"
                     self._earlier = []
@@ -293,6 +294,7 @@ class _Walk:
         while block := list(islice(chained, 1_000)):
             yield from self._follow(block)
             self._ends.clear()
+            self.progress("walking the chain", self.count, 0)
         self.account = None  # nothing was charged again
         yield from self._end()
 
@@ -337,13 +339,13 @@ class _Walk:
         if self.account is None:
             return
         try:
-            self.account.admit(*(r for _, entry, _ in block for r in entry.releases))
+            self.account.admit(*(r for charged in add_lost(block, self.restores) for r in charged.releases))
             return
         except (BudgetExceeded, InvalidInput):
             pass
-        for number, entry, _ in block:
+        for number, entry, releases in add_lost(block, self.restores):
             try:
-                self.account.admit(*entry.releases)
+                self.account.admit(*releases)
             except (BudgetExceeded, InvalidInput) as error:
                 how = "breaks the promise" if isinstance(error, BudgetExceeded) else "cannot be charged"
                 yield f"{self._say_where(number, entry)}: {how}: {error}"

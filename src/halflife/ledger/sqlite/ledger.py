@@ -140,7 +140,7 @@ class SqliteLedger(Reader):
         last = self._last_entry() if self._check_tables() else 0
         if shown is None:
             return f"{self._guard.file} is missing: {WHY}" if last else None
-        if shown.entries and last and self.holds(*shown):
+        if shown.entries and self.holds(*shown):
             return None
         if shown.entries > last:
             return (

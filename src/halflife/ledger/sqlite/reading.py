@@ -118,6 +118,8 @@ class Reader:
 
     def holds(self, entries: int, head: bytes) -> bool:
         """Whether a batch that ends with this entry has this hash, or an event says that the one which had it is lost."""
+        if not self._check_tables():
+            return False
         if self._batch("WHERE last_entry = ? AND chain = ?", entries, head) is not None:
             return True
         return any(declares_lost(batch.event or "", entries, head) for batch in self.events())

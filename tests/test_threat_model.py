@@ -19,7 +19,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "threat-model.md"
 PERSON, VALUE, BAD = "canary7391", 2.6394718, "canaryvalue8243"
 PLANTED = re.compile(rb"canary|2\.6394718|2\.63947(?!\d)")
 """As it is and rounded to six figures; a noisy value has more, and holds these by chance once in 10⁸."""
-PRIVATE = ("*.ledger", "*.ledger-wal", "*.ledger-shm", "*.ledger.operator.jsonl")
+PRIVATE = ("backup/*", "*.ledger", "*.ledger-wal", "*.ledger-shm", "*.ledger.operator.jsonl")
 COMMANDS = (
     ("init", "readings.csv", "--out", "first.yaml"),
     ("check", "policy.yaml"),
@@ -30,6 +30,8 @@ COMMANDS = (
     ("status", "policy.yaml"),
     ("status", "policy.yaml", "--json"),
     ("verify", "policy.yaml"),
+    ("backup", "policy.yaml", "backup"),
+    ("restore", "backup", "moved/policy.yaml", "--newest"),
     ("report", "policy.yaml"),
     ("certificate", "policy.yaml", "--page", "certificate.html"),
     ("verify", "certificate.json", "--policy", "policy.yaml"),
@@ -59,6 +61,7 @@ def written(request, tmp_path_factory):
     write_readings(folder, [*readings(), *rows, ("h1", "2026-01-01T05:40:00", BAD)])
     data = policy_dict(output="mean.parquet") | {"promise": PROMISES[request.param]}
     data["streams"].append(data["streams"][0] | {"name": "text", "output": "text.csv"})
+    data["mark"] = "elsewhere/town.mark"
     (folder / "policy.yaml").write_text(json.dumps(data))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -93,11 +96,12 @@ def test_no_exact_total_is_kept(written):
 
 def test_every_file_is_in_the_table_and_private_ones_are_the_owners_alone(written):
     folder, _ = written
-    given = {"readings.csv", "policy.yaml"}
+    given = {"readings.csv", "policy.yaml", "moved/policy.yaml"}
     made = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()} - given
     patterns = [*listed_files(), "first.yaml"]
     assert all(any(fnmatch.fnmatch(name, pattern) for pattern in patterns) for name in made), (made, patterns)
     assert {"town.ledger", "town.ledger.operator.jsonl", "certificate.json", "mean.parquet"} <= made
+    assert {"text.csv.mark", "elsewhere/town.mark", "backup/manifest.json", "moved/town.ledger"} <= made
     for name in made:
         if any(fnmatch.fnmatch(name, pattern) for pattern in PRIVATE):
             assert stat.S_IMODE((folder / name).stat().st_mode) == 0o600, name

@@ -3,7 +3,7 @@
 import os
 import signal
 
-from halflife import Policy, Stream, publish
+from halflife import Policy, Stream, publish, restore
 from halflife.cli import main
 from halflife.ledger.sqlite import SqliteLedger
 from halflife.outputs import files, text
@@ -38,6 +38,12 @@ def publish_and_die(path, wanted, number, batch):
     SqliteLedger._insert = insert_and_die
     text.append = append_half_and_die
     publish(Policy.load(path))
+
+
+def restore_and_die(folder, policy, point, pass_over, now):
+    """Restore a backup, and be killed at a named point."""
+    checkpoints.reach = lambda reached: os.kill(os.getpid(), signal.SIGKILL) if reached == point else None
+    restore(folder, policy, pass_over=pass_over, clock=lambda: now)
 
 
 def publish_step_by_step(path, ready):

@@ -185,6 +185,7 @@ def restore(
             risk, _, limit = SavedStates(hold_to_ledger(book, made), book).draw.account.exposure()
         checkpoints.reach("restore worked out")
         _move(moved)
+        checkpoints.reach("outputs moved aside")
         put_copy(copy, made.ledger_url, base)
         checkpoints.reach("restored ledger in place")
         head = _mark(made)

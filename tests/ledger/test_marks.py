@@ -51,7 +51,11 @@ def test_a_copy_restored_with_its_guard_is_noticed_by_the_mark_beside_the_output
     for file in lost:
         (tmp_path / file).unlink()
     said = r"holds 2 entries, but 3 entries were published from it, says .*mean\.csv\.mark: .*halflife restore"
-    for use in (lambda: push(policy, 3), lambda: hl.amend(policy, "more homes"), lambda: hl.backup(policy, tmp_path / "b")):
+    for use in (
+        lambda: push(policy, 3),
+        lambda: hl.amend(policy, "more homes"),
+        lambda: hl.backup(policy, tmp_path / "b"),
+    ):
         with pytest.raises(LedgerError, match=said):
             use()
     assert any("says" in problem and "mean.csv.mark" in problem for problem in hl.verify(policy).problems)

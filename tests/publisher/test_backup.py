@@ -62,10 +62,10 @@ def test_it_is_the_owners_alone_and_never_over_another(tmp_path, town):
 
 def test_public_tables_are_in_it(tmp_path):
     write_readings(tmp_path)
-    (tmp_path / "zones.csv").write_text("home,zone\n" + "".join(f"h{i},{'north' if i < 3 else 'south'}\n" for i in range(5)))
-    policy = make(
-        tmp_path, stream={"groups": {"table": {"file": "zones.csv", "person": "home", "group": "zone"}}}
+    (tmp_path / "zones.csv").write_text(
+        "home,zone\n" + "".join(f"h{i},{'north' if i < 3 else 'south'}\n" for i in range(5))
     )
+    policy = make(tmp_path, stream={"groups": {"table": {"file": "zones.csv", "person": "home", "group": "zone"}}})
     hl.publish(policy, clock=at(3))
     made = hl.backup(policy, tmp_path / "b")
     assert made.tables == {"zones.csv": "tables/1-zones.csv"}

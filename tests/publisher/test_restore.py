@@ -69,7 +69,12 @@ def test_an_older_backup_is_refused_by_each_thing_that_shows_more(tmp_path):
     push(policy, 1, 2)
     hl.backup(policy, tmp_path / "b")
     push(policy, 3)
-    alone = {"mean.csv": "step 3", "mean.csv.mark": "3 entries", "elsewhere.mark": "3 entries", "town.ledger.shown": "3 entr"}
+    alone = {
+        "mean.csv": "step 3",
+        "mean.csv.mark": "3 entries",
+        "elsewhere.mark": "3 entries",
+        "town.ledger.shown": "3 entr",
+    }
     for name in alone:
         shutil.copy(tmp_path / name, tmp_path / "kept" / name)
     for name, words in alone.items():
@@ -172,7 +177,9 @@ def test_a_running_publisher_is_waited_for(tmp_path):
 # Passed over --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("promise", [{"notion": "w-event", "epsilon": 1, "w": 6}, {"notion": "w-event", "epsilon": 1, "w": 6, "delta": 1e-6}])
+@pytest.mark.parametrize(
+    "promise", [{"notion": "w-event", "epsilon": 1, "w": 6}, {"notion": "w-event", "epsilon": 1, "w": 6, "delta": 1e-6}]
+)
 @pytest.mark.parametrize("evidence", ["mark", "output", "guard", "nothing"])
 def test_lost_steps_are_passed_over_and_charged(tmp_path, promise, evidence):
     """What the account says equals that of the ledger which was lost, where it is known which steps it had."""
@@ -270,7 +277,9 @@ def test_what_was_amended_or_rotated_since_is_refused(tmp_path):
     lose_ledger(tmp_path)
     with pytest.raises(LedgerError, match="was begun under another policy"):
         hl.restore(tmp_path / "b", larger, pass_over=True)
-    with pytest.raises(LedgerError, match=r"amended, or its key changed, after the backup \(1 events, the backup has 0\)"):
+    with pytest.raises(
+        LedgerError, match=r"amended, or its key changed, after the backup \(1 events, the backup has 0\)"
+    ):
         hl.restore(tmp_path / "b", town(tmp_path), pass_over=True)
 
 
@@ -387,7 +396,9 @@ class Town:
                 assert near or step not in self.seen, f"step {step} was drawn twice"
 
     def act(self):
-        name = self.draw.choice(["push", "push", "push", "backup", "copy", "put back", "restore", "pass over", "lose", "amend", "output"])
+        name = self.draw.choice(
+            ["push", "push", "push", "backup", "copy", "put back", "restore", "pass over", "lose", "amend", "output"]
+        )
         try:
             getattr(self, name.replace(" ", "_"))()
             self.done[name] = self.done.get(name, 0) + 1
@@ -409,7 +420,9 @@ class Town:
         self.backups += 1
 
     def copy(self):
-        shutil.copytree(self.folder, self.folder.parent / f"copy{self.folder.name}-{self.copies}", ignore=lambda *_: ["elsewhere"])
+        shutil.copytree(
+            self.folder, self.folder.parent / f"copy{self.folder.name}-{self.copies}", ignore=lambda *_: ["elsewhere"]
+        )
         self.copies += 1
 
     def put_back(self):
@@ -434,11 +447,15 @@ class Town:
             lose_ledger(self.folder, *self.draw.choice([(), ("mean.csv",), ("mean.csv.mark", "mean.csv")]))
 
     def amend(self):
-        larger = town(self.folder, mark="elsewhere/town.mark", population={"id": "town", "size": self.size + 1, "person": "home"})
+        larger = town(
+            self.folder, mark="elsewhere/town.mark", population={"id": "town", "size": self.size + 1, "person": "home"}
+        )
         try:
             hl.amend(larger, "a home joined", clock=at(self.hour))
         except HalflifeError:
-            town(self.folder, mark="elsewhere/town.mark", population={"id": "town", "size": self.size, "person": "home"})
+            town(
+                self.folder, mark="elsewhere/town.mark", population={"id": "town", "size": self.size, "person": "home"}
+            )
             raise
         self.policy, self.size = larger, self.size + 1
 
@@ -465,7 +482,11 @@ def _check_charged(model):
     if not Path(model.policy.ledger_url).exists() or not model.seen:
         return
     try:
-        if not hl.status(model.policy).begun or hl.status(model.policy).older or not hl.verify(model.policy.ledger_url).good:
+        if (
+            not hl.status(model.policy).begun
+            or hl.status(model.policy).older
+            or not hl.verify(model.policy.ledger_url).good
+        ):
             return
     except HalflifeError:
         return

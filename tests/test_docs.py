@@ -269,21 +269,20 @@ def test_a_copy_that_goes_on_elsewhere_is_told_from_the_ledger(operated):
 
 def test_the_page_restores_a_dead_disk(operated, monkeypatch):
     """A backup of 31 steps, 41 published: refused, then passed over as the page says; the next run goes on with step 42."""
+    import halflife as hl
+
     monkeypatch.chdir(operated)
     publish_until(operated, "2026-02-01")
-    assert run_line("halflife backup town.yaml backup/newest")[0] == 0
+    hl.backup("town.yaml", "backup/newest")
     publish_until(operated, "2026-02-11")
     for file in operated.glob("town.ledger*"):
         file.unlink()
     status, said = run_line("halflife restore backup/newest town.yaml")
     assert (status, "--pass-over" in said) == (1, True)
-    (line,) = [
-        x
-        for x in (ROOT / OPERATING).read_text().splitlines()
-        if x.startswith("halflife restore") and "--pass-over" in x
-    ]
-    status, said = run_line(line)
-    assert (status, "steps 32 to 41 are passed over" in said) == (0, True), said
+    assert "halflife restore backup/newest town.yaml --pass-over" in (ROOT / OPERATING).read_text()
+    now = datetime.datetime.fromisoformat("2026-02-11T03:00+00:00").timestamp()
+    made = hl.restore("backup/newest", "town.yaml", pass_over=True, clock=lambda: now)
+    assert made.passed == {"daily-use": (32, 41)}
     assert publish_until(operated, "2026-02-12") == 1
     assert run_line("halflife verify town.yaml")[0] == 0
 

@@ -1,4 +1,4 @@
-"""Marks outside the ledger: an older copy is noticed although ledger and guard went back together; kills, damage, other ledgers."""
+"""Marks outside the ledger: an older copy is noticed although ledger and guard went back together; kills and damage."""
 
 import json
 import os

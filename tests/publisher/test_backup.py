@@ -175,8 +175,10 @@ def test_backup_as_its_users_run_it(tmp_path, town):
 
     done = CliRunner().invoke(main, ["backup", str(tmp_path / "policy.yaml"), str(tmp_path / "b")])
     assert done.exit_code == 0, done.output
-    assert "5 entries" in done.output and "newest hash" in done.output
+    assert "5 entries" in done.output
+    assert "newest hash" in done.output
     done = CliRunner().invoke(main, ["backup", str(tmp_path / "policy.yaml"), str(tmp_path / "c"), "--json"])
     assert json.loads(done.output)["mark"]["entries"] == 5
     done = CliRunner().invoke(main, ["backup", str(tmp_path / "policy.yaml"), str(tmp_path / "c")])
-    assert done.exit_code == 1 and "is there already" in done.output
+    assert done.exit_code == 1
+    assert "is there already" in done.output

@@ -1,4 +1,4 @@
-"""`restore`: noise is never drawn twice, whatever is put back; lost steps are passed over and charged, or it is refused in words."""
+"""`restore`: noise is never drawn twice, whatever is put back; lost steps are passed over and charged, or it is refused."""
 
 import json
 import random
@@ -98,17 +98,33 @@ def test_where_nothing_is_left_to_say_so_it_must_be_declared(tmp_path):
     assert steps_of(policy) == [1, 2, 3]
 
 
-def test_marks_that_went_back_too_show_nothing(tmp_path):
+@pytest.mark.parametrize("name", ["town.ledger.shown", "elsewhere.mark"])
+def test_marks_that_went_back_too_show_nothing(tmp_path, name):
     """A mark or guard that is older than the backup was itself put back: it does not say how far anything was published."""
-    policy = town(tmp_path, output="-")
+    policy = town(tmp_path, output="-", mark="elsewhere.mark")
     push(policy, 1)
-    shutil.copy(tmp_path / "town.ledger.shown", tmp_path / "old")
+    shutil.copy(tmp_path / name, tmp_path / "old")
     push(policy, 2)
     hl.backup(policy, tmp_path / "b")
-    lose_ledger(tmp_path)
-    shutil.copy(tmp_path / "old", tmp_path / "town.ledger.shown")
+    lose_ledger(tmp_path, "elsewhere.mark")
+    shutil.copy(tmp_path / "old", tmp_path / name)
     with pytest.raises(LedgerError, match="nothing is left to say"):
         hl.restore(tmp_path / "b", policy)
+
+
+def test_a_guard_that_shows_more_without_saying_what_brings_the_bound_by_the_clock(tmp_path):
+    """The output went back too, and its mark is gone: the output's last step says nothing about what was published."""
+    policy = town(tmp_path)
+    push(policy, 1, 2)
+    hl.backup(policy, tmp_path / "b")
+    output = (tmp_path / "mean.csv").read_bytes()
+    push(policy, 3)
+    guard = (tmp_path / "town.ledger.shown").read_bytes()
+    lose_ledger(tmp_path, "mean.csv.mark")
+    (tmp_path / "mean.csv").write_bytes(output)
+    (tmp_path / "town.ledger.shown").write_bytes(guard)
+    made = hl.restore(tmp_path / "b", policy, pass_over=True, unamended=True, clock=at(6))
+    assert made.passed == {"mean": (3, 6)}
 
 
 def test_a_ledger_that_is_as_new_newer_or_another_is_not_replaced(tmp_path):
@@ -128,7 +144,7 @@ def test_a_ledger_that_is_as_new_newer_or_another_is_not_replaced(tmp_path):
     with pytest.raises(LedgerError, match="entries of another chain"):
         hl.restore(tmp_path / "two", policy, pass_over=True)
     (tmp_path / "town.ledger").write_bytes(b"x" * 5000)
-    with pytest.raises(LedgerError, match="cannot be read: .* move it and its -wal away"):
+    with pytest.raises(LedgerError, match=r"cannot be read: .* move it and its -wal away"):
         hl.restore(tmp_path / "two", policy)
 
 
@@ -428,7 +444,7 @@ class Town:
     def put_back(self):
         """Restore the whole folder from an old copy, all but the mark elsewhere: or the ledger and its guard alone."""
         source = self.folder.parent / f"copy{self.folder.name}-{self.draw.randrange(max(1, self.copies))}"
-        names = ["town.ledger", "town.ledger.shown"] + self.draw.choice([[], ["mean.csv", "mean.csv.mark"]])
+        names = ["town.ledger", "town.ledger.shown", *self.draw.choice([[], ["mean.csv", "mean.csv.mark"]])]
         if source.exists():
             lose_ledger(self.folder)
             for file in names:
@@ -529,7 +545,8 @@ def test_restore_as_its_users_run_it(tmp_path):
     path, folder = str(tmp_path / "policy.yaml"), str(tmp_path / "b")
     done = CliRunner().invoke(main, ["restore", folder, path])
     assert done.exit_code == 1
-    assert "3 entries" in done.output and "--pass-over" in done.output
+    assert "3 entries" in done.output
+    assert "--pass-over" in done.output
     done = CliRunner().invoke(main, ["restore", folder, path, "--pass-over", "--reason", "disk"])
     assert done.exit_code == 0, done.output
     assert "mean: steps 3 to 3 are passed over, and charged" in done.output

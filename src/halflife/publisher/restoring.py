@@ -265,7 +265,7 @@ def _open_old(url: str) -> Ledger:
         damage = str(error)
     if damage is not None:
         raise LedgerError(
-            f"a ledger lies there that cannot be read: {damage}. If it is beyond repair, move it and its -wal away and keep them; "
+            f"a ledger lies there that cannot be read: {damage}. If it is beyond repair, move it and its -wal away, keep them, "
             "leave its .shown, the marks and the outputs, and restore again"
         )
     return book

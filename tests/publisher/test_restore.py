@@ -31,8 +31,8 @@ def town(folder, output="mean.csv", **more):
     return hl.Policy.load(folder / "policy.yaml")
 
 
-def push(policy, *steps, value=1.0, stream=None):
-    with hl.Stream(policy, stream, clock=at(1000)) as opened:
+def push(policy, *steps, value=1.0, stream=None, now=0):
+    with hl.Stream(policy, stream, clock=at(max(now, *steps))) as opened:
         return {step: opened.publish(value, at=step).value for step in steps}
 
 
@@ -110,6 +110,25 @@ def test_marks_that_went_back_too_show_nothing(tmp_path, name):
     shutil.copy(tmp_path / "old", tmp_path / name)
     with pytest.raises(LedgerError, match="nothing is left to say"):
         hl.restore(tmp_path / "b", policy)
+
+
+def test_an_output_that_went_back_too_shows_nothing(tmp_path):
+    """It holds what the backup holds, and more was published: only a mark could say that nothing was."""
+    policy = town(tmp_path)
+    push(policy, 1, 2)
+    hl.backup(policy, tmp_path / "b")
+    lose_ledger(tmp_path, "mean.csv.mark")
+    with pytest.raises(LedgerError, match="nothing is left to say"):
+        hl.restore(tmp_path / "b", policy)
+
+
+def test_a_clock_before_the_backup_bounds_nothing(tmp_path):
+    policy = town(tmp_path)
+    push(policy, 1, 2)
+    hl.backup(policy, tmp_path / "b")
+    lose_ledger(tmp_path, "mean.csv.mark")
+    with pytest.raises(LedgerError, match="set the clock"):
+        hl.restore(tmp_path / "b", policy, pass_over=True, unamended=True, clock=at(1))
 
 
 def test_a_guard_that_shows_more_without_saying_what_brings_the_bound_by_the_clock(tmp_path):
@@ -214,7 +233,7 @@ def test_lost_steps_are_passed_over_and_charged(tmp_path, promise, evidence):
         with pytest.raises(LedgerError, match="no mark is left to say whether the ledger was amended"):
             hl.restore(tmp_path / "b", policy, pass_over=True, clock=at(14))
     made = hl.restore(tmp_path / "b", policy, pass_over=True, unamended=True, clock=at(14), reason="disk", by="me")
-    last = 12 if evidence in ("mark", "output") else 14
+    last = 12 if evidence == "mark" else 14
     assert made.passed == {"mean": (9, last)}
     with open_ledger(policy.ledger_url, read_only=True) as book:
         now = hl.Accountant.from_json(book.states()["account"], book.states().get("attachment"))
@@ -223,8 +242,8 @@ def test_lost_steps_are_passed_over_and_charged(tmp_path, promise, evidence):
     assert now.risk(14) >= lost.risk(14)
     for step in range(9, last + 1):
         with pytest.raises(InvalidInput, match="was passed over"):
-            push(policy, step)
-    push(policy, last + 1)
+            push(policy, step, now=14)
+    push(policy, last + 1, now=20)
     assert steps_of(policy) == [*range(1, 9), last + 1]
     verdict = hl.verify(policy)
     assert verdict.problems == ()

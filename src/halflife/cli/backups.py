@@ -44,8 +44,8 @@ def backup(policy: Path, destination: Path, as_json: bool) -> None:
 @main.command()
 @click.argument("backup", type=click.Path(exists=True, path_type=Path))
 @click.argument("policy", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--newest", is_flag=True, help="Declare that nothing was published after the backup, where no mark or output is "
-              "left to say so: on another machine, say.")  # fmt: skip
+@click.option("--newest", is_flag=True, help="Declare that nothing was published after the backup, where no mark is left to say "
+              "so: on another machine, say.")  # fmt: skip
 @click.option("--pass-over", is_flag=True, help="Pass over for good the steps that were published after the backup, or may have "
               "been, and charge what they cost (classical and w-event promises).")  # fmt: skip
 @click.option(

@@ -70,7 +70,7 @@ class Restored:
 class _Evidence:
     """What marks, the guard and outputs show beside a copy of the ledger.
 
-    newest   by stream, the newest step that was published; streams of which nothing says so are left out
+    newest   by stream, the newest step that was published, as marks or the guard say; other streams are left out
     ahead    what shows more than the copy holds, in words
     lost     entries and newest hash of the marks and the guard that do
     events   whether a mark tells how many events there were
@@ -94,7 +94,7 @@ class _Evidence:
     def _note_mark(self, place: Place, mark: Mark) -> None:
         """Note what a mark shows of its streams. One that is older than the copy shows nothing: it was put back itself."""
         _check_mark(self._book, mark, place.file)
-        self.events = True
+        self.events = self.events or all(mark.streams.get(name, 0) >= self._own[name] for name in place.streams)
         if not self._book.holds(mark.entries, bytes.fromhex(mark.head)):
             self.ahead.append(f"{place.file} says {mark.entries:,} entries")
             self.lost.append((mark.entries, mark.head))
@@ -114,6 +114,7 @@ class _Evidence:
                 self._note(name, step)
 
     def _note_output(self, name: str, target: str) -> None:
+        """Note an output that holds more. One that does not says nothing: whoever puts a ledger back puts outputs back too."""
         if not os.path.exists(target):
             return
         try:
@@ -122,7 +123,6 @@ class _Evidence:
             return
         if last > self._own[name]:
             self.ahead.append(f"{target} holds step {last:,} of {name}, the backup goes up to {self._own[name]:,}")
-        self._note(name, last)
 
     def _note(self, stream: str, step: int) -> None:
         if step >= self._own[stream]:
@@ -156,7 +156,7 @@ def restore(
 
     folder      the backup; or the file of a copy that was made otherwise, with its log beside it if it has one
     policy      whose ledger it is; the path of a policy that is not there is given the one in the backup
-    newest      declares that nothing was published after the backup, where neither marks nor outputs are left to say so
+    newest      declares that nothing was published after the backup, where no mark is left to say so
     pass_over   pass over for good, and charge, all steps that were published after the backup, or may have been
     unamended   declares that nothing was amended after the backup, where no mark is left to say so
     reason, by  why steps are passed over, and who says so: public texts, which every certificate shows
@@ -314,8 +314,8 @@ def _refuse_doubt(backup: Backup, found: _Evidence, newest: bool, pass_over: boo
     if found.lacking and not newest:
         raise LedgerError(
             f"{held}, and nothing is left to say whether more was published of {', '.join(found.lacking)}: neither a "
-            "mark that is as new "
-            f"nor an output. If surely nothing was published after it, say so (--newest); if that is not sure, {PASS}"
+            "mark nor its .shown is as new. If surely nothing was published after it, say so (--newest); if that is not sure, "
+            f"{PASS}"
         )
 
 
@@ -335,14 +335,17 @@ def _pass_over(book: Ledger, given: Policy, found: _Evidence, now_us: int, reaso
         raise LedgerError(f"steps of {', '.join(wrong)} were published that are not over by the clock: set the clock")
     newest = book.newest()
     assert newest is not None
-    at_us = max(now_us, newest.at_us)
+    if now_us < newest.at_us:
+        raise LedgerError(
+            "the clock lies before the newest entry of the backup, and it bounds what is lost: set the clock"
+        )
     with book.hold():
         book.begin(ledger_facts(policy))
         saved = SavedStates(policy, book)
         draw, releases = _charge(saved, made, done, upto)
         passed = {c.name: (done[c.name] + 1, upto[c.name]) for c in made if upto[c.name] > done[c.name]}
-        event = Restore(at_us, newest.last, reason, by, passed, tuple(dict.fromkeys(found.lost)), releases)
-        saved.commit([], draw, at_us, json.dumps(event.to_event(), sort_keys=True))
+        event = Restore(now_us, newest.last, reason, by, passed, tuple(dict.fromkeys(found.lost)), releases)
+        saved.commit([], draw, now_us, json.dumps(event.to_event(), sort_keys=True))
     return event
 
 
@@ -386,6 +389,7 @@ def _plan_moves(book: Ledger, policy: Policy, clock: Callable[[], float]) -> dic
     """Return where outputs must go that the restored ledger does not account for: they are the record of what was published."""
     stamp, moves = f"{from_us(int(clock() * 1_000_000)):%Y%m%dT%H%M%S}", {}
     session = Session(policy, clock, ledger=book)
+    session.marks.check_places()
     for c in (c for c in session.channels if c.name in policy.outputs):
         try:
             session.check_output(c)

@@ -16,7 +16,7 @@ import numpy as np
 from halflife.errors import LedgerError
 from halflife.ledger import Batch, Entry
 from halflife.ledger.entry import batch_link, digest, first_link
-from halflife.ledger.events import amend_facts
+from halflife.ledger.events import amend_facts, declares_lost
 from halflife.testing import LedgerSubject
 
 
@@ -191,6 +191,10 @@ class FakeLedger:
         )
         return entry.link(before or self.store.links[number - 2][2]) == link
 
+    def holds(self, entries, head):
+        lost = any(declares_lost(batch.event, entries, head) for batch in self.events())
+        return lost or (entries, head) in {(b.last, b.link) for b in self.store.batches}
+
     def count_releases(self):
         return sum(len(e.releases) for e in self.entries())
 
@@ -213,10 +217,9 @@ class FakeLedger:
 
     def find_rollback(self):
         count, link = self.store.shown
-        if count > len(self.store.links):
-            return "an older copy"
-        known = {(b.last, b.link) for b in self.store.batches}
-        return "another ledger" if count and (count, link) not in known else None
+        if not count or self.holds(count, link):
+            return None
+        return "an older copy" if count > len(self.store.links) else "another ledger"
 
     def explain_rollback(self):
         return ""
@@ -406,6 +409,16 @@ class CountsButDoesNotHash(FakeLedger):
         return None if self.store.shown[0] <= len(self.store.links) + 1 else "an older copy"
 
 
+class HoldsByHashAlone(FakeLedger):
+    def holds(self, entries, head):
+        return any(b.link == head or declares_lost(b.event or "", entries, head) for b in self.store.batches)
+
+
+class ForgetsWhatIsLost(FakeLedger):
+    def holds(self, entries, head):
+        return (entries, head) in {(b.last, b.link) for b in self.store.batches}
+
+
 class ForgetsFilesInPlace(FakeLedger):
     def mark_written(self, stream, file, step, sha256, beside=None):
         super().mark_written(stream, file, step, sha256)
@@ -446,6 +459,8 @@ BROKEN = {
     ForgetsWhatWasShown: "an_older_copy_is_refused",
     ShowsWhatItCommits: "an_older_copy_is_refused",
     CountsButDoesNotHash: "an_older_copy_is_refused",
+    HoldsByHashAlone: "what_was_shown_is_held",
+    ForgetsWhatIsLost: "what_was_shown_is_held",
     ForgetsFilesInPlace: "outputs_are_remembered",
     ChecksEverythingAlways: "a_step_costs_the_same_however_long_the_ledger",
 }

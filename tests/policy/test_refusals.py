@@ -46,8 +46,8 @@ WINDOWS = change("exponential\n  epsilon: 1\n  half_life", "w-event\n  epsilon: 
 BAD = [
     # Keys that nobody knows, at every level
     (GOOD, "halflife: 1\n", "halflife: 1\nledgr: x\n",
-     "2:1: ledgr: unknown key 'ledgr': did you mean 'ledger'? Known: clock, halflife, ledger, noise_key, population, "
-     "promise, reconcile, streams"),
+     "2:1: ledgr: unknown key 'ledgr': did you mean 'ledger'? Known: clock, halflife, ledger, mark, noise_key, "
+     "population, promise, reconcile, streams"),
     (GOOD, "  size: 4", "  sise: 4",
      "2:1: population.size: missing: How many people there are. Public knowledge, never counted from the data.\n"
      "4:3: population.sise: unknown key 'sise': did you mean 'size'? Known: id, neighbours, person, size, units"),

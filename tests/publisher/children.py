@@ -3,7 +3,7 @@
 import os
 import signal
 
-from halflife import Policy, Stream, publish, revise
+from halflife import Policy, Stream, publish, restore, revise
 from halflife.cli import main
 from halflife.ledger.sqlite import SqliteLedger
 from halflife.outputs import files, text
@@ -49,6 +49,12 @@ def revise_and_die(path, wanted, now):
 
     checkpoints.reach = at
     revise(path, "mean", 7, 9, clock=lambda: now)
+
+
+def restore_and_die(folder, policy, point, pass_over, now):
+    """Restore a backup, and be killed at a named point."""
+    checkpoints.reach = lambda reached: os.kill(os.getpid(), signal.SIGKILL) if reached == point else None
+    restore(folder, policy, pass_over=pass_over, clock=lambda: now)
 
 
 def publish_step_by_step(path, ready):

@@ -338,6 +338,56 @@ def test_hindsight_uses_both_values(tmp_path):
     hl.hindsight(policy)
 
 
+def test_a_copy_from_before_a_revision_is_noticed_by_marks(tmp_path):
+    """Ledger and guard are put back together: the mark beside the output counts vintages too."""
+    policy = town(tmp_path)
+    publish(policy)
+    kept = {name: (tmp_path / name).read_bytes() for name in ("town.ledger", "town.ledger.shown")}
+    revise(policy, 7)
+    for left in tmp_path.glob("town.ledger-*"):
+        left.unlink()
+    for name, content in kept.items():
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(HalflifeError, match=r"mean\.csv\.mark"):
+        publish(policy)
+
+
+@pytest.mark.parametrize("mark_is_left", [True, False])
+def test_no_steps_are_passed_over_if_some_were_published_again_after_a_backup(tmp_path, mark_is_left):
+    policy = town(tmp_path, clock={"end": "2026-01-03"})
+    write_readings(tmp_path, readings(steps=48))
+    publish(policy)
+    hl.backup(policy, tmp_path / "backup", clock=at(24))
+    revise(policy, 7)
+    publish(policy, 30)
+    for left in tmp_path.glob("town.ledger*"):
+        left.unlink()
+    if not mark_is_left:  # the vintage's own file is
+        (tmp_path / "mean.csv.mark").unlink()
+    with pytest.raises(HalflifeError, match="published again after the backup"):
+        hl.restore(tmp_path / "backup", policy, pass_over=True, unamended=True, clock=at(31))
+
+
+def test_room_counts_steps_that_a_restore_passed_over(tmp_path):
+    """Six steps of a window are lost and charged as planned: with them half of the promise is used, and half is left."""
+    policy = town(tmp_path, clock={"end": "2026-01-03"})
+    write_readings(tmp_path, readings(steps=48))
+    publish(policy)
+    hl.backup(policy, tmp_path / "backup", clock=at(24))
+    publish(policy, 27)
+    for left in tmp_path.glob("town.ledger*"):
+        left.unlink()
+    made = hl.restore(tmp_path / "backup", policy, pass_over=True, clock=at(28))
+    assert made.passed == {"mean": (25, 27)}
+    publish(policy, 28)
+    with pytest.raises(HalflifeError, match="never published"):
+        revise(policy, 26, hour=28)
+    with pytest.raises(HalflifeError, match="no room"):
+        revise(policy, 24, loss=0.51, hour=28)
+    assert revise(policy, 24, loss=0.49, hour=28).recorded
+    assert hl.verify(policy).problems == ()
+
+
 def test_a_program_corrects_what_it_pushed(tmp_path):
     data = policy_dict(stream={"share": SHARE, "source": None}, promise={"reach": 18, "epsilon": LOUD})
     del data["streams"][0]["source"]

@@ -20,6 +20,7 @@ from halflife.lab.comparison import DemoResult, Outcome, exact_series, write_rel
 from halflife.lab.demo import HOMES, KEY_FILE, LEDGER, OUTPUT, POLICY, START, Draft, draft_policy
 from halflife.lab.households.readings import SLOTS_PER_DAY, Readings, readings_table, simulate
 from halflife.ledger import ledger_names, open_ledger
+from halflife.ledger.marks import ENDING
 from halflife.numerics.parameters import whole
 from halflife.numerics.progress import Progress
 from halflife.policy import Policy, channels
@@ -28,7 +29,7 @@ from halflife.publisher.readable import in_output_units
 from halflife.publisher.secrets_at_rest import make_key_file
 
 MARKER = ".made-by-halflife-demo"
-MADE = ("readings.parquet", POLICY, OUTPUT, KEY_FILE, *ledger_names(LEDGER))
+MADE = ("readings.parquet", POLICY, OUTPUT, f"{OUTPUT}{ENDING}", KEY_FILE, *ledger_names(LEDGER))
 """All that the demo puts into a folder of its own, and all that it ever deletes there."""
 
 

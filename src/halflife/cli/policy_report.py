@@ -26,6 +26,7 @@ from halflife.lab.views.text import describe_parameters, three_figures
 from halflife.lab.views.thinning import Extremes, Means
 from halflife.ledger import Entry, Ledger, open_ledger
 from halflife.ledger.entry import first_link, split_vintage
+from halflife.ledger.vintages import find_vintages
 from halflife.local_time import from_us
 from halflife.numerics.arrays import Floats, Integers
 from halflife.numerics.progress import Progress
@@ -35,7 +36,7 @@ from halflife.publisher.holding import hold_to_ledger
 from halflife.publisher.plain_terms import Losses, describe_promise, find_plain_losses, list_unprotected
 from halflife.publisher.promise_warnings import warn_about_promise
 from halflife.publisher.readable import make_readable_block, noisy_values
-from halflife.publisher.vintages.files import find_vintages
+from halflife.publisher.restores import add_lost, list_restores
 from halflife.release import Release
 
 BLOCK = 1_000
@@ -79,14 +80,15 @@ class _Gathered:
         self.begin, self.first_committed = first_link(book.begun()).hex(), next(book.batches()).at_us
         self.series = {c.name: s for c in channels(policy) if (s := _Series.of(c, book)) is not None}
         self.risk, self.losses = _Risk(policy, self.entries), Losses()
-        chained, done = book.entries(), 0
-        while block := list(islice(chained, BLOCK)):
+        charged, done = add_lost(book.chained(), list_restores(book)), 0
+        while block := list(islice(charged, BLOCK)):
+            entries = [one.entry for one in block]
             for name in {
-                entry.stream for entry in block
+                entry.stream for entry in entries
             } & self.series.keys():  # streams that ended have no plan to show
-                self.series[name].feed([entry for entry in block if entry.stream == name])
-            self.losses.feed(r for entry in block for r in entry.releases)
-            self.risk.feed(block)
+                self.series[name].feed([entry for entry in entries if entry.stream == name])
+            self.losses.feed(r for one in block for r in one.releases)
+            self.risk.feed([r for one in block for r in one.releases])
             done += len(block)
             progress("reading what was published", done, self.entries)
         self.risk.settle()
@@ -192,13 +194,13 @@ class _Risk:
         self._seen, self._found, self.stopped = 0, array("d"), False
         self._at: list[int] = []
 
-    def feed(self, entries: Sequence[Entry]) -> None:
-        for entry in entries:
-            if self._waiting and entry.release_step != self._waiting[-1].step:
+    def feed(self, releases: Sequence[Release]) -> None:
+        for release in releases:
+            if self._waiting and release.step != self._waiting[-1].step:
                 self._seen += 1
                 if self._seen % self.every == 0:
                     self.settle()
-            self._waiting.extend(entry.releases)
+            self._waiting.append(release)
 
     def settle(self) -> None:
         """Charge what was read, and note the risk."""
@@ -271,6 +273,12 @@ def _checked(policy: Policy, found: _Gathered, verdict: Verdict) -> Iterator[str
     if not math.isnan(verdict.limit):
         risk, peak = three_figures(verdict.risk), three_figures(verdict.peak)
         yield f"Risk {risk} of {verdict.limit:g} nats at step {verdict.step:,} of the account; worst from then on {peak}."
+    if verdict.marks and verdict.good:
+        yield (
+            f"All that {len(verdict.marks)} marks outside the ledger say was published is in it."
+            if len(verdict.marks) > 1
+            else ("All that the mark outside the ledger says was published is in it.")
+        )
     if verdict.head and verdict.head != found.head:
         yield "More was published while this page was made: what was checked goes further than what is shown. Make it again."
 

@@ -224,6 +224,8 @@ def verify(path: Path, outputs: tuple[str, ...], policy: Path | None, public_key
         doubt = None if isinstance(given, Path) else say_doubt(given)
         if doubt is not None:
             say(f"WARNING  this risk rests on the promise, and {doubt}: see `halflife status`")
+        if verdict.marks and verdict.good:
+            say(f"marks outside the ledger agree: {', '.join(verdict.marks)}")
         say(f"newest hash {verdict.head}")
         count = len(verdict.problems)
         say("Everything agrees." if verdict.good else f"{count} problem{'s' if count > 1 else ''}.")

@@ -47,6 +47,10 @@ def _facts(found: Status) -> Iterator[tuple[str, str]]:
     else:
         when = "" if found.committed is None else f", the newest committed {moment_and_age(found.committed, found.now)}"
         yield "ledger", f"{found.ledger}: {found.entries:,} steps{when}"
+    if found.older is not None:
+        yield "WRONG", found.older
+    elif found.marks:
+        yield "marks", f"{', '.join(found.marks)}: the ledger holds all that they say was published"
     yield "last run", describe_run(found.last_run, found.writer, found.now)
     yield "now", f"{moment(found.now)} in {found.zone}"
     for line in found.warnings:

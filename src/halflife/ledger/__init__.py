@@ -14,6 +14,7 @@ from halflife.ledger.address import (
 )
 from halflife.ledger.base import Batch, Ledger, LedgerBusy, Link, NoLedger
 from halflife.ledger.entry import Entry
+from halflife.ledger.marks import Mark, Marks, Place, mark_beside, read_mark
 from halflife.ledger.sqlite import SqliteLedger
 from halflife.ledger.sqlite.connect import PATIENCE
 from halflife.ledger.sqlite.guard import Guard
@@ -24,12 +25,17 @@ __all__ = [
     "Ledger",
     "LedgerBusy",
     "Link",
+    "Mark",
+    "Marks",
     "NoLedger",
+    "Place",
     "ledger_exists",
     "ledger_files",
     "ledger_names",
     "ledgers_beside",
+    "mark_beside",
     "open_ledger",
+    "read_mark",
     "refuse_lost_ledger",
     "resolve_ledger",
 ]

@@ -143,6 +143,9 @@ class Ledger(Protocol):
     def follows(self, number: int) -> bool:
         """Whether an entry's hash follows from what it says and from the hash before it."""
 
+    def holds(self, entries: int, head: bytes) -> bool:
+        """Whether a batch that ends with this entry has this hash, or an event says that the one which had it is lost."""
+
     def count_releases(self) -> int:
         """Return how many releases there are, of whatever entry."""
 

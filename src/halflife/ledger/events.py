@@ -21,6 +21,19 @@ def parse_event(text: str) -> dict[str, Any]:
     return dict(event)
 
 
+def declares_lost(event: str, entries: int, head: bytes) -> bool:
+    """Return whether an event says that so many entries with this newest hash were shown, and are lost to the ledger.
+
+    >>> declares_lost('{"kind": "restore", "lost": [[5, "0a"]]}', 5, bytes([10]))
+    True
+    """
+    try:
+        lost = parse_event(event).get("lost")
+    except ValueError:
+        return False
+    return isinstance(lost, list) and [entries, head.hex()] in lost
+
+
 def amend_facts(facts: Mapping[str, str], events: Iterable[str]) -> dict[str, str]:
     """Return the facts of a ledger as its events have changed them: each may hold new texts of some parts under `facts`.
 

@@ -350,6 +350,11 @@ class PolicyKeys(Part):
         default_factory=list, description="Which streams add up, and are published such that they do."
     )
     ledger: Text | None = Field(None, description="The file that remembers; beside the policy if not given.")
+    mark: Text | None = Field(
+        None,
+        description="A second file for the mark of how much was published, by which an older copy of the ledger is noticed: on "
+        "another disk.",
+    )
     noise_key: KeyPlace = Field(
         None, description="Where the key to noise that is used again lies: file:PATH, env:NAME or keyring:SERVICE/USER."
     )

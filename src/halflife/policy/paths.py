@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from halflife.errors import InvalidInput, unknown
-from halflife.ledger import ledger_files
+from halflife.ledger import ledger_files, mark_beside
 from halflife.outputs import ENDINGS
 from halflife.parsing.documents import Where
 from halflife.policy.model import PolicyKeys
@@ -63,10 +63,31 @@ def check_files(policy: PolicyKeys) -> None:
                     f"{stream.output!r} is {_whose(policy, written[file])} already: give each stream its own output"
                 )
         written[file] = ("streams", i, "output")
+        written.setdefault(mark_beside(file), ("streams", i, "output"))
+    _check_mark(policy, written)
     for file, where in list(written.items()):
-        if where != ("ledger",):
+        if where not in (("ledger",), ("mark",)):
             written.setdefault(f"{file}/{PART}", where)
     _check_sources(policy, written)
+
+
+def _check_mark(policy: PolicyKeys, written: dict[str, Where]) -> None:
+    """Refuse a mark in a file that the policy writes otherwise; it is written too."""
+    if policy.mark is None:
+        return
+    with policy.about("mark"):
+        file = os.path.realpath(policy.path(policy.mark))
+        if file in written:
+            raise InvalidInput(
+                f"{policy.mark!r} is {_whose(policy, written[file])} already, or the mark beside it: give the mark a file of "
+                "its own, "
+                "best on another disk"
+            )
+        if os.path.isdir(file):
+            raise InvalidInput(
+                f"{policy.mark!r} is a folder: give the path of a file in it, such as {policy.mark.rstrip('/')}/town.mark"
+            )
+    written[file] = ("mark",)
 
 
 def _output(policy: PolicyKeys, output: str) -> str:
@@ -77,7 +98,9 @@ def _output(policy: PolicyKeys, output: str) -> str:
 
 
 def _whose(policy: PolicyKeys, where: Where) -> str:
-    return "a file of the ledger" if where == ("ledger",) else f"the output of {policy.streams[int(where[1])].name!r}"
+    if where in (("ledger",), ("mark",)):
+        return "a file of the ledger" if where == ("ledger",) else "the mark of what was published"
+    return f"the output of {policy.streams[int(where[1])].name!r}"
 
 
 def _check_sources(policy: PolicyKeys, written: dict[str, Where]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
@@ -9,6 +10,7 @@ from typing import Self
 from pydantic import PrivateAttr
 
 from halflife.errors import InvalidInput
+from halflife.ledger import Place, mark_beside
 from halflife.notions.base import Notion
 from halflife.numerics.forms import JsonObject
 from halflife.parsing.documents import Document, Where, parse_document, read_document
@@ -75,6 +77,32 @@ class Policy(PolicyKeys):
             for s in self.streams
             if s.output != "-"
         }
+
+    def to_data(self) -> JsonObject:
+        """Return the policy as it was given, as plain data."""
+        return dict(self._document.data)
+
+    @property
+    def marks(self) -> tuple[Place, ...]:
+        """Where it is marked how much was published: beside each output that is a file or folder, and where `mark` says.
+
+        The mark of an output answers for its own stream and for those that have none; the other one for all.
+        """
+        names = frozenset(s.name for s in self.streams)
+        nowhere = names - self.outputs.keys()
+        made = [Place(mark_beside(file), nowhere | {name}) for name, file in self.outputs.items()]
+        return (*made, *([] if self.mark is None else [Place(os.path.realpath(self.path(self.mark)), names)]))
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The public tables, and the promise's public files, as the policy names them: a ledger is held to what they say."""
+        units = self.population.units
+        named = [] if units is None else [units.file]
+        for stream in self.streams:
+            groups, weights = stream.groups, stream.statistic.weights
+            named += [] if groups is None or groups.table is None else [groups.table.file]
+            named += [] if weights is None else [weights.file]
+        return tuple(dict.fromkeys([*named, *channels(self)[0].promise.public_files()]))
 
     @classmethod
     def _check(cls, document: Document, folder: Path) -> Self:

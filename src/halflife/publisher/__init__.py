@@ -3,11 +3,13 @@ what was published."""
 
 from halflife.publisher.amending import Amended, amend
 from halflife.publisher.backfill import Summary, publish
+from halflife.publisher.backing_up import Backup, backup
 from halflife.publisher.certificate import CertificateVerdict, certify, check_certificate, is_certificate
 from halflife.publisher.inspection import CheckReport, check
 from halflife.publisher.looking_back import Revised, hindsight
 from halflife.publisher.preview import Preview, preview
 from halflife.publisher.reading import read_published
+from halflife.publisher.restoring import Restored, restore
 from halflife.publisher.standing import Status, StreamStatus, status
 from halflife.publisher.stream import Pushed, Stream
 from halflife.publisher.verification import Verdict, verify
@@ -15,10 +17,12 @@ from halflife.publisher.vintages.revise import Revision, revise
 
 __all__ = [
     "Amended",
+    "Backup",
     "CertificateVerdict",
     "CheckReport",
     "Preview",
     "Pushed",
+    "Restored",
     "Revised",
     "Revision",
     "Status",
@@ -27,6 +31,7 @@ __all__ = [
     "Summary",
     "Verdict",
     "amend",
+    "backup",
     "certify",
     "check",
     "check_certificate",
@@ -35,6 +40,7 @@ __all__ = [
     "preview",
     "publish",
     "read_published",
+    "restore",
     "revise",
     "status",
     "verify",

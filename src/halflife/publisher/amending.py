@@ -8,7 +8,6 @@ What was published stays as it was; no noise is drawn. Nothing here looks at rea
 
 from __future__ import annotations
 
-import getpass
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,7 +18,7 @@ import numpy as np
 
 from halflife.accountant import Accountant
 from halflife.errors import BudgetExceeded, InvalidInput
-from halflife.ledger import Entry, Ledger, open_ledger
+from halflife.ledger import Entry, Ledger, Marks, open_ledger
 from halflife.local_time import from_us, parse_time, to_us
 from halflife.notions.base import Notion
 from halflife.numerics.progress import Progress
@@ -30,10 +29,10 @@ from halflife.policy.facts.amending import classify_change, refuse_unproved
 from halflife.policy.facts.changes import Change
 from halflife.publisher import checkpoints
 from halflife.publisher.holding import follow_book
+from halflife.publisher.public_texts import find_user, read_public_text
+from halflife.publisher.restores import add_lost, find_done, find_passed, list_restores
 from halflife.release import Release
 
-LONGEST = 2_000
-"""How many characters a reason may have: it is public, and stands in every certificate."""
 FARTHEST = 2**21
 """How many steps of the clock ahead room is looked for: 119 years of half hours."""
 STRONGER = {"epsilon": -1, "delta": -1, "w": 1, "reach": 0, "alpha": 1, "half_life": 1, "beta": -1}
@@ -80,36 +79,26 @@ def amend(
     weaken        allows a promise that protects less than before, or of which nobody has shown that it does not
     dry_run       work all of it out, and record nothing
     """
-    policy, why = Policy.of(given), _read_text("reason", reason)
-    who = _read_text("by", by if by is not None else _find_user())
+    policy, why = Policy.of(given), read_public_text("reason", reason)
+    who = read_public_text("by", by if by is not None else find_user())
     with open_ledger(policy.ledger_url, read_only=dry_run) as book:
         if not book.facts() or book.newest() is None:
             raise InvalidInput(f"{book.name}: nothing is published yet: the policy may change freely until then")
+        marks = Marks(book, policy.marks, policy.ledger_url)
         if dry_run:
+            marks.refuse_older()
             with book.snapshot(None):
                 return _work_out(book, policy, why, who, start, begin, same_meaning, weaken, clock, progress)[0]
         with book.hold(wait):
             book.begin(ledger_facts(policy))
+            marks.refuse_older()
+            marks.check_places()
             made, states = _work_out(book, policy, why, who, start, begin, same_meaning, weaken, clock, progress)
             checkpoints.reach("amendment worked out")
             book.commit([], states, made.amendment.at_us, event=json.dumps(made.amendment.to_event(), sort_keys=True))
             checkpoints.reach("amendment committed")
-            book.mark_shown()
+            marks.mark_shown()
         return Amended(made.amendment, True, made.begins, made.risk, made.limit)
-
-
-def _read_text(name: str, text: str) -> str:
-    said = " ".join(text.split()) if isinstance(text, str) else ""
-    if not said or len(said) > LONGEST or not said.isprintable():
-        raise InvalidInput(f"{name} must be a public text of 1 to {LONGEST:,} characters", about=name)
-    return said
-
-
-def _find_user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        raise InvalidInput("it is not known who amends the ledger: say so (by)", about="by") from None
 
 
 def _work_out(
@@ -135,7 +124,9 @@ def _work_out(
     starts = _find_starts(book, policy, start)
     ended = [key for (key, *rest), _ in changes if not rest and key in known]
     added = [c for c in channels(policy) if f"stream:{c.name}" not in known]
-    starts |= {key.removeprefix("stream:"): book.last_step(key.removeprefix("stream:")) + 1 for key in ended}
+    passed = find_passed(book)
+    for name in (key.removeprefix("stream:") for key in ended):
+        starts[name] = max(book.last_step(name), passed.get(name, 0)) + 1
     starts |= _Room(book, policy, history, starts).find(added, begin, bool(kinds & {"added", "losses", "end"}))
     now = ledger_facts(policy)
     facts = {key: text for key, text in now.items() if text != known.get(key)}
@@ -211,11 +202,11 @@ class _History:
         self.power = getattr(notion, "power", 1)
 
     def _blocks(self) -> Iterable[list[Release]]:
-        entries, total, done = self._book.entries(), self._book.newest(), 0
-        while block := list(islice(entries, 1_000)):
+        charged, total, done = add_lost(self._book.chained(), list_restores(self._book)), self._book.newest(), 0
+        while block := list(islice(charged, 1_000)):
             done += len(block)
             self._progress("reading the history", done, total.last if total else 0)
-            yield [r for entry in block for r in entry.releases]
+            yield [r for one in block for r in one.releases]
 
     def replay(self, notion: Notion) -> Accountant:
         """Return the account of all that was published under another promise; refuse if that is more than it allows."""
@@ -243,12 +234,12 @@ class _History:
 
 def _find_starts(book: Ledger, policy: Policy, start: str | None) -> dict[str, int]:
     """The next step of each stream that the ledger knows; refuse a declared time at which another step begins."""
-    known, zone = book.facts(), policy.clock.zone
+    known, zone, done = book.facts(), policy.clock.zone, find_done(book, channels(policy))
     starts = {}
     for c in channels(policy):
         if f"stream:{c.name}" not in known:
             continue
-        following = max(book.last_step(c.name), c.begins - 1) + 1
+        following = done[c.name] + 1
         if start is not None:
             declared = c.steps.step(to_us(parse_time(start, zone)) - 1) + 1
             at = from_us(c.steps.start(following), zone).isoformat(sep=" ")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 CHECKPOINTS = (
     "ledger locked",
+    "marks written",
     "outputs complete",
     "totals read",
     "noise drawn",

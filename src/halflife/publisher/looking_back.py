@@ -13,6 +13,7 @@ from pathlib import Path
 
 from halflife.errors import InvalidInput, LedgerError, unknown
 from halflife.ledger import Entry, Ledger, ledger_exists, open_ledger
+from halflife.ledger.vintages import find_vintages
 from halflife.local_time import from_us
 from halflife.numerics.progress import Progress
 from halflife.outputs import Published, open_output
@@ -23,7 +24,6 @@ from halflife.publisher.holding import hold_to_ledger
 from halflife.publisher.readable import HINDSIGHT, find_facts
 from halflife.publisher.revising import Raw, estimate_alone, estimate_together
 from halflife.publisher.verification import find_broken_link
-from halflife.publisher.vintages.files import find_vintages
 
 
 @dataclass(frozen=True)

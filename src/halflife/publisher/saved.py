@@ -21,6 +21,7 @@ from halflife.outputs import Digests
 from halflife.policy import Policy, channels, rules
 from halflife.postprocessing.chains import Record, add_chain, dump_chains, load_chains
 from halflife.postprocessing.reconcile.rules import RuleRecord, add_rule, dump_rules, load_rules
+from halflife.publisher.restores import find_done
 from halflife.publisher.secrets_at_rest import NoiseKey, NoiseKeys
 from halflife.publisher.secrets_at_rest.kept import VERSION, Kept, open_kept, read_kept, seal_kept
 
@@ -36,7 +37,7 @@ class SavedStates:
 
     draw        the account, with the noise that is used again;  owners  which stream uses which name of it
     mechanisms, smoothers, chains   by stream; `chains` says from which step on which post-processing held
-    done        up to which step each stream is published, or passed over, as the ledger began without it
+    done        up to which step each stream is published, or passed over: by a restore, or as the ledger began without it
     rules       by the stream of the total: from which step on it was reconciled with which parts
     destroyed   by stream that is over, the names of the noise that it had
     key         what kept noise is sealed with, None as long as there is none, or it was not asked for
@@ -51,7 +52,7 @@ class SavedStates:
         self._lies_open = False
         self._attachment = policy.notion.attachment()
         self._kept: str | None = None
-        self.done = {c.name: max(book.last_step(c.name), c.begins - 1) for c in self._channels}
+        self.done = find_done(book, self._channels)
         self.owners: dict[str, str] = {}
         self.chains: dict[str, Record] = {}
         self.rules: dict[str, RuleRecord] = {}

@@ -18,7 +18,8 @@ from typing import TypeVar
 from halflife.accountant import Accountant
 from halflife.engines.duckdb.scratch import sweep
 from halflife.errors import BudgetExceeded, HalflifeError, InvalidInput, LedgerError
-from halflife.ledger import Entry, Ledger, open_ledger
+from halflife.ledger import Entry, Ledger, Marks, open_ledger
+from halflife.ledger.vintages import find_vintages
 from halflife.local_time import from_us
 from halflife.mechanisms import ReleaseDraw, ScheduledMechanism, Turn
 from halflife.outputs import Output, Published, check_output, open_output
@@ -32,7 +33,7 @@ from halflife.publisher.reconciling import reconcile_entries
 from halflife.publisher.saved import SavedStates, stream_digests
 from halflife.publisher.second_ledger import refuse_second_ledger
 from halflife.publisher.secrets_at_rest import NoiseKeys
-from halflife.publisher.vintages.files import find_vintage_file, find_vintages
+from halflife.publisher.vintages.files import find_vintage_file
 
 T = TypeVar("T")
 
@@ -85,6 +86,7 @@ class Session:
         except HalflifeError:
             self.ledger.close()
             raise
+        self.marks = Marks(self.ledger, policy.marks, policy.ledger_url)
         self.notion = policy.notion
         self.emitted_again = dict.fromkeys((c.name for c in self.channels), 0)
         self._factors = {c.name: c.factor_of_cells for c in self.channels}
@@ -107,6 +109,8 @@ class Session:
         with self.ledger.hold(wait, stop):
             checkpoints.reach("ledger locked")
             self._check_policy(self.ledger.begin(self._facts))
+            self.marks.refuse_older()
+            self.marks.check_places()
             self._load(self.keys)
             if not self._second_ledger and self.ledger.newest() is None:
                 refuse_second_ledger(self.policy)
@@ -115,7 +119,8 @@ class Session:
                 for channel in self.channels:
                     self.outputs.append(self._open_output(channel))
                     stack.callback(self.outputs[-1].close)
-                self.ledger.mark_shown()
+                self.marks.mark_shown()
+                checkpoints.reach("marks written")
                 self._emit_rest()
                 self.write_vintages()
                 checkpoints.reach("outputs complete")
@@ -128,6 +133,7 @@ class Session:
         if wrong:
             raise LedgerError(wrong)
         self._check_policy(self.ledger.facts())
+        self.marks.refuse_older()
         self._load()
 
     def _load(self, keys: NoiseKeys | None = None) -> None:
@@ -171,9 +177,14 @@ class Session:
         return self.policy.outputs.get(channel.name, "-")
 
     def check_outputs(self) -> None:
-        """Refuse outputs that could not be gone on with, as they would be when published to; nothing is written."""
+        """Refuse outputs that could not be gone on with, or marked, as they would be when published to; nothing is written."""
+        self.marks.check_places()
         for channel in self.channels:
-            self._at_output(check_output, channel)
+            self.check_output(channel)
+
+    def check_output(self, channel: Channel) -> None:
+        """Refuse the output of a stream that could not be gone on with; nothing is written."""
+        self._at_output(check_output, channel)
 
     def _open_output(self, channel: Channel) -> Output:
         facts = find_facts(channel, self.saved.chains[channel.name], was_reconciled(channel.name, self.saved.rules))
@@ -320,7 +331,8 @@ class Session:
         checkpoints.reach("noise drawn")
         self.saved.commit(entries, draw, self.now_us())
         checkpoints.reach("entries committed")
-        self.ledger.mark_shown()
+        self.marks.mark_shown()
+        checkpoints.reach("marks written")
         for channel, output in zip(self.channels, self.outputs, strict=True):
             mine = [e for e in entries if e.stream == channel.name]
             if mine:

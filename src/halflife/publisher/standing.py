@@ -20,7 +20,7 @@ import numpy as np
 
 from halflife.accountant import Accountant
 from halflife.errors import InvalidInput
-from halflife.ledger import Ledger, ledger_exists, open_ledger
+from halflife.ledger import Ledger, Marks, ledger_exists, open_ledger
 from halflife.local_time import DAY, LATEST, from_us
 from halflife.noise import SMALLEST_LOSS
 from halflife.numerics.arrays import Floats
@@ -97,6 +97,8 @@ class Status:
     entries, committed       how many steps the ledger holds, and when the newest were committed
     writer                   who is publishing now, as far as that is known
     last_run                 how the last run of `publish` ended, if the operator's file can be read and says so
+    marks                    the marks outside the ledger that were found
+    older                    which of them shows that the ledger is an older copy, or cannot be read, in words; None if all agree
     asked                    the error that was asked about
     warnings                 what is wrong with the promise itself: a large ε, an assumption that failed its check or had none
     """
@@ -115,6 +117,8 @@ class Status:
     committed: datetime.datetime | None
     writer: str | None
     last_run: Run | None
+    marks: tuple[str, ...]
+    older: str | None
     asked: float | None
     warnings: tuple[str, ...]
     streams: tuple[StreamStatus, ...]
@@ -151,10 +155,14 @@ def status(policy: GivenPolicy, *, error: float | None = None, clock: Callable[[
     if not ledger_exists(made.ledger_url):
         return _status(made, None, now_us, asked)
     with open_ledger(made.ledger_url, read_only=True) as book:
+        marks = Marks(book, made.marks, made.ledger_url)
+        older = (
+            marks.find_problem() if book.facts() else None
+        )  # before the snapshot: whoever publishes meanwhile writes them
         with book.snapshot(None):
             found = _status(made, book, now_us, asked)
         book.check_unwritten()
-    return found
+    return dataclasses.replace(found, marks=tuple(marks.found), older=older)
 
 
 def _status(policy: Policy, book: Ledger | None, now_us: int, asked: float | None) -> Status:
@@ -184,6 +192,8 @@ def _status(policy: Policy, book: Ledger | None, now_us: int, asked: float | Non
         committed=from_us(newest.at_us, zone) if newest else None,
         writer=None if book is None else book.writer(),
         last_run=None if book is None else read_last_run(book.operator_file),
+        marks=(),
+        older=None,
         asked=asked,
         warnings=tuple(warn_about_promise(policy.notion)),
         streams=tuple(_stream(c, done[c.name], now_us, account, step, asked) for c in channels(policy)),

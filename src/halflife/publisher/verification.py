@@ -9,15 +9,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
 
 from halflife.accountant import Accountant
 from halflife.errors import BudgetExceeded, InvalidInput, LedgerError, unknown
-from halflife.ledger import Batch, Entry, Ledger, Link, open_ledger
+from halflife.ledger import Batch, Entry, Ledger, Link, Marks, Place, mark_beside, open_ledger
 from halflife.ledger.entry import batch_link, digest, first_link, name_entry, name_vintage, split_vintage
+from halflife.ledger.vintages import find_vintages
 from halflife.numerics.progress import Progress
 from halflife.outputs import Pinned, compare_output, find_changed_files, match_output, pin_output
 from halflife.policy import GivenPolicy, Policy, find_change, find_worth, stream_shape
@@ -29,8 +30,9 @@ from halflife.publisher.holding import follow_book, list_amendments, list_promis
 from halflife.publisher.readable import make_readable, make_readable_block
 from halflife.publisher.reconciling import ReconcileReplay
 from halflife.publisher.replay import QuantileReplay, Replay
+from halflife.publisher.restores import add_lost, list_restores
 from halflife.publisher.saved import UNREADABLE, SavedStates, stream_digests
-from halflife.publisher.vintages.files import find_vintage_file, find_vintages
+from halflife.publisher.vintages.files import find_vintage_file
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class Verdict:
 
     steps     newest published step by stream, later vintages among them (use@2);  compared  the file of each, where there is one
     risk, peak, used  worked out again;  head  the newest hash of the chain, to be noted
+    marks     the marks outside the ledger that were read: they agree if nothing is wrong
     """
 
     problems: tuple[str, ...]
@@ -50,6 +53,7 @@ class Verdict:
     used: float
     head: str
     compared: dict[str, str] = field(default_factory=dict)
+    marks: tuple[str, ...] = ()
 
     @property
     def good(self) -> bool:
@@ -89,8 +93,10 @@ def verify(
         given, outputs = policy.ledger_url, {**policy.outputs, **named}
         again = policy
     with open_ledger(given, read_only=True) as book, ExitStack() as stack:
+        marks = Marks(book, _find_marks(policy, outputs or {}))
         with book.snapshot(wait):
             rollback = book.find_rollback()
+            older = marks.find_problem() if book.facts() else None
             files = {**(outputs or {}), **({} if again is None else _find_vintage_files(book, again))}
             pinned = [(stream, target, _pin(target, stack)) for stream, target in files.items()]
         damage = book.find_damage()
@@ -110,15 +116,25 @@ def verify(
                 problems += output.differences(walk.broken)
             book.check_unwritten()
             if rollback:  # only a ledger that agrees with its outputs may be declared the newest
-                problems.insert(0, rollback if problems else rollback + book.explain_rollback())
+                problems.insert(0, rollback if problems or older else rollback + book.explain_rollback())
+            if older:
+                problems.insert(0, older)
         except LedgerError as error:
             return _fail(str(error))
         except UNREADABLE:
             return _fail(f"{book.name}: holds what no publisher wrote: put a whole copy back, the newest one")
-        return walk.verdict(tuple(problems))
+        return replace(walk.verdict(tuple(problems)), marks=tuple(marks.found))
 
 
-def find_broken_link(book: Ledger) -> str | None:
+def _find_marks(policy: Policy | None, outputs: Mapping[str, str]) -> list[Place]:
+    """Where marks may lie: those of the policy, and beside outputs that are named."""
+    known = [] if policy is None else list(policy.marks)
+    files = {place.file for place in known}
+    beside = {name: mark_beside(target) for name, target in outputs.items() if target != "-"}
+    return known + [Place(file, frozenset({name})) for name, file in beside.items() if file not in files]
+
+
+def find_broken_link(book: Ledger, progress: Progress = lambda what, done, total: None) -> str | None:
     """Return the first place where a ledger's chain of hashes breaks, or its saved states are others; None if it is whole.
 
     It costs one pass over the entries. That the promise is kept, and that estimates are what they should be, only `verify` says.
@@ -127,7 +143,7 @@ def find_broken_link(book: Ledger) -> str | None:
     if damage is not None:
         return damage
     try:
-        return next(_Walk(book, lambda what, done, total: None).breaks(), None)
+        return next(_Walk(book, progress).breaks(), None)
     except UNREADABLE:
         return f"{book.name}: holds what no publisher wrote"
 
@@ -196,7 +212,7 @@ class _Walk:
 
     def __init__(self, book: Ledger, progress: Progress, outputs: Sequence[_Compared] = ()) -> None:
         self.book, self.progress, self.outputs = book, progress, outputs
-        self.facts, self.amendments = book.facts(), list_amendments(book)
+        self.facts, self.amendments, self.restores = book.facts(), list_amendments(book), list_restores(book)
         self.states = book.states()
         newest = book.newest()
         self.states_are_sound = newest is not None and digest(self.states.items()) == newest.states
@@ -229,11 +245,11 @@ class _Walk:
     def _charge_earlier(self, block: Sequence[Link]) -> Iterator[str]:
         """Charge entries to the promises that held before they were amended, each up to its amendment."""
         for account, last in self._earlier:
-            for number, entry, _ in block:
+            for number, entry, releases in add_lost(block, self.restores):
                 if number > last:
                     break
                 try:
-                    account.admit(*entry.releases)
+                    account.admit(*releases)
                 except (BudgetExceeded, InvalidInput) as error:
                     yield f"{self._say_where(number, entry)}: breaks the promise that held then: {error}"
                     self._earlier = []
@@ -292,6 +308,7 @@ class _Walk:
         while block := list(islice(chained, 1_000)):
             yield from self._follow(block)
             self._ends.clear()
+            self.progress("walking the chain", self.count, 0)
         self.account = None  # nothing was charged again
         yield from self._end()
 
@@ -348,13 +365,13 @@ class _Walk:
         if self.account is None:
             return
         try:
-            self.account.admit(*(r for _, entry, _ in block for r in entry.releases))
+            self.account.admit(*(r for charged in add_lost(block, self.restores) for r in charged.releases))
             return
         except (BudgetExceeded, InvalidInput):
             pass
-        for number, entry, _ in block:
+        for number, entry, releases in add_lost(block, self.restores):
             try:
-                self.account.admit(*entry.releases)
+                self.account.admit(*releases)
             except (BudgetExceeded, InvalidInput) as error:
                 how = "breaks the promise" if isinstance(error, BudgetExceeded) else "cannot be charged"
                 yield f"{self._say_where(number, entry)}: {how}: {error}"

@@ -399,6 +399,24 @@ def an_older_copy_is_refused(s: LedgerSubject) -> None:
 
 
 @_check
+def what_was_shown_is_held(s: LedgerSubject) -> None:
+    """A ledger knows each batch of its chain by number and hash, and those that an event declares lost; nothing else."""
+    gone = bytes(range(32))
+    with s.open("held") as book:
+        expect(not book.holds(2, gone), "an empty ledger holds something")
+        _fill(book)
+        batches = list(book.batches())
+        expect(all(book.holds(b.last, b.link) for b in batches), "a batch of the chain, or an event, is not held")
+        expect(not book.holds(batches[0].last, batches[-1].link), "a hash is held with another entry")
+        expect(not book.holds(9, gone), "what is nowhere in the chain is held")
+        with book.hold():
+            book.begin(FACTS)
+            book.commit([], {}, 9_000, event=f'{{"kind": "restore", "lost": [[9, "{gone.hex()}"]]}}')
+        expect(book.holds(9, gone), "what an event declares lost is not held")
+        expect(not book.holds(8, gone), "a lost hash is held with another entry")
+
+
+@_check
 def outputs_are_remembered(s: LedgerSubject) -> None:
     """The newest digest of each file of an output, one more while it is being replaced; and what was printed."""
     with s.open("outputs") as book:
@@ -466,6 +484,7 @@ LEDGER_CHECKS: dict[str, Callable[[LedgerSubject], None]] = {
         readers_see_one_moment,
         changes_are_found,
         an_older_copy_is_refused,
+        what_was_shown_is_held,
         outputs_are_remembered,
         a_step_costs_the_same_however_long_the_ledger,
     )

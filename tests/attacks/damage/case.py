@@ -235,6 +235,7 @@ class Case:
         for target in self.world.targets.values():
             if target != "stdout.jsonl":
                 places.remove(self.folder / target.rstrip("/"))
+                places.remove(self.folder / f"{target.rstrip('/')}.mark")
         self.tell("ledger put back, outputs gone")
         verdict = self.verify()
         outcome = self.publish(8)

@@ -99,7 +99,7 @@ def fast_folder() -> str | None:
 def quiet_policy(data: Mapping[str, object], folder: str, place: Path, *, post: bool = False) -> Policy:
     """Return the policy with ledger and outputs elsewhere, steps as planned, and post-processing, which only hides, if asked."""
     changed = json.loads(json.dumps(data))
-    changed |= {"ledger": str(place / "audit.ledger"), "noise_key": None}
+    changed |= {"ledger": str(place / "audit.ledger"), "noise_key": None, "mark": None}
     changed["clock"]["late"] = "as-planned"
     for i, stream in enumerate(changed["streams"]):
         stream.update({"output": str(place / f"{i}.jsonl")}, **({} if post else {"post": []}))

@@ -42,6 +42,7 @@ def _sections(title: str, content: JsonObject, signature: JsonObject | None) -> 
     for i, promise in enumerate(content["promises"]):
         yield from _promise(promise, earlier=i > 0)
     yield from _amendments(content.get("amendments", []))
+    yield from _restores(content.get("restores", []))
     yield from _classically(content["classically"])
     yield "<h2>What was published</h2>"
     for part in content["published"]:
@@ -65,6 +66,27 @@ def _amendments(found: Sequence[JsonObject]) -> Iterator[str]:
                 visible(", ".join(f"{name} {step:,}" for name, step in a["from_steps"].items())),
             )
             for a in found
+        ],
+    )
+
+
+def _restores(found: Sequence[JsonObject]) -> Iterator[str]:
+    """Which steps the ledger has lost."""
+    if not found:
+        return
+    yield "<h2>Lost steps</h2>"
+    yield table_html(
+        "The ledger was restored from an older copy. These steps were published, or may have been; they count in "
+        "every risk above, and "
+        "are never published again",
+        ("Recorded", "Why, and who says so", "Steps"),
+        [
+            (
+                _plain_time(r["at"]),
+                f"{visible(r['reason'])} ({visible(r['by'])})",
+                visible(", ".join(f"{name} {low:,} to {high:,}" for name, (low, high) in r["passed_over"].items())),
+            )
+            for r in found
         ],
     )
 

@@ -140,12 +140,14 @@ class SqliteLedger(Reader):
         last = self._last_entry() if self._check_tables() else 0
         if shown is None:
             return f"{self._guard.file} is missing: {WHY}" if last else None
+        if shown.entries and self.holds(*shown):
+            return None
         if shown.entries > last:
             return (
                 f"{self.path}: holds {last:,} entries, but {shown.entries:,} were published from it: a restored backup would "
                 "draw their noise again. Put the newest copy back"
             )
-        if shown.entries and self._batch("WHERE last_entry = ? AND chain = ?", shown.entries, shown.head) is None:
+        if shown.entries:
             return (
                 f"{self.path}: is not the ledger that {shown.entries:,} entries were published from: their hash is another one. "
                 "Put the right copy back"

@@ -12,7 +12,7 @@ from typing import Any
 from halflife.errors import InvalidInput, LedgerError
 from halflife.ledger.base import Batch, Link
 from halflife.ledger.entry import Entry, first_link, name_entry, read_entry
-from halflife.ledger.events import amend_facts
+from halflife.ledger.events import amend_facts, declares_lost
 from halflife.ledger.sqlite.faults import decode, translate
 from halflife.ledger.sqlite.schema import VERSION, check_tables
 
@@ -115,6 +115,14 @@ class Reader:
         before = (batch.link,) if batch else self._one("SELECT chain FROM entry WHERE id = ?", number - 1)
         found = next(self._links("WHERE e.id = ?", number), None)
         return found is not None and found[1].link(before[0] if before else first_link(self.begun())) == found[2]
+
+    def holds(self, entries: int, head: bytes) -> bool:
+        """Whether a batch that ends with this entry has this hash, or an event says that the one which had it is lost."""
+        if not self._check_tables():
+            return False
+        if self._batch("WHERE last_entry = ? AND chain = ?", entries, head) is not None:
+            return True
+        return any(declares_lost(batch.event or "", entries, head) for batch in self.events())
 
     def count_releases(self) -> int:
         """Return how many releases there are, of whatever entry."""

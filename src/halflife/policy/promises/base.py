@@ -51,6 +51,7 @@ class Adapter:
     keys      what a policy may write beside the parameters of the notion; `keys_of` says of which promises, if not of all
     template  lines of `halflife init` about it
     words     what a sentence calls each of its own facts, where a policy changes one that a ledger was begun with
+    charged_as_planned  whether a release costs the same whenever it was published: then the policy says what lost steps cost
     chosen    the family of noise that its plans have, where the policy leaves it open: a ledger remembers it
     """
 
@@ -60,6 +61,7 @@ class Adapter:
     keys_of: ClassVar[str] = ""
     template: ClassVar[str] = ""
     words: ClassVar[Mapping[str, str]] = {}
+    charged_as_planned: ClassVar[bool] = False
 
     def __init__(self, policy: PolicyKeys, account: Steps) -> None:
         self.policy, self.account = policy, account
@@ -117,6 +119,10 @@ class Adapter:
         if statistic.clip_readings is not None:
             return "of readings"
         return "none" if statistic.clip is None and statistic.most_events is None else "may bind"
+
+    def public_files(self) -> Sequence[str]:
+        """Return the public files and folders that the promise names, as they are written: a ledger is held to what they say."""
+        return ()
 
     def check(self) -> None:
         """Refuse a promise that cannot be made, or that leaves open what must be said."""

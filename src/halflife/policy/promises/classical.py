@@ -12,6 +12,7 @@ class ClassicalAdapter(SharedDelta):
     """Covers every statistic."""
 
     names = ("classical",)
+    charged_as_planned = True
     rules = {  # noqa: RUF012
         "classical": accept_everything(
             "one person's whole series may be any other: each release moves by at most its sensitivity, and losses add up",

@@ -21,6 +21,7 @@ class WEventAdapter(SharedDelta):
     """Covers every statistic."""
 
     names = ("w-event",)
+    charged_as_planned = True
     rules = {  # noqa: RUF012
         "w-event": accept_everything(
             "what was recorded of one person within any w steps may be anything else: losses of one window add up",

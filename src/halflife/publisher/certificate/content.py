@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
@@ -23,6 +23,7 @@ from halflife.accountant import Accountant
 from halflife.errors import InvalidInput, LedgerError
 from halflife.ledger import Batch, Entry, Ledger, open_ledger
 from halflife.ledger.entry import first_link, split_vintage
+from halflife.ledger.vintages import find_vintages
 from halflife.local_time import from_us, parse_time, to_us
 from halflife.notions.base import Notion
 from halflife.numerics.forms import JsonObject
@@ -34,8 +35,8 @@ from halflife.publisher.certificate.signing import sign
 from halflife.publisher.holding import hold_to_ledger, list_amendments, list_promises
 from halflife.publisher.plain_terms import Losses, describe_promise, find_plain_losses, list_unprotected
 from halflife.publisher.readable import make_readable_block
+from halflife.publisher.restores import Restore, add_lost, list_restores
 from halflife.publisher.verification import verify
-from halflife.publisher.vintages.files import find_vintages
 from halflife.release import Release
 
 FORMAT = {"name": "halflife.certificate", "version": 1}
@@ -142,12 +143,16 @@ def make_content(
     """
     zone, made = policy.clock.zone, channels(policy)
     promises = [notion for notion, _ in list_promises(book, batch)][::-1] or [policy.notion]
-    told = _Told(book, policy, promises, period)
-    for step, links in groupby(book.chained(), key=lambda link: link[1].release_step):
+    told, restores = _Told(book, policy, promises, period), list_restores(book, batch)
+    for step, parts in groupby(_charge_by_step(book, restores), key=lambda part: part[0]):
         if step > period.last:
             break
-        entries = []
-        for number, entry, _ in links:
+        entries: list[Entry] = []
+        releases: list[Release] = []
+        for _, number, entry, charged in parts:
+            releases += charged
+            if entry is None:
+                continue
             if number > batch.last:
                 raise LedgerError(
                     f"{book.name}: more counts at step {step:,} of the period, up to step {period.last:,}, than was committed by "
@@ -156,7 +161,7 @@ def make_content(
             entries.append(entry)
             if number % BLOCK == 0:
                 progress("working risks out again", number, batch.last)
-        told.feed(step, entries)
+        told.feed(step, entries, releases)
     losses = find_plain_losses(policy, told.losses)
     return {
         "not_protected": list(list_unprotected(policy)),
@@ -174,6 +179,7 @@ def make_content(
         },
         "promises": [_promise(notion, told.risk(i), describe_promise(policy)) for i, notion in enumerate(promises)],
         "amendments": [_amendment(a, policy) for a in list_amendments(book, batch)],
+        **({"restores": [_restore(r, policy) for r in restores]} if restores else {}),
         "classically": [
             {"within": x.span, "loss": _number(x.loss), **({"delta": x.delta} if x.delta else {})} for x in losses
         ]
@@ -201,6 +207,27 @@ def _amendment(amendment: Amendment, policy: Policy) -> JsonObject:
     }
 
 
+def _restore(restore: Restore, policy: Policy) -> JsonObject:
+    """Which steps a restored ledger has lost, when and why."""
+    return {
+        "at": _say_time(restore.at_us, policy.clock.zone),
+        "by": restore.by,
+        "reason": restore.reason,
+        "passed_over": {name: list(steps) for name, steps in restore.passed.items()},
+    }
+
+
+def _charge_by_step(
+    book: Ledger, restores: Sequence[Restore]
+) -> Iterator[tuple[int, int, Entry | None, Sequence[Release]]]:
+    """Yield each entry with its number and its releases, by the account's step, and where they stand those that are lost."""
+    for number, entry, charged in add_lost(book.chained(), restores):
+        own = len(entry.releases)
+        yield entry.release_step, number, entry, charged[:own]
+        for release in charged[own:]:
+            yield release.step, number, None, (release,)
+
+
 def _promise(notion: Notion, risk: JsonObject, words: Iterable[str]) -> JsonObject:
     """A promise with what it leans on, and the risk under it of all that was published, also after it was amended."""
     checks = notion.checks()
@@ -226,9 +253,8 @@ class _Told:
         names = [name for stream in names for name in (stream, *find_vintages(book, stream))]
         self.streams = {name: _Stream(name, book, made.get(split_vintage(name)[0])) for name in names}
 
-    def feed(self, step: int, entries: Sequence[Entry]) -> None:
-        """Take in all that was released at a step of the account."""
-        releases = [r for entry in entries for r in entry.releases]
+    def feed(self, step: int, entries: Sequence[Entry], releases: Sequence[Release]) -> None:
+        """Take in all that was released at a step of the account, also by entries that are lost."""
         for risk in self._risks:
             risk.feed(step, releases)
         self.losses.feed(releases)

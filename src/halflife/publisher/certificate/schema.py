@@ -67,8 +67,15 @@ def certificate_schema() -> JsonObject:
         at=TIME, by=TEXT, reason=TEXT, changes=TEXTS, weakens={"type": "boolean"},
         from_steps={"type": "object", "additionalProperties": COUNT},
     )  # fmt: skip
+    restore = make_object(
+        "A restore of the ledger from an older copy: which steps of each stream, first and last, were published, "
+        "count in every risk, and are lost.",
+        at=TIME, by=TEXT, reason=TEXT,
+        passed_over={"type": "object", "additionalProperties": {"type": "array", "items": COUNT, "minItems": 2, "maxItems": 2}},
+    )  # fmt: skip
     content = make_object(
         "What is certified, first what is not protected.",
+        ("restores",),
         not_protected=TEXTS,
         population=make_object("About whom.", id=TEXT, size=COUNT, neighbours=TEXT),
         period=make_object("What ended within it.", _from=TIME, to=TIME, zone=TEXT, first_step=COUNT, last_step=COUNT),
@@ -79,6 +86,7 @@ def certificate_schema() -> JsonObject:
             "description": "Every promise ever made, the newest first; risks are of all that was published, whichever held then.",
         },
         amendments={"type": "array", "items": amendment},
+        restores={"type": "array", "items": restore},
         classically={
             "type": "array",
             "description": "Read with nothing forgotten: the worst total loss about data within a stretch, of all that was "

@@ -7,24 +7,9 @@ import re
 from pathlib import Path
 
 from halflife.errors import InvalidInput
-from halflife.ledger import Ledger
-from halflife.ledger.entry import name_vintage
 from halflife.outputs import ENDINGS
 from halflife.policy import Policy
 from halflife.policy.paths import matches
-
-FIRST_AGAIN = 2
-"""The number of the first vintage that comes after the one that was published in time."""
-
-
-def find_vintages(book: Ledger, stream: str) -> dict[str, int]:
-    """Return the vintages of a stream that a ledger holds after the first: by the name of their entries, their numbers."""
-    found: dict[str, int] = {}
-    number = FIRST_AGAIN
-    while book.last_step(name_vintage(stream, number)):
-        found[name_vintage(stream, number)] = number
-        number += 1
-    return found
 
 
 def name_vintage_file(stream: str, output: str, vintage: int) -> str:

@@ -20,6 +20,7 @@ import numpy as np
 from halflife.errors import InvalidInput, unknown
 from halflife.ledger import open_ledger
 from halflife.ledger.entry import name_vintage
+from halflife.ledger.vintages import FIRST_AGAIN, find_vintages
 from halflife.local_time import from_us, parse_time, to_us
 from halflife.mechanisms import PlannedNoise, ScheduledMechanism, Turn
 from halflife.numerics.parameters import real
@@ -32,7 +33,7 @@ from halflife.publisher.drawing import Drawn, Totals, add_rows, make_entries
 from halflife.publisher.holding import list_amendments
 from halflife.publisher.operator_log import write_operator
 from halflife.publisher.session import Session
-from halflife.publisher.vintages.files import FIRST_AGAIN, check_vintage_file, find_vintage_file, find_vintages
+from halflife.publisher.vintages.files import check_vintage_file, find_vintage_file
 from halflife.publisher.vintages.room import Room
 
 MOST_STEPS = 10_000
@@ -154,7 +155,7 @@ class Again:
         checkpoints.reach("noise drawn again")
         session.saved.commit([replace(entry, stream=name) for entry in made], self.draw, session.now_us())
         checkpoints.reach("vintage committed")
-        session.ledger.mark_shown()
+        session.marks.mark_shown()
         session.write_vintages()
 
     def read(self) -> Totals:

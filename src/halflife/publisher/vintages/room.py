@@ -21,6 +21,7 @@ from halflife.notions import WEvent
 from halflife.numerics.search import largest
 from halflife.plans.continuing import Lost, fits_windows, may_continue
 from halflife.policy import Channel
+from halflife.publisher.restores import list_restores
 from halflife.release import Release
 
 FARTHEST = 2**17
@@ -133,7 +134,7 @@ class Room:
 
     def _read_losses(self, book: Ledger) -> Lost:
         """All that was ever lost, by the step that it counts at."""
-        entries, found = book.entries(), []
+        entries, found = book.entries(), [self._place([r for lost in list_restores(book) for r in lost.releases])]
         while block := list(islice(entries, BLOCK)):
             found.append(self._place([r for entry in block for r in entry.releases]))
         return _join(found)

@@ -95,6 +95,11 @@ class AgeDependentAdapter(Adapter):
             return read_process(self.policy, value, self.account)
         return super().read_parameter(parameter, value)
 
+    def public_files(self) -> Sequence[str]:
+        """Return the file of the process, if it is in one."""
+        given = (self.policy.promise.model_extra or {}).get("process")
+        return [given["file"]] if isinstance(given, dict) and isinstance(given.get("file"), str) else ()
+
     def read_notion(self) -> Notion:
         """Return the promise, by the rules of the ledger if there is one, else by the newest.
 

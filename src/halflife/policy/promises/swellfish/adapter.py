@@ -12,7 +12,7 @@ promise:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import Field as Parameter
 from dataclasses import replace
 from fractions import Fraction
@@ -102,6 +102,12 @@ class SwellfishAdapter(Adapter):
     own: Outside
     unread: tuple[str, ...] = ()
     """Why specifications could not be read, of households that are left out."""
+
+    def public_files(self) -> Sequence[str]:
+        """Return the files and folders of specifications, if they are in files."""
+        given = (self.policy.promise.model_extra or {}).get("specifications")
+        files = given.get("files") if isinstance(given, Mapping) else given
+        return [files] if isinstance(files, str) else list(files or ())
 
     def read_parameter(self, parameter: Parameter[Any], value: object) -> Any:
         """Return the secrets in units of the streams, or a plain parameter."""

@@ -19,17 +19,17 @@ import numpy as np
 
 from halflife.accountant import Accountant
 from halflife.errors import BudgetExceeded, InvalidInput
-from halflife.ledger import Entry, Ledger, open_ledger
+from halflife.ledger import Ledger, open_ledger
 from halflife.local_time import from_us, parse_time, to_us
 from halflife.notions.base import Notion
 from halflife.numerics.progress import Progress
 from halflife.plans.continuing import Lost, adds_up, may_continue
-from halflife.policy import Channel, GivenPolicy, Policy, channels, ledger_facts
+from halflife.policy import Channel, GivenPolicy, Policy, channels, find_worth, ledger_facts
 from halflife.policy.facts import Amendment, list_changes, say_place
 from halflife.policy.facts.amending import classify_change, refuse_unproved
 from halflife.policy.facts.changes import Change
 from halflife.publisher import checkpoints
-from halflife.publisher.holding import follow_book
+from halflife.publisher.holding import check_members, find_newest_entry, follow_book, list_amendments, read_members
 from halflife.release import Release
 
 LONGEST = 2_000
@@ -120,9 +120,11 @@ def _work_out(
     known = book.facts()
     policy = follow_book(book, given)
     changes = list(list_changes(known, policy))
+    check_members(book, policy)
     if not changes:
         raise InvalidInput(f"{book.name}: the policy is as the ledger knows it: there is nothing to amend")
     kinds = _find_kinds(book, policy, changes, same_meaning)
+    _check_table(book, policy)
     before = Accountant.from_json(book.states()["account"], book.states().get("attachment"))
     weakens = "losses" in kinds and not _protects_as_much(before.notion, policy.notion)
     if weakens and not weaken:
@@ -148,9 +150,10 @@ def _work_out(
     made = Amendment(at_us, reason, by, tuple(told), starts, facts, weakens)
     risk, _, limit = account.exposure()
     begins = {c.name: from_us(c.steps.start(starts[c.name]), c.steps.zone).isoformat(sep=" ") for c in channels(policy)}
-    return Amended(made, False, begins, risk, limit), {} if account is before else {
-        "account": account.to_json(short=True)
-    }
+    states = {} if account is before else {"account": account.to_json(short=True)}
+    if policy.members.by_date:
+        states["members"] = policy.members.dump()
+    return Amended(made, False, begins, risk, limit), states
 
 
 def _find_kinds(book: Ledger, policy: Policy, changes: Sequence[Change], same_meaning: bool) -> set[str]:
@@ -176,6 +179,25 @@ def _find_kinds(book: Ledger, policy: Policy, changes: Sequence[Change], same_me
             "streams of this ledger were made to add up, for a population of one size: members cannot be amended then"
         )
     return kinds
+
+
+def _check_table(book: Ledger, policy: Policy) -> None:
+    """Refuse a table of members, new to a ledger, that says of a published step another size than it was divided by."""
+    if not policy.members.by_date:
+        return
+    for c in channels(policy):
+        last = book.last_step(c.name)
+        if not c.divides or not last:
+            continue
+        was = find_worth(c.name, book.begun(), list_amendments(book), read_members(book))
+        for step in sorted(k for k in {s for s, _ in was.since} | {s.step for s in c.sized} if k <= last):
+            unit = c.sized_at(step).factors[0] * c.sized_at(step).size
+            if was.at(step)[0] != c.sized_at(step).factors[0]:
+                at = from_us(c.steps.start(step), policy.clock.zone).isoformat(sep=" ")
+                raise InvalidInput(
+                    f"{policy.population.size}: says {c.sized_at(step).size:,} people at {at}, and step {step:,} of {c.name} was "
+                    f"divided by {unit / was.at(step)[0]}: let the table begin with the sizes that were in force"
+                )
 
 
 def _tell(changes: Sequence[Change], part: str) -> str:
@@ -273,7 +295,7 @@ class _Room:
         self._known = [c for c in channels(policy) if c.name in starts]
         ends = [c.steps.end(starts[c.name] - 1) for c in self._known if starts[c.name] > 1]
         self._account = channels(policy)[0].account
-        ended = max((e.end_us for key in book.facts() for e in _newest_entries(book, key)), default=0)
+        ended = max((e.end_us for key in book.facts() for e in find_newest_entry(book, key)), default=0)
         self._since_us = max([*ends, ended])
 
     def find(self, added: Sequence[Channel], begin: str | None, checked: bool) -> dict[str, int]:
@@ -348,9 +370,3 @@ class _Room:
             f"there is no room for {names} yet, as what was published still counts. There is room from {when} on, if the other "
             f"streams go on with their shares as they are now: --begin '{when}'"
         )
-
-
-def _newest_entries(book: Ledger, key: str) -> list[Entry]:
-    name = key.removeprefix("stream:")
-    last = book.last_step(name) if name != key else 0
-    return list(book.entries(name, last, last)) if last else []

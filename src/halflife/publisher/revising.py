@@ -46,13 +46,14 @@ class Raw:
     """The noisy values of a stream in the output's unit (steps × cells), the scale of each step's noise, and other facts."""
 
     def __init__(self, channel: Channel, entries: Sequence[Entry]) -> None:
-        factors, worth = channel.factor_of_cells, channel.worth
+        worth = channel.worth
+        factors = worth.at(entries[-1].step)
         self.channel, self.entries, self.factors = channel, entries, factors
         self.worth = in_output_units(np.ones(len(factors)), factors)
         self.values = noisy_values(entries, worth)
         noises, noise = list(find_scales(entries)), entries[0].releases[0].noise
         self.scales = np.array([find_spread(found, noise) for found in noises])
-        if channel.earlier:  # in units of now: the noise of a mean of fewer people is larger
+        if len(worth.since) > 1:  # in units of now: the noise of a mean of fewer people is larger
             self.scales *= [max(float(a / b) for a, b in zip(worth.at(e.step), factors, strict=True)) for e in entries]
         starts, releases = [e.start_us for e in entries], [e.releases for e in entries]
         steps = np.array([e.step for e in entries])

@@ -252,7 +252,8 @@ def _errors(c: Channel, first: int, last: int) -> Floats:
     with np.errstate(divide="ignore"):
         scales = c.plan.sensitivities_of_releases(first, last) / losses
     more = 1.0 if len(layers) == 1 else find_spread(layers, c.plan.noise) / layers[0]
-    result: Floats = scales * (more * _mean_absolute(c) * float(max(c.factors)))
+    worth = [float(max(c.sized_at(k).factors)) for k in (range(first, last + 1) if len(c.sized) > 1 else (first,))]
+    result: Floats = scales * (more * _mean_absolute(c)) * np.array(worth)
     return result
 
 

@@ -19,8 +19,8 @@ from policy.towns import GOOD, change, moving, write_tables
 from work import work
 
 SIZE = (
-    "How many people there are. Public knowledge, never counted from the data. A number, or the path of a public table of numbers "
-    "by date (….csv with columns from and size)."
+    "How many people there are. Public knowledge, never counted from the data. A number, or the path of a public table of "
+    "numbers by date (….csv with columns from and size)."
 )
 
 TABLES = {

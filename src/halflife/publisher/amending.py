@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import getpass
 import json
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
@@ -31,9 +32,14 @@ from halflife.policy.facts.changes import Change
 from halflife.publisher import checkpoints
 from halflife.publisher.holding import check_members, find_newest_entry, follow_book, list_amendments, read_members
 from halflife.release import Release
+from halflife.steps import MOST_STEPS
 
 LONGEST = 2_000
 """How many characters a reason may have: it is public, and stands in every certificate."""
+COMPARED = 1_000
+"""So many of a stream's newest losses are compared with its plan."""
+REHEARSED = 200_000
+"""For at most so many steps of a stream it is tried whether it fits until another one begins."""
 FARTHEST = 2**21
 """How many steps of the clock ahead room is looked for: 119 years of half hours."""
 STRONGER = {"epsilon": -1, "delta": -1, "w": 1, "alpha": 1, "half_life": 1, "beta": -1}
@@ -135,10 +141,13 @@ def _work_out(
     history = _History(book, policy.notion, progress)
     account = history.replay(policy.notion) if policy.notion != before.notion else before
     starts = _find_starts(book, policy, start)
+    if adds_up(policy.notion) and not policy.notion.adaptive:
+        _check_losses(book, policy)
     ended = [key for (key, *rest), _ in changes if not rest and key in known]
     added = [c for c in channels(policy) if f"stream:{c.name}" not in known]
     starts |= {key.removeprefix("stream:"): book.last_step(key.removeprefix("stream:")) + 1 for key in ended}
-    starts |= _Room(book, policy, history, starts).find(added, begin, bool(kinds & {"added", "losses", "end"}))
+    room = _Room(book, policy, history, account, starts)
+    starts |= room.find(added, begin, bool(kinds & {"added", "losses", "end"}))
     now = ledger_facts(policy)
     facts = {key: text for key, text in now.items() if text != known.get(key)}
     for key in ended:
@@ -166,6 +175,11 @@ def _find_kinds(book: Ledger, policy: Policy, changes: Sequence[Change], same_me
             kind = classify_change(change[0]) if rest else "ended" if part in known else "added"
             for promise in (old, notion):
                 refuse_unproved(kind, promise, adds_up(promise))
+            if kind == "units" and not same_meaning:
+                raise InvalidInput(
+                    "only with a declaration that every id still belongs to whom it did (--same-meaning): who is protected as "
+                    "one would be another else, and what was published about them was not for that"
+                )
             if kind == "columns" and not same_meaning:
                 raise InvalidInput(
                     "only with a declaration that the column means the same as the old one (--same-meaning): another meaning is "
@@ -174,7 +188,7 @@ def _find_kinds(book: Ledger, policy: Policy, changes: Sequence[Change], same_me
         except InvalidInput as error:
             raise InvalidInput(f"{say_place(policy, change)}: {error}") from None
         kinds.add(kind)
-    if "members" in kinds and any(key.startswith("reconcile:") for key in book.states()):
+    if kinds & {"members", "units"} and any(key.startswith("reconcile:") for key in book.states()):
         raise InvalidInput(
             "streams of this ledger were made to add up, for a population of one size: members cannot be amended then"
         )
@@ -197,6 +211,25 @@ def _check_table(book: Ledger, policy: Policy) -> None:
                 raise InvalidInput(
                     f"{policy.population.size}: says {c.sized_at(step).size:,} people at {at}, and step {step:,} of {c.name} was "
                     f"divided by {unit / was.at(step)[0]}: let the table begin with the sizes that were in force"
+                )
+
+
+def _check_losses(book: Ledger, policy: Policy) -> None:
+    """Refuse if streams that go on would lose other than they did: with a δ losses are fixed before anything is seen.
+
+    They may without a fact of their own that changes: plans of streams that share (ε, δ) depend on which streams there are.
+    """
+    for c in channels(policy):
+        last = book.last_step(c.name)
+        first = max(1, last - COMPARED + 1)
+        planned = c.losses(first, last) if last else []
+        for entry in book.entries(c.name, first, last) if last else ():
+            lost, loss = max(r.loss for r in entry.releases), planned[entry.step - first]
+            if not math.isclose(lost, loss, rel_tol=1e-9):
+                raise InvalidInput(
+                    f"{c.name} would lose {loss!r} a step, and lost {lost!r} at step {entry.step:,}: with a delta losses must be "
+                    "fixed before anything is seen, and plans of streams that share it depend on each other. Leave the streams "
+                    "as they are"
                 )
 
 
@@ -255,10 +288,12 @@ class _History:
         """Return what was lost, by the step that it counts at under the promise."""
         steps: list[int] = []
         losses: list[float] = []
+        spans: list[int] = []
         for block in self._blocks():
             steps += [r.data_time if self.by_data_time else r.step for r in block]
             losses += [r.loss**self.power for r in block]
-        return Lost(np.array(steps, dtype=np.int64), np.array(losses))
+            spans += [r.span for r in block]
+        return Lost(np.array(steps, dtype=np.int64), np.array(losses), np.array(spans, dtype=np.int64))
 
 
 def _find_starts(book: Ledger, policy: Policy, start: str | None) -> dict[str, int]:
@@ -290,8 +325,10 @@ def _find_starts(book: Ledger, policy: Policy, start: str | None) -> dict[str, i
 class _Room:
     """Whether the plans of an amended policy may go on from a history, and from when on there is room for added streams."""
 
-    def __init__(self, book: Ledger, policy: Policy, history: _History, starts: Mapping[str, int]) -> None:
-        self._policy, self._history, self._starts = policy, history, starts
+    def __init__(
+        self, book: Ledger, policy: Policy, history: _History, spent: Accountant, starts: Mapping[str, int]
+    ) -> None:
+        self._policy, self._history, self._spent, self._starts = policy, history, spent, starts
         self._known = [c for c in channels(policy) if c.name in starts]
         ends = [c.steps.end(starts[c.name] - 1) for c in self._known if starts[c.name] > 1]
         self._account = channels(policy)[0].account
@@ -314,9 +351,32 @@ class _Room:
         self._check_ages()
         self._lost = self._history.read_losses()
         self._planned = [self._plan(c, self._starts[c.name] - 1) for c in self._known]
-        if self._fits(added, moment):
-            return self._first_steps(added, moment)
-        raise InvalidInput(self._tell_room(added, moment))
+        if not self._fits(added, moment):
+            raise InvalidInput(self._tell_room(added, moment))
+        if added and moment > self._since_us:
+            self._rehearse(moment)
+        return self._first_steps(added, moment)
+
+    def _rehearse(self, until: int) -> None:
+        """Refuse if streams that go on would not fit before added ones begin: what was lost before counts until then."""
+        trial, planned = self._spent.copy(), []
+        for c in self._known:
+            first, last = self._starts[c.name], min(c.steps.step(until - 1), c.last or MOST_STEPS)
+            if last - first >= REHEARSED:
+                raise InvalidInput(
+                    f"it is not worked out whether {c.name} fits for {last - first + 1:,} steps until then: at most "
+                    f"{REHEARSED:,}. Amend what goes on now, and add a stream when there is room for it",
+                    about="begin",
+                )
+            planned += c.plan_releases(last, first) if last >= first else []
+        late = ((r, max(0, trial.step - r.step)) for r in sorted(planned, key=lambda r: r.step))
+        try:
+            trial.admit(*(replace(r, step=r.step + by, age=r.age + by) for r, by in late))
+        except BudgetExceeded as error:
+            raise InvalidInput(
+                f"until the added streams begin those that go on would not fit with these shares: {error}. Keep their shares as "
+                "they are until then, or smaller, and amend them when the added streams have begun"
+            ) from None
 
     def _check_ages(self) -> None:
         ages = {c.age for c in channels(self._policy)}
@@ -328,10 +388,11 @@ class _Room:
 
     def _plan(self, c: Channel, last: int) -> Lost:
         """What a stream would have lost up to a step if this policy had held from the beginning."""
+        none = np.array([], dtype=np.int64)
         if last < 1:
-            return Lost(np.array([], dtype=np.int64), np.array([]))
+            return Lost(none, np.array([]), none)
         steps = c.release_steps(1, last) - (c.age if self._history.by_data_time else 0)
-        return Lost(steps, c.plan.losses_of_releases(1, last) ** self._history.power)
+        return Lost(steps, c.plan.losses_of_releases(1, last) ** self._history.power, c.spans(1, last))
 
     def _first_steps(self, added: Sequence[Channel], moment: int) -> dict[str, int]:
         return {c.name: max(1, c.steps.step(moment - 1) + 1) for c in added}
@@ -339,11 +400,14 @@ class _Room:
     def _fits(self, added: Sequence[Channel], moment: int) -> bool:
         firsts = self._first_steps(added, moment)
         planned = [*self._planned, *(self._plan(c, firsts[c.name] - 1) for c in added)]
-        steps, losses = (np.concatenate([getattr(p, key) for p in planned]) for key in ("steps", "losses"))
+        all_planned = Lost(
+            *(np.concatenate([getattr(p, key) for p in planned]) for key in ("steps", "losses", "spans"))
+        )
         newest = int(self._lost.steps.max(initial=0))
-        due = [self._place(c, {**self._starts, **firsts}[c.name]) for c in (*self._known, *added)]
+        nexts = [(c, {**self._starts, **firsts}[c.name]) for c in (*self._known, *added)]
+        earliest = min(self._place(c, step) - int(c.spans(step, step)[0]) + 1 for c, step in nexts)
         at = max(newest + 1, *(self._place(c, firsts[c.name]) for c in added)) if added else newest + 1
-        return may_continue(self._policy.notion, self._lost, Lost(steps, losses), at, min(due))
+        return may_continue(self._policy.notion, self._lost, all_planned, at, earliest)
 
     def _place(self, c: Channel, step: int) -> int:
         return int(c.release_steps(step, step)[0]) - (c.age if self._history.by_data_time else 0)

@@ -52,10 +52,12 @@ class Amendment:
 
 
 def read_amendments(events: Iterable[tuple[int, JsonObject]]) -> tuple[Amendment, ...]:
-    """Return the amendments among a ledger's events, each given with its time; refuses one that a newer version wrote."""
+    """Return the amendments among a ledger's events, each given with its time; refuses what a newer version wrote."""
     made = []
     for at_us, event in events:
         if event.get("kind") != KIND:
+            if "facts" in event:
+                raise InvalidInput("an event of another kind changes what the ledger is held to")
             continue
         said = {key: value for key, value in event.items() if key != "kind"}
         form = read_form(KIND, said, ("reason", "by", "changes", "from", "facts"), weakens=False)

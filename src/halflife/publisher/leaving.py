@@ -73,7 +73,7 @@ def find_left(policy: Policy, book: Ledger | None, done: Mapping[str, int], left
         risk=risk,
         peak=peak,
         limit=limit,
-        falls={f"{share:g}": _find_fall(account, now, share * limit, steps) for share in SHARES},
+        falls={f"{share:g}": _find_fall(account, account.step or now, share * limit, steps) for share in SHARES},
     )
 
 
@@ -93,15 +93,13 @@ def refuse_without_account(notion: Notion) -> None:
         )
 
 
-def _find_fall(account: Accountant, now: int, bound: float, steps: Steps) -> datetime.datetime | None:
-    """When the worst risk from then on first is at most a bound if nothing more is published; None for never."""
+def _find_fall(account: Accountant, since: int, bound: float, steps: Steps) -> datetime.datetime | None:
+    """When, from a step on, the worst risk from then on first is at most a bound; None for never."""
     last = min(MOST_STEPS, steps.last_over(LATEST))
 
     def holds(step: int) -> bool:
         return account.peak(step) <= bound
 
-    if holds(now):
-        return from_us(steps.end(now), steps.zone)
     if not holds(last):
         return None
-    return from_us(steps.end(now + bisect_left(range(now, last), True, key=holds)), steps.zone)
+    return from_us(steps.end(since + bisect_left(range(since, last), True, key=holds)), steps.zone)

@@ -444,3 +444,16 @@ def test_who_is_one_person_stays_unless_it_is_declared(tmp_path):
     hl.amend(grown, WHY, same_meaning=True)
     hl.publish(grown)
     assert hl.verify(grown).problems == ()
+
+
+def test_shares_must_fit_until_the_first_step_of_an_added_stream_is_published(tmp_path):
+    """Steps of 6 hours that begin at hour 24 are published at hour 30, and a stream of 2 hours takes its larger share before."""
+    write_readings(tmp_path, readings(steps=96))
+    data = policy_dict(clock={"late": "as-planned"})
+    data["promise"] = {"epsilon": 1.0, "notion": "exponential", "half_life": 6}
+    data["streams"] = [second("a", share=0.889), second("two", share=0.111, step="2 h")]
+    hl.publish(Policy.from_dict(data, tmp_path), clock=lambda: 1767225600 + 19 * 3600)
+    raised = [second("a", share=0.332), second("two", share=0.5, step="2 h"), second("six", share=0.166, step="6 h")]
+    amended = Policy.from_dict(hours({**data, "streams": raised}, 4), tmp_path)
+    with pytest.raises(HalflifeError, match="Keep their shares as they are until then"):
+        hl.amend(amended, WHY)

@@ -226,3 +226,14 @@ def test_an_older_halflife_refuses_a_ledger_of_sizes_by_date(tmp_path):
         facts = {key: json.loads(text) for key, text in book.facts().items()}
     assert facts["population"]["size"] == "by date"
     assert [facts[key]["version"] for key in ("population", "stream:mean", "clock")] == [2, 2, 1]
+
+
+def test_plan_and_check_show_the_noise_of_each_size(tmp_path):
+    """The scale in kWh is 5 kWh · 6 / n: 6 where n is 5, 3.75 where it is 8, 7.5 where it is 4."""
+    from halflife.lab.views.plan import policy_views
+
+    policy = town(tmp_path)
+    (view,) = policy_views(policy)
+    assert view.scales == pytest.approx([5 * 6 / n for n in sizes()])
+    noise = hl.check(policy, clock=lambda: 1767225600 + 86400).streams[0].noise
+    assert (noise.first, noise.newest) == pytest.approx((math.sqrt(2) * 6, math.sqrt(2) * 7.5))

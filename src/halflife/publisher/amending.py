@@ -353,15 +353,17 @@ class _Room:
         self._planned = [self._plan(c, self._starts[c.name] - 1) for c in self._known]
         if not self._fits(added, moment):
             raise InvalidInput(self._tell_room(added, moment))
-        if added and moment > self._since_us:
-            self._rehearse(moment)
-        return self._first_steps(added, moment)
+        firsts = self._first_steps(added, moment)
+        if added:
+            nexts = [(c, {**self._starts, **firsts}[c.name]) for c in (*self._known, *added)]
+            self._rehearse(nexts, max(c.published_at(firsts[c.name]) for c in added))
+        return firsts
 
-    def _rehearse(self, until: int) -> None:
-        """Refuse if streams that go on would not fit before added ones begin: what was lost before counts until then."""
+    def _rehearse(self, nexts: Sequence[tuple[Channel, int]], until: int) -> None:
+        """Refuse if streams, each from a step on, would not fit before all added ones are published: what was lost counts."""
         trial, planned = self._spent.copy(), []
-        for c in self._known:
-            first, last = self._starts[c.name], min(c.steps.step(until - 1), c.last or MOST_STEPS)
+        for c, first in nexts:
+            last = min(c.steps.step(until - 1), c.last or MOST_STEPS)
             if last - first >= REHEARSED:
                 raise InvalidInput(
                     f"it is not worked out whether {c.name} fits for {last - first + 1:,} steps until then: at most "
@@ -374,7 +376,7 @@ class _Room:
             trial.admit(*(replace(r, step=r.step + by, age=r.age + by) for r, by in late))
         except BudgetExceeded as error:
             raise InvalidInput(
-                f"until the added streams begin those that go on would not fit with these shares: {error}. Keep their shares as "
+                f"until all added streams are published the others would not fit with these shares: {error}. Keep their shares as "
                 "they are until then, or smaller, and amend them when the added streams have begun"
             ) from None
 

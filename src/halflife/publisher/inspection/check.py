@@ -184,7 +184,8 @@ def _noise(policy: Policy, channel: Channel, looked: int, found: Inspection | No
     widest = int(np.argmax(bounds[:, 1] - bounds[:, 0]))
     worst = float(factors.max()) * gain
     last = newest if plan.horizon is None else min(newest, plan.horizon)
-    noise = Noise(worst * plan.std(1), worst * plan.std(last), *bounds[widest].tolist())
+    first = float(max(channel.sized_at(1).factors)) * gain
+    noise = Noise(first * plan.std(1), worst * plan.std(last), *bounds[widest].tolist())
     if found is None or not found.steps:
         return noise
     offsets = np.array(sized.offsets, dtype=float)[:, None]

@@ -376,8 +376,8 @@ class _Room:
             trial.admit(*(replace(r, step=r.step + by, age=r.age + by) for r, by in late))
         except BudgetExceeded as error:
             raise InvalidInput(
-                f"until all added streams are published the others would not fit with these shares: {error}. Keep their shares as "
-                "they are until then, or smaller, and amend them when the added streams have begun"
+                f"until all added streams are published the others would not fit with these shares: {error}. Keep their shares "
+                "as they are until then, or smaller, and amend them when the added streams have begun"
             ) from None
 
     def _check_ages(self) -> None:

@@ -236,7 +236,7 @@ def test_no_change_of_one_persons_data_moves_a_town_further_than_the_policy_says
         rows = [(p, g, x) for p, data in town.items() for g, x in data]
         rest = [r for r in rows if r[0] != person]
         changed = rest + ([(person, g, x) for g, x in other] if neighbours == "replace-one" else [])
-        one, two = (channel.totals(aggregate(q, r).reshape(1, *q.shape[1:]))[0] for r in (rows, changed))
+        one, two = (channel.totals(aggregate(q, r).reshape(1, *q.shape[1:]), 1)[0] for r in (rows, changed))
         moved = np.abs(one - two)
         assert moved.sum() <= channel.sensitivity.l1
         assert np.count_nonzero(moved) <= channel.sensitivity.touched
@@ -281,11 +281,11 @@ def test_a_person_counts_in_no_more_groups_than_declared(tmp_path, kind, most):
 
 
 def test_those_who_are_missing_count_as_the_policy_says(tmp_path):
-    assert town(tmp_path, STATISTICS["sum, missing"]).offsets == (4 * 20,)
-    assert town(tmp_path, STATISTICS["sum, missing"], FIXED).offsets == (2 * 20, 0, 2 * 20)
+    assert town(tmp_path, STATISTICS["sum, missing"]).sized_at(1).offsets == (4 * 20,)
+    assert town(tmp_path, STATISTICS["sum, missing"], FIXED).sized_at(1).offsets == (2 * 20, 0, 2 * 20)
     weighted = town(tmp_path, STATISTICS["weighted sum"], FIXED)
     assert weighted.weights == {"a": 8, "b": -8, "c": 1, "d": 6}  # in halves, to the nearest, at most 8 of them
-    assert weighted.offsets == (2 * 9, 0, 2 * -2)
+    assert weighted.sized_at(1).offsets == (2 * 9, 0, 2 * -2)
     assert weighted.sensitivity.l1 == 8 * (8 + 12)  # from −1 − 0.2 to 1 − 0.2 kWh in units of 0.1, times 4 in halves
 
 

@@ -97,11 +97,11 @@ def test_a_program_may_give_numbers_and_dates(folder):
     data["streams"][0]["statistic"] |= {"clip": [0, 5.0], "missing": 0.2}
     data["streams"][0]["post"] = [{"truncate": [0, 20]}, {"moving_average": 4}]
     known, given = (channels(p)[0] for p in (Policy.parse(GOOD, folder), Policy.from_dict(data, folder)))
-    assert (given.steps, given.last, given.sensitivity, given.offsets) == (
+    assert (given.steps, given.last, given.sensitivity, given.sized) == (
         known.steps,
         known.last,
         known.sensitivity,
-        known.offsets,
+        known.sized,
     )
     assert given.plan.notion == known.plan.notion
 

@@ -18,6 +18,11 @@ from halflife.policy.paths import matches
 from policy.towns import GOOD, change, moving, write_tables
 from work import work
 
+SIZE = (
+    "How many people there are. Public knowledge, never counted from the data. A number, or the path of a public table of "
+    "numbers by date (….csv with columns from and size)."
+)
+
 TABLES = {
     "twice.csv": "who,where\na,north\na,south\n",
     "empty.csv": "who,where\n",
@@ -49,7 +54,7 @@ BAD = [
      "2:1: ledgr: unknown key 'ledgr': did you mean 'ledger'? Known: clock, halflife, ledger, mark, noise_key, "
      "population, promise, reconcile, streams"),
     (GOOD, "  size: 4", "  sise: 4",
-     "2:1: population.size: missing: How many people there are. Public knowledge, never counted from the data.\n"
+     "2:1: population.size: missing: " + SIZE + "\n"
      "4:3: population.sise: unknown key 'sise': did you mean 'size'? Known: id, neighbours, person, size, units"),
     (GOOD, "half_life: 1 day", "halflife: 1 day",
      "9:3: promise.halflife: unknown parameter of exponential 'halflife': did you mean 'half_life'? Known: "
@@ -117,9 +122,9 @@ BAD = [
      "38:5: streams.0.output: unknown ending of the output 'load', '': Known: -, .csv, .jsonl, .parquet, /"),
     # Blanks, and what is missing
     (GOOD, "size: 4", "size:",
-     "4:3: population.size: is blank: How many people there are. Public knowledge, never counted from the data."),
+     "4:3: population.size: is blank: " + SIZE),
     (GOOD, "size: 4", "size: null",
-     "4:3: population.size: is blank: How many people there are. Public knowledge, never counted from the data."),
+     "4:3: population.size: is blank: " + SIZE),
     (GOOD, "epsilon: 1", "epsilon:", "8:3: promise.epsilon: is blank: fill it in, or delete the line"),
     (GOOD, "epsilon: 1", "epsilon: ~", "8:3: promise.epsilon: missing: exponential needs it"),
     (GOOD, "  epsilon: 1\n", "", "6:1: promise.epsilon: missing: exponential needs it"),

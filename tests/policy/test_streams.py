@@ -287,10 +287,10 @@ def test_who_is_missing_counts_with_their_own_weight_in_their_own_group(tmp_path
     (c,) = channels(Policy.from_dict(data, write_tables(tmp_path)))
     assert c.groups == ("north", "south")
     assert c.weights == {"a": 10, "b": -15, "c": 3, "d": 25}
-    assert c.offsets == (2 * (10 + 3), 2 * (-15 + 25))
+    assert c.sized_at(1).offsets == (2 * (10 + 3), 2 * (-15 + 25))
     del data["streams"][0]["groups"]
     (c,) = channels(Policy.from_dict(data, tmp_path))
-    assert c.offsets == (2 * (10 - 15 + 3 + 25),)
+    assert c.sized_at(1).offsets == (2 * (10 - 15 + 3 + 25),)
 
 
 def test_who_has_a_weight_and_no_group_counts_nowhere(tmp_path):
@@ -299,7 +299,7 @@ def test_who_has_a_weight_and_no_group_counts_nowhere(tmp_path):
     data["streams"][0]["groups"]["table"]["file"] = "some.csv"
     (write_tables(tmp_path) / "some.csv").write_text("who,where\na,north\nd,south\n")
     (c,) = channels(Policy.from_dict(data, tmp_path))
-    assert c.offsets == (20, 50)
+    assert c.sized_at(1).offsets == (20, 50)
 
 
 # Post-processing ------------------------------------------------------------------------------------------------------

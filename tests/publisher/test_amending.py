@@ -342,3 +342,118 @@ def test_plans_go_on_from_histories_that_lost_no_more_by_brute_force():
             assert risks.max() <= limit * (1 + 1e-6)
         agreed[said] += 1
     assert min(agreed.values()) > 20
+
+
+# What was once accepted, and broke something later ----------------------------------------------------------------------
+
+
+def hours(data, days):
+    """The policy's data with another end."""
+    return {**data, "clock": {**data["clock"], "end": f"2026-01-{days + 1:02d}"}}
+
+
+def test_room_counts_all_steps_that_a_wide_release_is_about():
+    """Against the account: random histories of wide and narrow releases, then the plan, which nothing may be refused of."""
+    draw, agreed = np.random.default_rng(7), {True: 0, False: 0}
+    for _ in range(1500):
+        w, span, at = int(draw.integers(6, 11)), int(draw.integers(1, 6)), 25
+        ends = np.arange(span, 80, span)
+        count = -(-(w + span - 1) // span)  # as many wide releases as a window touches
+        plan = [(int(t), 0.5 / count, span) for t in ends] + [(t, 0.5 / w, 1) for t in range(1, 80)]
+        history = [(t, p * draw.choice([0.0, 0.5, 1.0, 1.0, 1.0, 1.3]), s) for t, p, s in plan if t < at]
+        lost, planned = (
+            Lost(*map(np.array, zip(*part, strict=True))) for part in (history, [x for x in plan if x[0] < at])
+        )
+        earliest = min(t - s + 1 for t, _, s in plan if t >= at)
+        said = may_continue(hl.WEvent(1.0, w), lost, planned, at, earliest)
+        account, fits = hl.Accountant(hl.WEvent(1.0, w)), True
+        try:
+            account.admit(*(hl.Release(t, p, span=s) for t, p, s in sorted(history)))
+        except hl.BudgetExceeded:  # no ledger has such a history
+            continue
+        try:
+            account.admit(*(hl.Release(t, p, span=s) for t, p, s in sorted(plan) if t >= at))
+        except hl.BudgetExceeded:
+            fits = False
+        assert fits or not said
+        agreed[said] += 1
+    assert min(agreed.values()) > 20
+
+
+def test_a_raised_share_must_fit_before_added_streams_begin(tmp_path):
+    """The stream that goes on takes its larger share at once, and what the ended one lost still counts then.
+
+    α⁶ = 1/2. At hour 21 the risk is 0.5 α³ of the wide stream and 0.5 of the other; three hours later the wide one adds
+    0.95 (1 − α⁶): 0.25 + 0.354 + 0.475 = 1.079, above 1.
+    """
+    write_readings(tmp_path, readings(steps=96))
+    data = policy_dict(clock={"late": "as-planned"})
+    data["promise"] = {"epsilon": 1.0, "notion": "exponential", "half_life": 6}
+    data["streams"] = [second("wide", share=0.5, step="6 h"), second("b", share=0.5)]
+    hl.publish(Policy.from_dict(data, tmp_path), clock=lambda: 1767225600 + 21 * 3600)
+
+    def amended(share):
+        streams = [second("wide", share=share, step="6 h"), second("c", share=0.05)]
+        return Policy.from_dict(hours({**data, "streams": streams}, 4), tmp_path)
+
+    with pytest.raises(HalflifeError, match=r"bring the risk to 1.07\d+.*Keep their shares as they are until then"):
+        hl.amend(amended(0.95), WHY, begin="2026-01-03T12:00")
+    hl.amend(amended(0.5), WHY, begin="2026-01-03T12:00")
+    hl.publish(amended(0.5))
+    assert hl.verify(amended(0.5)).problems == ()
+
+
+def test_with_a_delta_a_stream_that_ends_may_not_change_what_the_others_lose(tmp_path):
+    """Two streams that share δ at w = 1 lose 0.5 each; one alone would lose 0.50000097."""
+    write_readings(tmp_path, readings(steps=48))
+    data = policy_dict()
+    data["promise"] = {"notion": "w-event", "epsilon": 1.0, "w": 1, "delta": 1e-6}
+    data["streams"] = [second("a", share=0.5), second("b", share=0.5)]
+    hl.publish(Policy.from_dict(data, tmp_path))
+    alone = Policy.from_dict(hours({**data, "streams": data["streams"][:1]}, 2), tmp_path)
+    with pytest.raises(HalflifeError, match=r"a would lose 0.50000\d+ a step, and lost 0.5"):
+        hl.amend(alone, WHY)
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_with_a_delta_a_stream_may_end_where_the_others_lose_what_they_did(tmp_path, noise):
+    write_readings(tmp_path, readings(steps=48))
+    data = policy_dict()
+    data["promise"] = {"notion": "w-event", "epsilon": 1.0, "w": 24, "delta": 1e-6, "noise": noise}
+    data["streams"] = [second("a", share=0.5), second("b", share=0.5)]
+    hl.publish(Policy.from_dict(data, tmp_path))
+    alone = Policy.from_dict(hours({**data, "streams": data["streams"][:1]}, 2), tmp_path)
+    hl.amend(alone, WHY)
+    hl.publish(alone)
+    assert hl.verify(alone).problems == ()
+
+
+def test_who_is_one_person_stays_unless_it_is_declared(tmp_path):
+    """A table of units taken away would make two people of a household with two meters: it could move a sum twice as far."""
+    write_readings(tmp_path, readings(steps=48))
+    rows = [f"h{h},{'one' if h < 2 else h}" for h in range(HOMES)]
+    (tmp_path / "homes.csv").write_text("meter,home\n" + "\n".join(rows) + "\n")
+    units = {"units": {"file": "homes.csv", "id": "meter", "unit": "home"}}
+    hl.publish(town(tmp_path, population=units))
+    for other in ({}, units):
+        (tmp_path / "homes.csv").write_text("meter,home\n" + "\n".join(rows[1:]) + "\nh0,two\n")
+        with pytest.raises(HalflifeError, match=r"every id still belongs to whom it did \(--same-meaning\)"):
+            hl.amend(later(tmp_path, population=other), WHY)
+    (tmp_path / "homes.csv").write_text("meter,home\n" + "\n".join(rows) + "\nh9,nine\n")
+    grown = later(tmp_path, population={**units, "size": HOMES + 1})
+    hl.amend(grown, WHY, same_meaning=True)
+    hl.publish(grown)
+    assert hl.verify(grown).problems == ()
+
+
+def test_shares_must_fit_until_the_first_step_of_an_added_stream_is_published(tmp_path):
+    """Steps of 6 hours that begin at hour 24 are published at hour 30, and a stream of 2 hours takes its larger share before."""
+    write_readings(tmp_path, readings(steps=96))
+    data = policy_dict(clock={"late": "as-planned"})
+    data["promise"] = {"epsilon": 1.0, "notion": "exponential", "half_life": 6}
+    data["streams"] = [second("a", share=0.889), second("two", share=0.111, step="2 h")]
+    hl.publish(Policy.from_dict(data, tmp_path), clock=lambda: 1767225600 + 19 * 3600)
+    raised = [second("a", share=0.332), second("two", share=0.5, step="2 h"), second("six", share=0.166, step="6 h")]
+    amended = Policy.from_dict(hours({**data, "streams": raised}, 4), tmp_path)
+    with pytest.raises(HalflifeError, match="Keep their shares as they are until then"):
+        hl.amend(amended, WHY)

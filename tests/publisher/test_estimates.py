@@ -11,7 +11,7 @@ import pytest
 import halflife as hl
 from halflife.cli import main
 from halflife.ledger import open_ledger
-from halflife.postprocessing.chains import run_chain
+from halflife.publisher.drawing import run_post
 from publisher.town import policy_dict, read_csv, readings, write_readings
 
 FITTED = [{"seasonal": "fitted"}, {"truncate": ["0", "5 kWh"]}]
@@ -67,11 +67,11 @@ def test_estimates_go_on_over_runs_and_are_verified(tmp_path):
 def test_a_publisher_that_lies_about_an_estimate_is_found(tmp_path, monkeypatch, lie):
     file = town(tmp_path, post=PUBLIC)
 
-    def lying(smoothers, values, scales, facts):
-        found = run_chain(smoothers, values, scales, facts)
-        return found._replace(values=found.values * lie[0], bands=found.bands * lie[1])
+    def lying(*given):
+        found, spreads = run_post(*given)
+        return found * np.repeat(lie, found.shape[1] // 2), spreads
 
-    monkeypatch.setattr("halflife.publisher.drawing.run_chain", lying)
+    monkeypatch.setattr("halflife.publisher.drawing.run_post", lying)
     hl.publish(file, clock=after(3))
     assert any("is not what post-processing gives" in problem for problem in hl.verify(file).problems)
 

@@ -104,7 +104,7 @@ def test_no_household_moves_the_numbers_further_than_the_policy_says(tmp_path, k
         rows += in_step(rest + draw_rows(draw, mine), 2 * pair + 1) + in_step(rest + other, 2 * pair + 2)
     columns = zip(["who", "t", "v", "g"], zip(*rows, strict=True), strict=True)
     with contextlib.closing(open_arrow(pa.table({name: pa.array(cells) for name, cells in columns}))) as engine:
-        numbers = channel.totals(engine.aggregate(channel.question(1, 2 * PAIRS)).sums)
+        numbers = channel.totals(engine.aggregate(channel.question(1, 2 * PAIRS)).sums, 1)
     moved = np.abs(numbers[0::2] - numbers[1::2]).astype(float)
     assert moved.sum(axis=1).max() <= channel.sensitivity.l1
     assert (moved**2).sum(axis=1).max() <= channel.sensitivity.l2**2 * (1 + 1e-12)

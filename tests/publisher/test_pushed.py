@@ -179,7 +179,7 @@ def test_a_mean_of_a_group_lies_within_the_clip(tmp_path):
 def _totals(channel, rows):
     engine = open_source(pl.DataFrame(rows, schema=["home", "time", "kwh", "place"], orient="row"))
     answer = engine.aggregate(channel.question(1, 2))
-    return (answer.sums + np.array(channel.offsets)[None, :, None]).reshape(2, -1)
+    return (answer.sums + np.array(channel.sized_at(1).offsets)[None, :, None]).reshape(2, -1)
 
 
 @pytest.mark.diagonal

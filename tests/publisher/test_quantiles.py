@@ -123,7 +123,7 @@ def test_the_nodes_have_the_noise_that_is_charged(tmp_path):
     hl.publish(policy)
     (channel,) = channels(policy)
     engine = open_source([str(tmp_path / "readings.csv")])
-    totals = channel.totals(engine.aggregate(channel.question(1, STEPS)).sums)
+    totals = channel.totals(engine.aggregate(channel.question(1, STEPS)).sums, 1)
     engine.close()
     assert (totals[:, 0] == totals[:, 1:12].sum(axis=1) - 0).all() or (
         totals[:, 0] == totals[:, 1:11].sum(axis=1)

@@ -21,18 +21,24 @@ if TYPE_CHECKING:
 @click.argument("policy", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--error", type=float, metavar="NUMBER",
               help="Ask when a stream's expected error passes this, in the stream's unit.")  # fmt: skip
+@click.option("--left", metavar="TIME",
+              help="Ask what is still exposed of a person who left at this time, by the policy's clock.")  # fmt: skip
 @click.option("--watch", type=click.FloatRange(min=0.1), is_flag=False, flag_value=5.0, metavar="[SECONDS]",
               help="Look again every so many seconds, 5 if none are given, until Ctrl-C.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table; with --watch, a line each time.")
-def status(policy: Path, error: float | None, watch: float | None, as_json: bool) -> None:
+def status(policy: Path, error: float | None, left: str | None, watch: float | None, as_json: bool) -> None:
     """Show where a policy's streams stand: promise used, newest step, lag, next step, headroom, noise, and the last run.
 
     It reads the policy and its ledger, holds nothing, and works while somebody publishes. The expected error is the mean absolute
     noise that the plan gives a step, before post-processing.
 
+    Whoever leaves is taken out of the data: --left tells from which steps on nothing is published about them, what is still
+    exposed of what was published before, and when that will have fallen to a tenth and a hundredth of the promise.
+
     \b
     Example:
       halflife status policy.yaml
+      halflife status policy.yaml --left 2026-05-01
       halflife status policy.yaml --error 0.5 --json
       halflife status policy.yaml --watch 10
     """
@@ -41,14 +47,14 @@ def status(policy: Path, error: float | None, watch: float | None, as_json: bool
 
     loaded = Policy.load(policy)
     if watch is not None:
-        _watch(lambda: look(loaded, error=error), watch, as_json)
+        _watch(lambda: look(loaded, error=error, left=left), watch, as_json)
     elif as_json:
-        say(json.dumps(look(loaded, error=error).to_dict(), indent=2, ensure_ascii=False))
+        say(json.dumps(look(loaded, error=error, left=left).to_dict(), indent=2, ensure_ascii=False))
     else:
         from halflife.cli.status_table import status_table
 
         console = screen()
-        console.print(status_table(look(loaded, error=error), console.width))
+        console.print(status_table(look(loaded, error=error, left=left), console.width))
 
 
 def _watch(look: Callable[[], Status], seconds: float, as_json: bool) -> None:

@@ -232,7 +232,7 @@ def _view(policy: Policy, file: Path, found: _Gathered, verdict: Verdict) -> Pol
     folder = f"{file.resolve().parent}/"
     return PolicyView(
         population=policy.population.id,
-        size=policy.population.size,
+        size=policy.members.at(found.committed),
         notion=notion.name,
         parameters=describe_parameters(notion),
         summary=notion.summary,

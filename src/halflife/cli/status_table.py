@@ -12,6 +12,7 @@ from halflife.publisher.operator_log import BEGUN, FAILED, Run
 if TYPE_CHECKING:
     from rich.console import Group
 
+    from halflife.publisher.leaving import Left
     from halflife.publisher.standing import Passing, Status, StreamStatus
 
 LABEL, COLUMN = 18, 30
@@ -55,6 +56,24 @@ def _facts(found: Status) -> Iterator[tuple[str, str]]:
     yield "now", f"{moment(found.now)} in {found.zone}"
     for line in found.warnings:
         yield "WARNING", line
+    if found.left is not None:
+        yield from _tell_left(found.left, found)
+
+
+def _tell_left(left: Left, found: Status) -> Iterator[tuple[str, str]]:
+    """What is still exposed of a person who left."""
+    yield "", ""
+    yield "who left", f"{moment(left.at)}: {left.releases:,} published steps are about data from before"
+    worst = f", worst from now on {three_figures(left.peak)}" if left.peak > left.risk else ""
+    yield "still exposed", f"risk {three_figures(left.risk)} of {left.limit:g} nats{worst}"
+    for share, when in left.falls.items():
+        label = f"below {float(share) * left.limit:g}"
+        yield label, "never, under this promise" if when is None else f"from {moment_and_age(when, found.now)} on"
+    for stream, step in left.first_steps.items():
+        yield "not about them", f"{stream} from step {step:,} on"
+    if left.to_come:
+        yield "still to come", f"{left.to_come:,} steps that began before, and are not published yet"
+    yield "not undone", "what was published stays published: leaving takes nothing back"
 
 
 def describe_run(run: Run | None, writer: str | None, now: datetime.datetime) -> str:

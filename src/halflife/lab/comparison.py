@@ -237,13 +237,14 @@ def exact_series(policy: Policy, steps: int) -> Floats:
     Nobody may see this of real people: it is for generated homes, and for data that is public already.
     """
     (channel,) = channels(policy)
-    source, factor = channel.part.source, channel.factors[0]
+    source = channel.part.source
     assert source is not None
     files = [str(policy.path(f)) for f in source.files]
     engine = open_source(files, source.format, source.table, columns=source.columns)
     try:
-        totals = engine.aggregate(channel.question(1, steps)).sums[:, 0, 0] + channel.offsets[0]
+        totals = channel.totals(engine.aggregate(channel.question(1, steps)).sums, 1)[:, 0]
     finally:
         engine.close()
-    values: Floats = totals * factor.numerator / factor.denominator
+    factors = [channel.sized_at(k).factors[0] for k in range(1, steps + 1)]
+    values: Floats = totals * [f.numerator for f in factors] / np.array([f.denominator for f in factors], dtype=float)
     return values

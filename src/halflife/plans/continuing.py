@@ -13,8 +13,10 @@ Proof. Put d_j = h_j − p_j and D_i = Σ_{i ≤ j < E} d_j ≤ 0. For t ≥ E t
 summation by parts that is Σ_{i<E} (g(t − i) − g(t − i + 1)) D_i, with 0 for the weight of the step before the first. As i grows
 its age falls and its weight rises, so every bracket is ≥ 0 and the sum ≤ 0.   ∎
 
-Under w-event only windows that reach beyond E matter: i > E − w. Under α^a all of t ≥ E follow from t = E, as Σ_j α^(t−j) d_j
-only shrinks from then on: one sum decides.
+Under α^a all of t ≥ E follow from t = E, as Σ_j α^(t−j) d_j only shrinks from then on: one sum decides. Under w-event a release
+about the s steps up to τ counts in every window a … a + w − 1 that touches one of them, a ≤ τ ≤ a + w + s − 2. It is enough that
+in each window that touches anything still to come no more was lost than the plan would have: it then holds no more than under the
+plan.
 
 **Room that was left before** (ours). Under classical and discounted promises g is log-convex: g(a + x)/g(a) never falls with a.
 Cut the steps before E into blocks, in each of which the plan would have lost more first (d ≤ 0) and less then (d ≥ 0), from step
@@ -41,14 +43,38 @@ ROUNDING = 1e-9
 
 
 class Lost(NamedTuple):
-    """Losses by the step that they count at, in any order; squares where squares add up."""
+    """Losses by the step that they count at, in any order; squares where squares add up.
+
+    spans  how many steps up to that one each of them is about; None: one each
+    """
 
     steps: Integers
     losses: Floats
+    spans: Integers | None = None
 
     def before(self, step: int) -> Lost:
         """Return those before a step."""
-        return Lost(self.steps[self.steps < step], self.losses[self.steps < step])
+        near = self.steps < step
+        return Lost(self.steps[near], self.losses[near], None if self.spans is None else self.spans[near])
+
+    def covered(self) -> Integers:
+        """Return how many steps each loss is about."""
+        return np.ones(len(self.steps), dtype=np.int64) if self.spans is None else self.spans
+
+    def in_windows(self, begins: Integers, w: int) -> Floats:
+        """Return how much is lost in the windows of w steps that begin at these steps.
+
+        >>> Lost(np.array([4, 9]), np.array([0.5, 0.25]), np.array([2, 6])).in_windows(np.array([1, 2, 5]), 2).tolist()
+        [0.0, 0.5, 0.25]
+        """
+        total, spans = np.zeros(len(begins)), self.covered()
+        for span in np.unique(spans).tolist():
+            mine = spans == span
+            order = np.argsort(self.steps[mine], kind="stable")
+            steps, sums = self.steps[mine][order], np.concatenate([[0.0], np.cumsum(self.losses[mine][order])])
+            low = np.searchsorted(steps, begins, side="left")
+            total += sums[np.searchsorted(steps, begins + w + span - 2, side="right")] - sums[low]
+        return total
 
 
 def adds_up(notion: Notion) -> bool:
@@ -70,42 +96,38 @@ def may_continue(notion: Notion, lost: Lost, planned: Lost, at: int, earliest: i
     >>> may_continue(ExponentialDiscount(1.0, alpha=0.5), halves, halves, at=9)
     True
     """
+    if isinstance(notion, WEvent):
+        first = (at if earliest is None else min(at, earliest)) - notion.w + 1
+        begins = np.arange(first, max(first, int(lost.steps.max(initial=first))) + 1)
+        more, plan = lost.in_windows(begins, notion.w), planned.in_windows(begins, notion.w)
+        return bool(np.all(more <= plan * (1 + ROUNDING) + ROUNDING * lost.losses.max(initial=0.0)))
     a, b = lost.before(at), planned.before(at)
     steps = np.concatenate([a.steps, b.steps])
     excess, size = np.concatenate([a.losses, -b.losses]), np.concatenate([a.losses, b.losses])
     if isinstance(notion, Discounted) and notion.beta is None:
         weights = np.asarray(notion.alpha, dtype=np.float64) ** (notion.power * (at - steps))
         return bool((weights * excess).sum() <= ROUNDING * (weights * size).sum())
-    if isinstance(notion, WEvent):
-        near = steps > (at if earliest is None else min(at, earliest)) - notion.w
-        steps, excess, size = steps[near], excess[near], size[near]
     found, places = np.unique(-steps, return_inverse=True)  # the newest first
     excess, size = (np.bincount(places, x, len(found)).astype(np.float64) for x in (excess, size))
     if np.all(np.cumsum(excess) <= ROUNDING * np.cumsum(size)):
         return True
-    return not isinstance(notion, WEvent) and _room_was_left(
-        _weights(notion, at + found[::-1]), excess[::-1], size[::-1]
-    )
+    return _room_was_left(_weights(notion, at + found[::-1]), excess[::-1], size[::-1])
 
 
-def fits_windows(notion: WEvent, lost: Lost, coming: Lost, span: int = 1) -> bool:
-    """Return whether every window that holds anything of what comes is within ε: w-event by brute force.
+def fits_windows(notion: WEvent, lost: Lost, coming: Lost) -> bool:
+    """Return whether every window that touches anything of what comes is within ε: w-event by brute force.
 
-    coming  what is planned, as far as a window that holds something of what was lost reaches
-    span    how many steps the widest release covers, each counted at the newest of them: a window of w then touches w + span − 1
+    coming  what is planned, as far as a window that touches something of what was lost reaches
 
     >>> lost = Lost(np.array([1, 2, 3, 3]), np.array([0.25, 0.25, 0.25, 0.25]))
     >>> coming = Lost(np.array([4, 5, 6]), np.full(3, 0.25))
     >>> fits_windows(WEvent(1.0, 3), lost, coming), fits_windows(WEvent(1.0, 4), lost, coming)
     (True, False)
     """
-    width, first = notion.w + span - 1, int(coming.steps.min())
-    steps, losses = (np.concatenate([a, b]) for a, b in zip(lost, coming, strict=True))
-    order = np.argsort(steps, kind="stable")
-    steps, sums = steps[order], np.concatenate([[0.0], np.cumsum(losses[order])])
-    ends = np.arange(first, int(steps[-1]) + 1)
-    low, high = (np.searchsorted(steps, x, side="right") for x in (ends - width, ends))
-    return bool(np.all(sums[high] - sums[low] <= notion.epsilon * (1 + ROUNDING)))
+    first = int((coming.steps - coming.covered() + 1).min())
+    begins = np.arange(first - notion.w + 1, int(coming.steps.max()) + 1)
+    held = lost.in_windows(begins, notion.w) + coming.in_windows(begins, notion.w)
+    return bool(np.all(held <= notion.epsilon * (1 + ROUNDING)))
 
 
 def _weights(notion: Notion, ages: Integers) -> Floats:

@@ -71,9 +71,9 @@ def _by_column(policy: PolicyKeys, groups: Groups, source: Source | None) -> Gro
     for name, size in sizes.items():
         if name not in names:
             raise unknown("group in sizes", name, names)
-        if size > policy.population.size:
+        if size > policy.members.largest:
             raise InvalidInput(
-                f"sizes: {name!r} has {size} people, more than the population ({policy.population.size})"
+                f"sizes: {name!r} has {size} people, more than the population ({policy.members.largest})"
             )
     return GroupList(tuple(names), None, sizes, most)
 
@@ -85,8 +85,8 @@ def _by_table(policy: PolicyKeys, groups: Groups) -> GroupList:
         raise InvalidInput("a table fixes each person's group and its size: leave most_per_person and sizes out")
     file = groups.table.file
     rows = read_public_table(policy.path(file), groups.table.person, groups.table.group)
-    if len(rows) > policy.population.size:
-        raise InvalidInput(f"{file} has {len(rows)} people, more than the population ({policy.population.size})")
+    if len(rows) > policy.members.largest:
+        raise InvalidInput(f"{file} has {len(rows)} people, more than the population ({policy.members.largest})")
     count = Counter(rows.values())
     names = groups.names if groups.names is not None else sorted(count)
     _check_unique(names)
@@ -107,7 +107,7 @@ def read_units(policy: PolicyKeys) -> Mapping[str, str] | None:
         return None
     with policy.about("population", "units"):
         units = read_public_table(policy.path(given.file), given.id, given.unit)
-        count, size = len(set(units.values())), policy.population.size
+        count, size = len(set(units.values())), policy.members.largest
         if count > size:
             raise InvalidInput(
                 f"{given.file} names {count} of column {given.unit!r}, more than the population ({size})"

@@ -319,8 +319,8 @@ def _weights(policy: PolicyKeys, s: Statistic) -> tuple[Mapping[str, int] | None
             f"the largest weight is more than {LARGEST_UNITS:,} resolutions: choose a coarser resolution"
         )
     rows = read_public_table(policy.path(w.file), w.person, w.weight)
-    if len(rows) > policy.population.size:
-        raise InvalidInput(f"{w.file} has {len(rows)} people, more than the population ({policy.population.size})")
+    if len(rows) > policy.members.largest:
+        raise InvalidInput(f"{w.file} has {len(rows)} people, more than the population ({policy.members.largest})")
     weights = {}
     for person, text in rows.items():
         nearest = math.floor(parse_quantity(text, None) / unit + Fraction(1, 2))

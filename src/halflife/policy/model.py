@@ -24,9 +24,11 @@ from pydantic import (
 
 from halflife.errors import HalflifeError, InvalidInput, unknown
 from halflife.ledger import resolve_ledger
+from halflife.local_time import parse_time, to_us
 from halflife.numerics.forms import JsonObject
 from halflife.parsing.documents import Document, PolicyError, Problem, Where
 from halflife.parsing.quantities import parse_quantity
+from halflife.policy.members import Members, read_members
 
 
 def _one_or_many(value: object) -> Any:
@@ -63,6 +65,18 @@ Texts = Annotated[
 Columns = Annotated[list[Text], Field(min_length=2, max_length=10_000)]
 Moment = Annotated[Text, BeforeValidator(_moment)]
 Positive = Annotated[int, Field(ge=1, le=10**12), BeforeValidator(read_number)]
+KEYS, WORD = "[keys]", "[word]"
+"""What pydantic calls the two forms of a key that has two: parts of its paths, not of the policy's."""
+
+
+def _is_table(given: object) -> bool:
+    return isinstance(given, str) and given.lower().endswith((".csv", ".parquet"))
+
+
+Size = Annotated[
+    Annotated[Positive, Tag(KEYS)] | Annotated[Text, Tag(WORD)],
+    Discriminator(lambda given: WORD if _is_table(given) else KEYS),
+]
 PositiveReal = Annotated[float, Field(gt=0), BeforeValidator(read_number)]
 KeyPlace = Annotated[Any, WithJsonSchema({"type": "string", "pattern": "^(file|env|keyring):.+"})]
 """Of any type, and checked by `paths.check_key_place`: pydantic's errors quote what they refuse, which may be a key."""
@@ -90,7 +104,10 @@ class Population(Part):
     """The people whom the promise is about."""
 
     id: Text = Field(description="A name for the population: its account is kept under it.")
-    size: Positive = Field(description="How many people there are. Public knowledge, never counted from the data.")
+    size: Size = Field(
+        description="How many people there are. Public knowledge, never counted from the data. A number, or the path of a public "
+        "table of numbers by date (….csv with columns from and size)."
+    )
     person: Text = Field(description="The column that identifies a person.")
     units: UnitTable | None = Field(
         None, description="If the column names meters or cards, of which one person has several: whose each of them is."
@@ -238,10 +255,6 @@ class Groups(Part):
     sizes: dict[str, Positive] | None = Field(None, description="Public sizes, for means of groups without a table.")
 
 
-KEYS, WORD = "[keys]", "[word]"
-"""What pydantic calls the two forms of a key that is a word or a mapping: parts of its paths, not of the policy's."""
-
-
 class SeasonalKeys(Part):
     """Public parameters of a seasonal estimate, instead of fitted ones. Standard deviations count in the amplitude."""
 
@@ -362,6 +375,20 @@ class PolicyKeys(Part):
     _document: Document = PrivateAttr(default_factory=lambda: Document("policy", None, {}))
     _folder: Path = PrivateAttr(default_factory=lambda: Path().resolve())
     _begun: JsonObject | None = PrivateAttr(None)
+    _members: Members | None = PrivateAttr(None)
+
+    @property
+    def members(self) -> Members:
+        """How many people there are, at each time; a table is read once."""
+        if self._members is None:
+            size, clock = self.population.size, self.clock
+            if isinstance(size, int):
+                self._members = Members.of(size)
+            else:
+                with self.about("population", "size"):
+                    begin = to_us(parse_time(clock.start, clock.zone))
+                    self._members = read_members(self.path(size), clock.zone, begin)
+        return self._members
 
     @property
     def begun(self) -> JsonObject | None:

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 
 from halflife.numerics.arrays import Integers
 from halflife.policy.measure import Measure
 from halflife.policy.model import StreamPart
+from halflife.policy.worth import Factors
 from halflife.sensitivity import Sensitivity
 from halflife.steps import Steps
 
 COUNTED = {"people": "person", "events": "event"}
 """What is counted, and one of it."""
+
+
+class Sized(NamedTuple):
+    """What the public size of the population means for a stream, from a step on.
+
+    factors  what a unit is worth in the output, by group: the resolution, over the number of people for a mean
+    offsets  what all who are missing count as, by group, in units
+    """
+
+    step: int
+    size: int
+    factors: Factors
+    offsets: tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +48,7 @@ class Outline:
     groups, bins     what a step's numbers stand for; `fixed` if a person's group never changes
     most_groups      in how many groups a person may count within a step
     units            whose each id of the data is, where one person may have several; None if ids are people
-    offsets          what all who are missing count as, by group, in units
-    factors          what a unit is worth in the output, by group: the resolution, over the number of people for a mean
+    sized            what follows from the population's size, from which step on; one for ever if that is one number
     """
 
     index: int
@@ -54,8 +68,7 @@ class Outline:
     groups: tuple[str, ...]
     bins: tuple[tuple[float, float], ...]
     fixed: bool
-    offsets: tuple[int, ...]
-    factors: tuple[Fraction, ...]
+    sized: tuple[Sized, ...]
     most_groups: int
     table: Mapping[str, int] | None = field(repr=False)
     weights: Mapping[str, int] | None = field(repr=False)
@@ -67,6 +80,20 @@ class Outline:
         statistic = self.part.statistic
         counted = {"count": "people", "histogram": "people", "quantile": "people", "events": "events"}
         return counted.get(statistic.kind) or statistic.unit or ""
+
+    def sized_at(self, step: int) -> Sized:
+        """Return what follows from the size of the population in force when a step begins."""
+        return self.sized[max(0, bisect_right(self.sized, step, key=lambda s: s.step) - 1)]
+
+    @property
+    def factors(self) -> Factors:
+        """What a unit is worth in the output, by group, at the most: where the population is smallest."""
+        return min(self.sized, key=lambda s: s.size).factors
+
+    @property
+    def divides(self) -> bool:
+        """Whether its values are divided by the size of the population: a mean over all of it."""
+        return self.measure.kind == "mean" and not self.groups
 
     @property
     def cells(self) -> int:

@@ -126,7 +126,7 @@ class Policy(PolicyKeys):
     def model_copy(self, *, update: Mapping[str, object] | None = None, deep: bool = False) -> Self:
         """Return a copy with these changes; it is checked again."""
         copy = super().model_copy(update=update, deep=deep)
-        copy._channels = None
+        copy._channels = copy._members = None
         return copy
 
 

@@ -55,6 +55,9 @@ def read_rules(policy: PolicyKeys, channels: Sequence[Channel]) -> tuple[Rule, .
         total, parts = known[asked.total], known[asked.parts]
         over_time = not total.steps.same_width(parts.steps)
         is_mean = over_time and total.part.statistic.fold == "mean"
+        if policy.members.by_date:
+            why = "streams add up for a population of one size: give population.size as a number, or leave this out"
+            raise policy.error((("reconcile", i), why))
         rule = Rule(total.name, parts.name, asked.non_negative, (), over_time, is_mean)
         problems = list(_find_place(i, rule, rules))
         problems += _find_problems_over_time(policy, i, total, parts) if over_time else ()
@@ -163,7 +166,7 @@ def _form(post: PostProcessing) -> tuple[bool, int | None, bool, bool]:
 
 def _find_outsiders(policy: PolicyKeys, i: int, parts: Channel) -> Iterator[Problem]:
     """Yield why somebody would count in the total and in no part, or in several."""
-    asked, size, groups = policy.reconcile[i], policy.population.size, parts.part.groups
+    asked, size, groups = policy.reconcile[i], policy.members.largest, parts.part.groups
     where = ("streams", parts.index, "groups")
     if groups is None:
         return

@@ -32,7 +32,7 @@ from halflife.plans import Plan
 from halflife.policy.groups import read_groups, read_units
 from halflife.policy.measure import read_measure
 from halflife.policy.model import PolicyKeys, PostProcessing, SeasonalKeys, Source, StreamPart
-from halflife.policy.outline import Outline
+from halflife.policy.outline import Outline, Sized
 from halflife.policy.paths import check_files, check_key_place
 from halflife.policy.promises import Adapter, find_adapter
 from halflife.policy.times import find_pace, read_delay, read_steps, read_times
@@ -72,18 +72,21 @@ class Channel(Outline):
 
     @property
     def factor_of_cells(self) -> tuple[Fraction, ...]:
-        """The value of one unit in the output, for each number of a step that gets noise."""
+        """The value of one unit in the output, for each number of a step that gets noise, where the population is smallest."""
         return tuple(f for f in self.factors for _ in range(self.measure.numbers))
 
     @property
     def worth(self) -> Worth:
         """The value of one unit in each number that gets noise, step by step as its ledger has it."""
-        return Worth(self.earlier) if self.earlier else Worth.of(self.factor_of_cells)
+        if self.earlier:
+            return Worth(self.earlier)
+        parts = [(s.step, tuple(f for f in s.factors for _ in range(self.measure.numbers))) for s in self.sized]
+        return Worth(tuple(p for k, p in enumerate(parts) if k == 0 or p[1] != parts[k - 1][1]))
 
-    @property
-    def factor_of_bins(self) -> tuple[Fraction, ...]:
-        """The value of one unit for each number that an engine or a program counts: those that get noise, or a tree's bins."""
-        return tuple(f for f in self.factors for _ in range(max(1, len(self.bins))))
+    def factor_of_bins(self, step: int) -> tuple[Fraction, ...]:
+        """The value of one unit in a step, for each number that an engine or a program counts: those that get noise, or a
+        tree's bins."""
+        return tuple(f for f in self.sized_at(step).factors for _ in range(max(1, len(self.bins))))
 
     @property
     def quantiles(self) -> TreeQuantiles | None:
@@ -94,12 +97,15 @@ class Channel(Outline):
         edges = tuple(float(measure.resolution * edge) for edge in measure.edges)
         return TreeQuantiles(measure.tree, edges, tuple(map(float, measure.quantiles)))
 
-    def totals(self, sums: Integers) -> Integers:
+    def totals(self, sums: Integers, first: int) -> Integers:
         """Return the exact numbers of each step that get noise (steps × cells), from an engine's sums (steps × groups × bins).
 
         What all who are missing count as is added, and the bins of a tree become its nodes.
+
+        first  the number of the first step
         """
-        totals = sums + np.array(self.offsets, dtype=np.int64)[None, :, None]
+        steps = range(first, first + len(sums)) if len(self.sized) > 1 else (first,)
+        totals = sums + np.array([self.sized_at(k).offsets for k in steps], dtype=np.int64)[:, :, None]
         nodes = totals if self.measure.tree is None else self.measure.tree.add_up(totals)
         return nodes.reshape(len(sums), -1)
 
@@ -224,6 +230,7 @@ def work_out(policy: PolicyKeys) -> tuple[Channel, ...]:
     for i, (steps, _) in enumerate(times):
         with policy.about("streams", i, "step"):
             _check_width(steps, promise)
+    _check_members(policy, promise)
     rules = promise.accept_streams()
     units, noise = read_units(policy), _expected_noise(policy, promise)
     outlines = [_outline(policy, i, account, share, *times[i], units, noise) for i, share in enumerate(_shares(policy))]
@@ -241,6 +248,16 @@ def work_out(policy: PolicyKeys) -> tuple[Channel, ...]:
         why = "no noise is kept to be used again under this promise, so there is nothing to seal: leave this out"
         raise policy.error((("noise_key",), why))
     return made
+
+
+def _check_members(policy: PolicyKeys, promise: Adapter) -> None:
+    """Refuse sizes by date under a promise for which members are fixed."""
+    if policy.members.by_date and promise.notion.shares_draws:
+        why = (
+            f"under {promise.notion.name} one noise is used in every period, and the difference of two values with the same "
+            "noise shows what those who came or left add up to: members are fixed, so give their number"
+        )
+        raise policy.error((("population", "size"), why))
 
 
 def _check_names(policy: PolicyKeys) -> None:
@@ -287,7 +304,7 @@ def _outline(
     noise: Noise,
 ) -> Outline:
     """Work out one stream as far as no notion is needed for it, but for the noise that the tree of a quantile expects."""
-    part, at, size = policy.streams[i], ("streams", i), policy.population.size
+    part, at = policy.streams[i], ("streams", i)
     if part.source is not None:
         with policy.about(*at, "source", "zone"):
             find_zone(part.source.zone)
@@ -296,9 +313,9 @@ def _outline(
     groups, measure = read_groups(policy, i), read_measure(policy, i, noise)
     with policy.about(*at, "groups"):
         sensitivity = measure.sensitivity(policy, groups)
-        factors = measure.factors(groups, size)
+        sizes = [(step, size, measure.factors(groups, size)) for step, size in policy.members.by_step(steps)]
     with policy.about(*at, "statistic", "resolution"):
-        offsets = measure.offsets(groups, size)
+        sized = tuple(Sized(*found, measure.offsets(groups, found[1])) for found in sizes)
     for j in range(len(part.post)):
         with policy.about(*at, "post", j):
             _smoother(part, j, steps_per_day(steps), independent=True)
@@ -310,7 +327,7 @@ def _outline(
     return Outline(
         index=i, name=part.name, part=part, person=policy.population.person, share=share, steps=steps, last=last,
         account=account, age=age, wait=wait, every=every, widest=widest, measure=measure, sensitivity=sensitivity,
-        groups=groups.names, bins=measure.bins, fixed=groups.fixed, offsets=offsets, factors=factors,
+        groups=groups.names, bins=measure.bins, fixed=groups.fixed, sized=sized,
         most_groups=groups.most, table=groups.table, weights=measure.weights, units=units,
     )  # fmt: skip
 

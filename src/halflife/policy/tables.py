@@ -1,4 +1,4 @@
-"""Public tables beside a policy: each person's group, or weight."""
+"""Public tables beside a policy: each person's group or weight, how many people there are."""
 
 from __future__ import annotations
 
@@ -16,18 +16,26 @@ def read_public_table(path: Path, key: str, value: str) -> dict[str, str]:
     A public table is part of the promise, so it is held to its word: a key that stands twice or is empty is refused. Cells
     become text as the engines read them, so that 7, 7.0 and "7" are one person here as there.
     """
-    table = _read(path, key, value)
-    keys, values = ([as_text(cell) for cell in table.column(name).to_pylist()] for name in (key, value))
     result: dict[str, str] = {}
-    for row, (k, v) in enumerate(zip(keys, values, strict=True), start=1):
-        if not k or not v:
-            raise InvalidInput(f"{path.name}, row {row}: {key} or {value} is empty: a public table must be complete")
+    for row, (k, v) in enumerate(read_rows(path, key, value), start=1):
         if k in result:
             raise InvalidInput(f"{path.name}, row {row}: {key} {k!r} stands twice: a person has one {value}")
         result[k] = v
-    if not result:
-        raise InvalidInput(f"{path.name} has no rows: a public table must be complete")
     return result
+
+
+def read_rows(path: Path, key: str, value: str) -> list[tuple[str, str]]:
+    """Return two columns of a CSV or Parquet file as text, row by row; refuse an empty cell, and a table without rows."""
+    table = _read(path, key, value)
+    keys, values = ([as_text(cell) for cell in table.column(name).to_pylist()] for name in (key, value))
+    rows: list[tuple[str, str]] = []
+    for row, (k, v) in enumerate(zip(keys, values, strict=True), start=1):
+        if not k or not v:
+            raise InvalidInput(f"{path.name}, row {row}: {key} or {value} is empty: a public table must be complete")
+        rows.append((k, v))
+    if not rows:
+        raise InvalidInput(f"{path.name} has no rows: a public table must be complete")
+    return rows
 
 
 def _read(path: Path, *names: str) -> Any:

@@ -9,30 +9,36 @@ What was published stays as it was; no noise is drawn. Nothing here looks at rea
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
 
 from halflife.accountant import Accountant
 from halflife.errors import BudgetExceeded, InvalidInput
-from halflife.ledger import Entry, Ledger, Marks, open_ledger
+from halflife.ledger import Ledger, Marks, open_ledger
 from halflife.local_time import from_us, parse_time, to_us
 from halflife.notions.base import Notion
 from halflife.numerics.progress import Progress
 from halflife.plans.continuing import Lost, adds_up, may_continue
-from halflife.policy import Channel, GivenPolicy, Policy, channels, ledger_facts
+from halflife.policy import Channel, GivenPolicy, Policy, channels, find_worth, ledger_facts
 from halflife.policy.facts import Amendment, list_changes, say_place
 from halflife.policy.facts.amending import classify_change, refuse_unproved
 from halflife.policy.facts.changes import Change
 from halflife.publisher import checkpoints
-from halflife.publisher.holding import follow_book
+from halflife.publisher.holding import check_members, find_newest_entry, follow_book, list_amendments, read_members
 from halflife.publisher.public_texts import find_user, read_public_text
 from halflife.publisher.restores import add_lost, find_done, find_passed, list_restores
 from halflife.release import Release
+from halflife.steps import MOST_STEPS
 
+COMPARED = 1_000
+"""So many of a stream's newest losses are compared with its plan."""
+REHEARSED = 200_000
+"""For at most so many steps of a stream it is tried whether it fits until another one begins."""
 FARTHEST = 2**21
 """How many steps of the clock ahead room is looked for: 119 years of half hours."""
 STRONGER = {"epsilon": -1, "delta": -1, "w": 1, "reach": 0, "alpha": 1, "half_life": 1, "beta": -1}
@@ -109,9 +115,11 @@ def _work_out(
     known = book.facts()
     policy = follow_book(book, given)
     changes = list(list_changes(known, policy))
+    check_members(book, policy)
     if not changes:
         raise InvalidInput(f"{book.name}: the policy is as the ledger knows it: there is nothing to amend")
     kinds = _find_kinds(book, policy, changes, same_meaning)
+    _check_table(book, policy)
     before = Accountant.from_json(book.states()["account"], book.states().get("attachment"))
     weakens = "losses" in kinds and not _protects_as_much(before.notion, policy.notion)
     if weakens and not weaken:
@@ -122,12 +130,15 @@ def _work_out(
     history = _History(book, policy.notion, progress)
     account = history.replay(policy.notion) if policy.notion != before.notion else before
     starts = _find_starts(book, policy, start)
+    if adds_up(policy.notion) and not policy.notion.adaptive:
+        _check_losses(book, policy)
     ended = [key for (key, *rest), _ in changes if not rest and key in known]
     added = [c for c in channels(policy) if f"stream:{c.name}" not in known]
     passed = find_passed(book)
     for name in (key.removeprefix("stream:") for key in ended):
         starts[name] = max(book.last_step(name), passed.get(name, 0)) + 1
-    starts |= _Room(book, policy, history, starts).find(added, begin, bool(kinds & {"added", "losses", "end"}))
+    room = _Room(book, policy, history, account, starts)
+    starts |= room.find(added, begin, bool(kinds & {"added", "losses", "end"}))
     now = ledger_facts(policy)
     facts = {key: text for key, text in now.items() if text != known.get(key)}
     for key in ended:
@@ -139,9 +150,10 @@ def _work_out(
     made = Amendment(at_us, reason, by, tuple(told), starts, facts, weakens)
     risk, _, limit = account.exposure()
     begins = {c.name: from_us(c.steps.start(starts[c.name]), c.steps.zone).isoformat(sep=" ") for c in channels(policy)}
-    return Amended(made, False, begins, risk, limit), {} if account is before else {
-        "account": account.to_json(short=True)
-    }
+    states = {} if account is before else {"account": account.to_json(short=True)}
+    if policy.members.by_date:
+        states["members"] = policy.members.dump()
+    return Amended(made, False, begins, risk, limit), states
 
 
 def _find_kinds(book: Ledger, policy: Policy, changes: Sequence[Change], same_meaning: bool) -> set[str]:
@@ -154,6 +166,11 @@ def _find_kinds(book: Ledger, policy: Policy, changes: Sequence[Change], same_me
             kind = classify_change(change[0]) if rest else "ended" if part in known else "added"
             for promise in (old, notion):
                 refuse_unproved(kind, promise, adds_up(promise))
+            if kind == "units" and not same_meaning:
+                raise InvalidInput(
+                    "only with a declaration that every id still belongs to whom it did (--same-meaning): who is protected as "
+                    "one would be another else, and what was published about them was not for that"
+                )
             if kind == "columns" and not same_meaning:
                 raise InvalidInput(
                     "only with a declaration that the column means the same as the old one (--same-meaning): another meaning is "
@@ -162,11 +179,49 @@ def _find_kinds(book: Ledger, policy: Policy, changes: Sequence[Change], same_me
         except InvalidInput as error:
             raise InvalidInput(f"{say_place(policy, change)}: {error}") from None
         kinds.add(kind)
-    if "members" in kinds and any(key.startswith("reconcile:") for key in book.states()):
+    if kinds & {"members", "units"} and any(key.startswith("reconcile:") for key in book.states()):
         raise InvalidInput(
             "streams of this ledger were made to add up, for a population of one size: members cannot be amended then"
         )
     return kinds
+
+
+def _check_table(book: Ledger, policy: Policy) -> None:
+    """Refuse a table of members, new to a ledger, that says of a published step another size than it was divided by."""
+    if not policy.members.by_date:
+        return
+    for c in channels(policy):
+        last = book.last_step(c.name)
+        if not c.divides or not last:
+            continue
+        was = find_worth(c.name, book.begun(), list_amendments(book), read_members(book))
+        for step in sorted(k for k in {s for s, _ in was.since} | {s.step for s in c.sized} if k <= last):
+            unit = c.sized_at(step).factors[0] * c.sized_at(step).size
+            if was.at(step)[0] != c.sized_at(step).factors[0]:
+                at = from_us(c.steps.start(step), policy.clock.zone).isoformat(sep=" ")
+                raise InvalidInput(
+                    f"{policy.population.size}: says {c.sized_at(step).size:,} people at {at}, and step {step:,} of {c.name} was "
+                    f"divided by {unit / was.at(step)[0]}: let the table begin with the sizes that were in force"
+                )
+
+
+def _check_losses(book: Ledger, policy: Policy) -> None:
+    """Refuse if streams that go on would lose other than they did: with a δ losses are fixed before anything is seen.
+
+    They may without a fact of their own that changes: plans of streams that share (ε, δ) depend on which streams there are.
+    """
+    for c in channels(policy):
+        last = book.last_step(c.name)
+        first = max(1, last - COMPARED + 1)
+        planned = c.losses(first, last) if last else []
+        for entry in book.entries(c.name, first, last) if last else ():
+            lost, loss = max(r.loss for r in entry.releases), planned[entry.step - first]
+            if not math.isclose(lost, loss, rel_tol=1e-9):
+                raise InvalidInput(
+                    f"{c.name} would lose {loss!r} a step, and lost {lost!r} at step {entry.step:,}: with a delta losses must be "
+                    "fixed before anything is seen, and plans of streams that share it depend on each other. Leave the streams "
+                    "as they are"
+                )
 
 
 def _tell(changes: Sequence[Change], part: str) -> str:
@@ -226,10 +281,12 @@ class _History:
         """Return what was lost, by the step that it counts at under the promise."""
         steps: list[int] = []
         losses: list[float] = []
+        spans: list[int] = []
         for block in self._blocks():
             steps += [r.data_time if self.by_data_time else r.step for r in block]
             losses += [r.loss**self.power for r in block]
-        return Lost(np.array(steps, dtype=np.int64), np.array(losses))
+            spans += [r.span for r in block]
+        return Lost(np.array(steps, dtype=np.int64), np.array(losses), np.array(spans, dtype=np.int64))
 
 
 def _find_starts(book: Ledger, policy: Policy, start: str | None) -> dict[str, int]:
@@ -261,12 +318,14 @@ def _find_starts(book: Ledger, policy: Policy, start: str | None) -> dict[str, i
 class _Room:
     """Whether the plans of an amended policy may go on from a history, and from when on there is room for added streams."""
 
-    def __init__(self, book: Ledger, policy: Policy, history: _History, starts: Mapping[str, int]) -> None:
-        self._policy, self._history, self._starts = policy, history, starts
+    def __init__(
+        self, book: Ledger, policy: Policy, history: _History, spent: Accountant, starts: Mapping[str, int]
+    ) -> None:
+        self._policy, self._history, self._spent, self._starts = policy, history, spent, starts
         self._known = [c for c in channels(policy) if c.name in starts]
         ends = [c.steps.end(starts[c.name] - 1) for c in self._known if starts[c.name] > 1]
         self._account = channels(policy)[0].account
-        ended = max((e.end_us for key in book.facts() for e in _newest_entries(book, key)), default=0)
+        ended = max((e.end_us for key in book.facts() for e in find_newest_entry(book, key)), default=0)
         self._since_us = max([*ends, ended])
 
     def find(self, added: Sequence[Channel], begin: str | None, checked: bool) -> dict[str, int]:
@@ -285,9 +344,34 @@ class _Room:
         self._check_ages()
         self._lost = self._history.read_losses()
         self._planned = [self._plan(c, self._starts[c.name] - 1) for c in self._known]
-        if self._fits(added, moment):
-            return self._first_steps(added, moment)
-        raise InvalidInput(self._tell_room(added, moment))
+        if not self._fits(added, moment):
+            raise InvalidInput(self._tell_room(added, moment))
+        firsts = self._first_steps(added, moment)
+        if added:
+            nexts = [(c, {**self._starts, **firsts}[c.name]) for c in (*self._known, *added)]
+            self._rehearse(nexts, max(c.published_at(firsts[c.name]) for c in added))
+        return firsts
+
+    def _rehearse(self, nexts: Sequence[tuple[Channel, int]], until: int) -> None:
+        """Refuse if streams, each from a step on, would not fit before all added ones are published: what was lost counts."""
+        trial, planned = self._spent.copy(), []
+        for c, first in nexts:
+            last = min(c.steps.step(until - 1), c.last or MOST_STEPS)
+            if last - first >= REHEARSED:
+                raise InvalidInput(
+                    f"it is not worked out whether {c.name} fits for {last - first + 1:,} steps until then: at most "
+                    f"{REHEARSED:,}. Amend what goes on now, and add a stream when there is room for it",
+                    about="begin",
+                )
+            planned += c.plan_releases(last, first) if last >= first else []
+        late = ((r, max(0, trial.step - r.step)) for r in sorted(planned, key=lambda r: r.step))
+        try:
+            trial.admit(*(replace(r, step=r.step + by, age=r.age + by) for r, by in late))
+        except BudgetExceeded as error:
+            raise InvalidInput(
+                f"until all added streams are published the others would not fit with these shares: {error}. Keep their shares "
+                "as they are until then, or smaller, and amend them when the added streams have begun"
+            ) from None
 
     def _check_ages(self) -> None:
         ages = {c.age for c in channels(self._policy)}
@@ -299,10 +383,11 @@ class _Room:
 
     def _plan(self, c: Channel, last: int) -> Lost:
         """What a stream would have lost up to a step if this policy had held from the beginning."""
+        none = np.array([], dtype=np.int64)
         if last < 1:
-            return Lost(np.array([], dtype=np.int64), np.array([]))
+            return Lost(none, np.array([]), none)
         steps = c.release_steps(1, last) - (c.age if self._history.by_data_time else 0)
-        return Lost(steps, c.plan.losses_of_releases(1, last) ** self._history.power)
+        return Lost(steps, c.plan.losses_of_releases(1, last) ** self._history.power, c.spans(1, last))
 
     def _first_steps(self, added: Sequence[Channel], moment: int) -> dict[str, int]:
         return {c.name: max(1, c.steps.step(moment - 1) + 1) for c in added}
@@ -310,11 +395,14 @@ class _Room:
     def _fits(self, added: Sequence[Channel], moment: int) -> bool:
         firsts = self._first_steps(added, moment)
         planned = [*self._planned, *(self._plan(c, firsts[c.name] - 1) for c in added)]
-        steps, losses = (np.concatenate([getattr(p, key) for p in planned]) for key in ("steps", "losses"))
+        all_planned = Lost(
+            *(np.concatenate([getattr(p, key) for p in planned]) for key in ("steps", "losses", "spans"))
+        )
         newest = int(self._lost.steps.max(initial=0))
-        due = [self._place(c, {**self._starts, **firsts}[c.name]) for c in (*self._known, *added)]
+        nexts = [(c, {**self._starts, **firsts}[c.name]) for c in (*self._known, *added)]
+        earliest = min(self._place(c, step) - int(c.spans(step, step)[0]) + 1 for c, step in nexts)
         at = max(newest + 1, *(self._place(c, firsts[c.name]) for c in added)) if added else newest + 1
-        return may_continue(self._policy.notion, self._lost, Lost(steps, losses), at, min(due))
+        return may_continue(self._policy.notion, self._lost, all_planned, at, earliest)
 
     def _place(self, c: Channel, step: int) -> int:
         return int(c.release_steps(step, step)[0]) - (c.age if self._history.by_data_time else 0)
@@ -341,9 +429,3 @@ class _Room:
             f"there is no room for {names} yet, as what was published still counts. There is room from {when} on, if the other "
             f"streams go on with their shares as they are now: --begin '{when}'"
         )
-
-
-def _newest_entries(book: Ledger, key: str) -> list[Entry]:
-    name = key.removeprefix("stream:")
-    last = book.last_step(name) if name != key else 0
-    return list(book.entries(name, last, last)) if last else []

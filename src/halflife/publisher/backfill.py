@@ -209,7 +209,7 @@ class _Run:
         line = {"stream": channel.name, "steps": [first, last], **answer.tallies}
         self.tallies.setdefault(channel.name, Counter()).update(answer.tallies)
         write_operator(self.session.ledger.operator_file, self.session.now_us(), line)
-        return channel.totals(answer.sums)
+        return channel.totals(answer.sums, first)
 
     def _log(self, batch: Sequence[Due]) -> None:
         for d in batch:

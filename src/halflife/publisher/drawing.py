@@ -26,10 +26,11 @@ from halflife.noise import GridNoise
 from halflife.numerics.arrays import Floats, Integers
 from halflife.numerics.search import largest
 from halflife.plans.base import STD_OF_UNIT_SCALE
+from halflife.policy.worth import Worth
 from halflife.postprocessing import Facts, Smoother
 from halflife.postprocessing.chains import run_chain
 from halflife.publisher.due import Due
-from halflife.publisher.readable import in_output_units, noise_bounds
+from halflife.publisher.readable import in_output_units, noise_bounds, values_by_step
 from halflife.release import Release
 
 AHEAD = 1_000
@@ -166,6 +167,28 @@ def post_facts(
     return Facts(steps, worth, STD_OF_UNIT_SCALE[noise], local_days(starts, zone), np.sqrt(fresh), reused, shared)
 
 
+def run_post(
+    smoothers: Sequence[Smoother], noisy: Floats, spreads: Floats, known: Facts, steps: Sequence[int], worth: Worth
+) -> tuple[Floats, Floats]:
+    """Return what post-processing makes of noisy values, with bands behind them where it gives any; and the spread that is left.
+
+    known  facts of the steps, in units of the first step of all
+
+    Where a unit is worth more or less in some steps (a mean over other people), all goes in units of the first step of all, so
+    that estimates follow the mean and not the total. Of cells that differ in that, no band comes out too narrow.
+    """
+    values = values_by_step(noisy, steps, worth)
+    if len(worth.since) == 1:
+        values, spreads, bands = run_chain(smoothers, values, spreads, known)
+    else:
+        first = worth.since[0][1]
+        ratios = [[float(a / b) for a, b in zip(worth.at(k), first, strict=True)] for k in steps]
+        most, least = (np.array([pick(row) for row in ratios]) for pick in (max, min))
+        values, spreads, bands = run_chain(smoothers, values, spreads * most, replace(known, fresh=known.fresh * most))
+        spreads = spreads / least
+    return values if bands is None else np.concatenate([values, bands], axis=1), spreads
+
+
 def make_entries(due: Due, drawn: Drawn, smoothers: Sequence[Smoother]) -> list[Entry]:
     """Return what the ledger keeps, with post-processed values if the policy has any post-processing, and with quantiles."""
     c, noisy, releases = due.channel, drawn.noisy, drawn.releases
@@ -173,10 +196,9 @@ def make_entries(due: Due, drawn: Drawn, smoothers: Sequence[Smoother]) -> list[
     edges = c.steps.edges(int(due.steps[0]), int(due.steps[-1])).tolist()
     values = None
     if smoothers:
-        values, worth = (in_output_units(x, c.factor_of_cells) for x in (noisy, np.ones(c.cells)))
-        known = post_facts(due.steps, edges[:-1], c.steps.zone, releases, drawn.scales, c.plan.noise, worth)
-        values, spreads, bands = run_chain(smoothers, values, spreads, known)
-        values = values if bands is None else np.concatenate([values, bands], axis=1)
+        one = in_output_units(np.ones(c.cells), c.worth.since[0][1])
+        known = post_facts(due.steps, edges[:-1], c.steps.zone, releases, drawn.scales, c.plan.noise, one)
+        values, spreads = run_post(smoothers, noisy, spreads, known, due.steps.tolist(), c.worth)
     entries = [
         Entry(
             c.name,

@@ -6,11 +6,13 @@ import json
 
 from halflife.accountant import Accountant
 from halflife.errors import HalflifeError, InvalidInput, LedgerError
-from halflife.ledger import Batch, Ledger, ledger_exists, open_ledger
+from halflife.ledger import Batch, Entry, Ledger, ledger_exists, open_ledger
 from halflife.ledger.events import parse_event
+from halflife.local_time import from_us
 from halflife.notions.base import Notion
 from halflife.policy import Policy, find_change, follow_amendments, follow_ledger, read_amendments
 from halflife.policy.facts import Amendment, list_changes, say_place
+from halflife.policy.members import ALWAYS, Members
 
 
 def list_events(book: Ledger, upto: Batch | None = None) -> list[Batch]:
@@ -58,7 +60,44 @@ def list_promises(book: Ledger, upto: Batch | None = None) -> list[tuple[Notion,
 def follow_book(book: Ledger, policy: Policy) -> Policy:
     """Return the policy with what it leaves open, and what its streams were before amendments, as a ledger has it."""
     known = book.facts()
-    return follow_amendments(follow_ledger(policy, known), book.begun(), list_amendments(book)) if known else policy
+    if not known:
+        return policy
+    return follow_amendments(follow_ledger(policy, known), book.begun(), list_amendments(book), read_members(book))
+
+
+def read_members(book: Ledger) -> Members | None:
+    """Return the table of members by date as it was when the ledger was last written to; None if it never had one."""
+    saved = book.states().get("members")
+    try:
+        return None if saved is None else Members.load(saved)
+    except (InvalidInput, ValueError, TypeError):
+        raise LedgerError(f"{book.name}: its table of members cannot be read: see `halflife verify`") from None
+
+
+def check_members(book: Ledger, policy: Policy) -> None:
+    """Refuse a table of members that changes what a published step was divided by: up to the newest one it is fixed."""
+    known = read_members(book) if policy.members.by_date else None
+    if known is None:
+        return
+    entries = [e for key in book.facts() for e in find_newest_entry(book, key)]
+    changed = known.find_change(policy.members, max((e.start_us for e in entries), default=ALWAYS))
+    if changed is None:
+        return
+    touched = next(e for e in sorted(entries, key=lambda e: -e.start_us) if e.start_us >= changed)
+    zone, was, now = policy.clock.zone, known.at(changed), policy.members.at(changed)
+    last, at = (from_us(us, zone).isoformat(sep=" ") for us in (touched.start_us, changed))
+    raise LedgerError(
+        f"{policy.population.size}: the population's size from {at} on was {was:,} and is now {now:,}, and step {touched.step:,} "
+        f"of {touched.stream}, which began at {last}, is published already: it stays divided by what it was divided by. Undo "
+        f"that row; a new size may hold from any time after {last}"
+    )
+
+
+def find_newest_entry(book: Ledger, key: str) -> list[Entry]:
+    """Return the newest entry of the stream that a key of a ledger's facts is about, if there is one."""
+    name = key.removeprefix("stream:")
+    last = book.last_step(name) if name != key else 0
+    return list(book.entries(name, last, last)) if last else []
 
 
 def hold_to_ledger(book: Ledger, policy: Policy) -> Policy:
@@ -73,6 +112,7 @@ def hold_to_ledger(book: Ledger, policy: Policy) -> Policy:
             f"{book.name}: was begun under another policy: {'; '.join(changes)}. Undo the change, or see what an amendment needs"
             ": halflife amend POLICY --reason TEXT --dry-run"
         )
+    check_members(book, policy)
     return followed
 
 

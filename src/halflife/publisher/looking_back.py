@@ -72,7 +72,7 @@ def hindsight(
         for names, together in _find_sets(list(files), rules(followed)):
             raws = {name: _read_raw(book, known[name]) for name in names if book.last_step(name)}
             progress(f"estimating {', '.join(raws)}", len(made), len(chosen))
-            for name, found in _estimate(raws, together, followed.population.size).items():
+            for name, found in _estimate(raws, together, followed.members.largest).items():
                 if name in files:
                     made[name] = _write(known[name], files[name], found, raws[name].entries)
         progress("estimating", len(chosen), len(chosen))

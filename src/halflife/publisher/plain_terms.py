@@ -110,8 +110,10 @@ def list_unprotected(policy: Policy) -> Iterator[str]:
     yield from said
     population = policy.population
     if population.neighbours == "replace-one":
+        number = population.size
+        people = f"{number:,} people" if isinstance(number, int) else "people, counted by date in a public table,"
         yield (
-            f"That somebody is one of the {population.size:,} people is not hidden, and their number is public: hidden is what "
+            f"That somebody is one of the {people} is not hidden, and their number is public: hidden is what "
             "was recorded of them."
         )
     for c in channels(policy):

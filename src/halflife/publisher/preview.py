@@ -181,13 +181,13 @@ def _look_ahead(policy: Policy, c: Channel, session: Session, wanted: Due | None
     first = session.done[c.name] + 1 if kept is None or not due else int(kept.steps[0])
     last = first + max(due, 1) - 1
     over = c.last is not None and first > c.last
-    noise = () if over else tuple(_noise(c, first, last, due))
+    noise, sized = () if over else tuple(_noise(c, first, last, due)), c.sized_at(first)
     bounds = [
         (low * float(factor), high * float(factor))
-        for (low, high), factor in zip(total_range(c, policy.population.size), c.factor_of_bins, strict=True)
+        for (low, high), factor in zip(total_range(c, sized.size), c.factor_of_bins(first), strict=True)
     ]
-    stds = [n.std / float(max(c.factors)) for n in noise]
-    narrowest = min(high - low for low, high in total_range(c, policy.population.size))
+    stds = [n.std / float(max(c.sized_at(n.step).factors)) for n in noise]
+    narrowest = min(high - low for low, high in total_range(c, sized.size))
     statistic = c.part.statistic
     return StreamPreview(
         name=c.name,
@@ -224,10 +224,10 @@ def _noise(c: Channel, first: int, last: int, due: int) -> Iterator[Noise]:
     asked = [("of the first step due" if due else "of the next step", first)]
     asked += [("in the middle", middle), ("of the last step due", last)] if due > 1 else []
     asked += [("of the last step of all" if later == c.last else "a year on", later)] if later > last else []
-    factor = float(max(c.factors)) * (1.0 if c.measure.tree is None else c.measure.tree.rank_error)
+    gain = 1.0 if c.measure.tree is None else c.measure.tree.rank_error
     for when, step in asked:
         (k,) = c.plan_steps(step, step)
-        yield Noise(when, step, _when_over(c, step), factor * c.plan.std(k))
+        yield Noise(when, step, _when_over(c, step), float(max(c.sized_at(step).factors)) * gain * c.plan.std(k))
 
 
 def _when_over(c: Channel, step: int) -> str:

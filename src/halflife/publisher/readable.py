@@ -55,7 +55,7 @@ def count_people(channel: Channel) -> dict[str, int]:
     if measure.kind != "mean" or not channel.groups:
         return {}
     worth = measure.resolution * measure.weight_unit
-    return {name: int(worth / factor) for name, factor in zip(channel.groups, channel.factors, strict=True)}
+    return {name: int(worth / factor) for name, factor in zip(channel.groups, channel.sized[-1].factors, strict=True)}
 
 
 def in_output_units(units: Floats, factors: Sequence[Fraction]) -> Floats:
@@ -104,6 +104,13 @@ def noisy_values(entries: Sequence[Entry], worth: Worth) -> Floats:
     """Return the noisy values of a stream's entries in the output's unit (steps × cells), before any post-processing."""
     parts = (in_output_units(np.array([e.noisy for e in part]), factors) for factors, part in worth.cut(entries))
     return np.concatenate(list(parts))
+
+
+def values_by_step(noisy: Floats, steps: Sequence[int], worth: Worth) -> Floats:
+    """Return noisy values of some steps (steps × cells) in the output's unit."""
+    if len(worth.since) == 1:
+        return in_output_units(noisy, worth.newest)
+    return np.array([in_output_units(row, worth.at(k)) for row, k in zip(noisy, steps, strict=True)])
 
 
 def _make_block(entries: Sequence[Entry], factors: Factors, banded: bool) -> Block:

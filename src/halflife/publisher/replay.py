@@ -10,12 +10,12 @@ import numpy as np
 
 from halflife.ledger import Entry
 from halflife.numerics.arrays import Floats
-from halflife.policy.worth import Factors, Worth
+from halflife.policy.worth import Worth
 from halflife.postprocessing import Smoother
-from halflife.postprocessing.chains import Record, run_chain
+from halflife.postprocessing.chains import Record
 from halflife.postprocessing.quantiles import TreeQuantiles
-from halflife.publisher.drawing import find_spread, post_facts
-from halflife.publisher.readable import in_output_units, noise_bounds
+from halflife.publisher.drawing import find_spread, post_facts, run_post
+from halflife.publisher.readable import in_output_units, noise_bounds, values_by_step
 
 ALIKE = 1e-9
 """How far, relatively, two machines may differ in a value that both work out."""
@@ -62,28 +62,25 @@ class Replay:
         for since, block in groupby(entries, self._find_chain):
             if since != self._since:
                 self._since, self._smoothers = since, self._record[since].smoothers()
-            for factors, part in self._worth.cut(list(block)):
-                yield from self._run(part, factors)
+            yield from self._run(list(block))
 
     def _find_chain(self, entry: Entry) -> int:
         """Return the index of the chain in force at an entry's step, −1 before the first."""
         return sum(since.step <= entry.step for since in self._record) - 1
 
-    def _run(self, entries: list[Entry], factors: Factors) -> Iterator[Expected]:
+    def _run(self, entries: list[Entry]) -> Iterator[Expected]:
         noises = list(find_scales(entries, self._shared))
         scales = np.array([find_spread(found, e.releases[0].noise) for found, e in zip(noises, entries, strict=True)])
         if not self._smoothers:
             yield from (Expected(None, None, 0.0) for _ in entries)
             return
-        values, worth = (
-            in_output_units(x, factors) for x in (np.array([entry.noisy for entry in entries]), np.ones(len(factors)))
-        )
-        steps, starts = np.array([e.step for e in entries]), [e.start_us for e in entries]
-        releases = [e.releases for e in entries]
-        facts = post_facts(steps, starts, self._zone, releases, noises, releases[0][0].noise, worth)
-        reach = np.abs(values).max(axis=1) + scales * worth.max()
-        values, scales, bands = run_chain(self._smoothers, values, scales, facts)
-        values = values if bands is None else np.concatenate([values, bands], axis=1)
+        first, noisy = self._worth.since[0][1], np.array([entry.noisy for entry in entries])
+        steps, starts = [e.step for e in entries], [e.start_us for e in entries]
+        releases, one = [e.releases for e in entries], in_output_units(np.ones(len(first)), first)
+        facts = post_facts(np.array(steps), starts, self._zone, releases, noises, releases[0][0].noise, one)
+        largest = [float(max(self._worth.at(k))) for k in steps]
+        reach = np.abs(values_by_step(noisy, steps, self._worth)).max(axis=1) + scales * largest
+        values, scales = run_post(self._smoothers, noisy, scales, facts, steps, self._worth)
         yield from map(Expected, values, scales.tolist(), reach.tolist())
 
     def find_scale(self, entry: Entry) -> float:

@@ -48,13 +48,14 @@ class Raw:
     """The noisy values of a stream in the output's unit (steps × cells), the scale of each step's noise, and other facts."""
 
     def __init__(self, channel: Channel, entries: Sequence[Entry], again: Sequence[Sequence[Entry]] = ()) -> None:
-        factors, worth = channel.factor_of_cells, channel.worth
+        worth = channel.worth
+        factors = worth.at(entries[-1].step)
         self.channel, self.entries, self.factors = channel, entries, factors
         self.worth = in_output_units(np.ones(len(factors)), factors)
         self.values = noisy_values(entries, worth)
         noises, noise = list(find_scales(entries)), entries[0].releases[0].noise
         self.scales = np.array([find_spread(found, noise) for found in noises])
-        if channel.earlier:  # in units of now: the noise of a mean of fewer people is larger
+        if len(worth.since) > 1:  # in units of now: the noise of a mean of fewer people is larger
             self.scales *= [max(float(a / b) for a, b in zip(worth.at(e.step), factors, strict=True)) for e in entries]
         for vintage in again:
             self._correct(vintage)
@@ -66,9 +67,9 @@ class Raw:
         """Combine the values of steps that were published again with those before; no noise is reused where any was."""
         later, std = Raw(self.channel, vintage), STD_OF_UNIT_SCALE[vintage[0].releases[0].noise]
         rows = np.searchsorted([e.step for e in self.entries], [e.step for e in vintage])
-        units = [values / self.worth for values in (self.values[rows], later.values)]
+        before, after = self.scales[rows] * std, later.scales * std * float((later.worth / self.worth).max())
         found, variances = combine_vintages(
-            units[0], (self.scales[rows] * std) ** 2, units[1], (later.scales * std) ** 2
+            self.values[rows] / self.worth, before**2, later.values / self.worth, after**2
         )
         self.values[rows], self.scales[rows] = found * self.worth, np.sqrt(variances) / std
 

@@ -191,6 +191,8 @@ class SavedStates:
         reached  the newest step of streams that have gone on since they were loaded
         """
         states = {"account": draw.account.to_json(short=True)}
+        if self._policy.members.by_date:
+            states["members"] = self._policy.members.dump()
         if self._attachment is not None and self._attachment != self._kept:
             states["attachment"] = self._attachment
         noise = draw.state()

@@ -27,7 +27,7 @@ from halflife.policy import Channel, GivenPolicy, Policy, channels, ledger_facts
 from halflife.publisher import checkpoints
 from halflife.publisher.drawing import ChargedBatch, Totals, find_newest_turns, find_turns, make_entries, run_steps
 from halflife.publisher.due import Due, find_due
-from halflife.publisher.holding import follow_book, hold_to_ledger
+from halflife.publisher.holding import check_members, follow_book, hold_to_ledger
 from halflife.publisher.readable import find_facts, make_readable, was_reconciled
 from halflife.publisher.reconciling import reconcile_entries
 from halflife.publisher.saved import SavedStates, stream_digests
@@ -89,7 +89,6 @@ class Session:
         self.marks = Marks(self.ledger, policy.marks, policy.ledger_url)
         self.notion = policy.notion
         self.emitted_again = dict.fromkeys((c.name for c in self.channels), 0)
-        self._factors = {c.name: c.factor_of_cells for c in self.channels}
 
     def close(self) -> None:
         """Close the ledger."""
@@ -108,6 +107,7 @@ class Session:
         sweep(self.ledger.scratch)
         with self.ledger.hold(wait, stop):
             checkpoints.reach("ledger locked")
+            self._read_members_again()
             self._check_policy(self.ledger.begin(self._facts))
             self.marks.refuse_older()
             self.marks.check_places()
@@ -126,6 +126,12 @@ class Session:
                 checkpoints.reach("outputs complete")
                 yield
             checkpoints.reach("outputs closed")
+
+    def _read_members_again(self) -> None:
+        """Go on with the table of members by date as it is now: it may have grown since the policy was read."""
+        if self.policy.members.by_date and (now := self.policy.model_copy()).members != self.policy.members:
+            self.policy = follow_book(self.ledger, now)
+            self.channels = channels(self.policy)
 
     def look(self) -> None:
         """Load what the ledger holds, to work out what would be done; it need not be held, and nothing can be published."""
@@ -147,6 +153,7 @@ class Session:
             hold_to_ledger(self.ledger, self.policy)
         if len(self.ledger.events()) != self._events:
             raise LedgerError(f"{self.ledger.name}: something was amended since it was opened: open it again")
+        check_members(self.ledger, self.policy)
 
     @property
     def account(self) -> Accountant:
@@ -326,7 +333,8 @@ class Session:
                 d.channel.name, (r.draw for releases in made.releases for r in releases if r.draw is not None)
             )
             entries += make_entries(d, made, self.saved.smoothers[d.channel.name])
-        entries = reconcile_entries(rules(self.policy), self._factors, self.policy.population.size, entries)
+        factors = {c.name: c.factor_of_cells for c in self.channels}
+        entries = reconcile_entries(rules(self.policy), factors, self.policy.members.largest, entries)
         entries.sort(key=lambda e: e.release_step)
         checkpoints.reach("noise drawn")
         self.saved.commit(entries, draw, self.now_us())

@@ -30,6 +30,7 @@ from halflife.plans.base import MEAN_ABSOLUTE_OF_UNIT_SCALE, STD_OF_UNIT_SCALE
 from halflife.policy import Channel, GivenPolicy, Policy, channels
 from halflife.publisher.drawing import find_spread
 from halflife.publisher.holding import hold_to_ledger
+from halflife.publisher.leaving import Left, find_left
 from halflife.publisher.operator_log import Run, read_last_run
 from halflife.publisher.promise_warnings import warn_about_promise
 from halflife.publisher.readable import BAND_OF_UNIT_SCALE
@@ -100,6 +101,7 @@ class Status:
     marks                    the marks outside the ledger that were found
     older                    which of them shows that the ledger is an older copy, or cannot be read, in words; None if all agree
     asked                    the error that was asked about
+    left                     what is still exposed of a person who left at the time that was asked about; None if none was
     warnings                 what is wrong with the promise itself: a large ε, an assumption that failed its check or had none
     """
 
@@ -122,6 +124,7 @@ class Status:
     asked: float | None
     warnings: tuple[str, ...]
     streams: tuple[StreamStatus, ...]
+    left: Left | None = None
 
     def to_dict(self) -> JsonObject:
         """Return all of it as JSON can hold it: times in ISO 8601, spans of time in seconds, NaN and infinity as null."""
@@ -129,11 +132,14 @@ class Status:
         return made
 
 
-def status(policy: GivenPolicy, *, error: float | None = None, clock: Callable[[], float] = time.time) -> Status:
+def status(
+    policy: GivenPolicy, *, error: float | None = None, left: str | None = None, clock: Callable[[], float] = time.time
+) -> Status:
     """Return where a policy's streams stand.
 
     policy  a Policy, the path of its file, or a dict
     error   asks when the expected error of a stream passes this, in the stream's unit
+    left    asks what is still exposed of a person who left at this time, by the policy's clock
     clock   the time in seconds since 1970
 
     The ledger is read as it was last committed, whoever holds it; where there is none, none is made. Refused, as by
@@ -153,19 +159,19 @@ def status(policy: GivenPolicy, *, error: float | None = None, clock: Callable[[
     made, asked = Policy.of(policy), None if error is None else real("error", error, positive=True)
     now_us = int(clock() * 1_000_000)
     if not ledger_exists(made.ledger_url):
-        return _status(made, None, now_us, asked)
+        return _status(made, None, now_us, asked, left)
     with open_ledger(made.ledger_url, read_only=True) as book:
         marks = Marks(book, made.marks, made.ledger_url)
         older = (
             marks.find_problem() if book.facts() else None
         )  # before the snapshot: whoever publishes meanwhile writes them
         with book.snapshot(None):
-            found = _status(made, book, now_us, asked)
+            found = _status(made, book, now_us, asked, left)
         book.check_unwritten()
     return dataclasses.replace(found, marks=tuple(marks.found), older=older)
 
 
-def _status(policy: Policy, book: Ledger | None, now_us: int, asked: float | None) -> Status:
+def _status(policy: Policy, book: Ledger | None, now_us: int, asked: float | None, left: str | None) -> Status:
     known = {} if book is None else book.facts()
     if book is not None and known:
         policy = hold_to_ledger(book, policy)
@@ -197,6 +203,7 @@ def _status(policy: Policy, book: Ledger | None, now_us: int, asked: float | Non
         asked=asked,
         warnings=tuple(warn_about_promise(policy.notion)),
         streams=tuple(_stream(c, done[c.name], now_us, account, step, asked) for c in channels(policy)),
+        left=None if left is None else find_left(policy, book if known else None, done, left, step),
     )
 
 
@@ -262,7 +269,8 @@ def _errors(c: Channel, first: int, last: int) -> Floats:
     with np.errstate(divide="ignore"):
         scales = c.plan.sensitivities_of_releases(first, last) / losses
     more = 1.0 if len(layers) == 1 else find_spread(layers, c.plan.noise) / layers[0]
-    result: Floats = scales * (more * _mean_absolute(c) * float(max(c.factors)))
+    worth = [float(max(c.sized_at(k).factors)) for k in (range(first, last + 1) if len(c.sized) > 1 else (first,))]
+    result: Floats = scales * (more * _mean_absolute(c)) * np.array(worth)
     return result
 
 

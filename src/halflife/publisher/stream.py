@@ -19,7 +19,7 @@ from halflife.errors import InvalidInput, unknown
 from halflife.ledger.entry import name_vintage
 from halflife.local_time import find_zone, from_us, parse_time, to_us
 from halflife.outputs import Published
-from halflife.policy import GivenPolicy, Policy
+from halflife.policy import Channel, GivenPolicy, Policy
 from halflife.policy.ranges import total_range
 from halflife.publisher.drawing import Totals
 from halflife.publisher.operator_log import write_operator
@@ -67,9 +67,13 @@ class Stream:
         if name is not None and name not in names:
             raise unknown("stream", name, names)
         self._session = Session(policy, clock, second_ledger=second_ledger)
-        self._channel = self._session.channels[names.index(name) if name else 0]
+        self._index = names.index(name) if name else 0
         self._wait = wait
         self._queue = threading.Lock()
+
+    @property
+    def _channel(self) -> Channel:
+        return self._session.channels[self._index]
 
     def close(self) -> None:
         """Close the ledger."""
@@ -91,9 +95,8 @@ class Stream:
         the operator's file alone. Refused is the shape of the call, whatever the numbers: another number of them, other groups,
         or things that are never numbers, such as text. Steps go forward; one that is not over yet by the clock is refused.
         """
-        c = self._channel
         with self._queue, self._session.hold(self._wait):
-            step = self._step(at)
+            c, step = self._channel, self._step(at)
             if step > self._session.done[c.name]:
                 totals = self._totals(value, step)
                 due = self._session.due(c, step, step)
@@ -143,12 +146,13 @@ class Stream:
         """Return the aggregate in whole units, cell by cell, clipped to the public range."""
         c, bins = self._channel, max(1, len(self._channel.bins))
         given = [_exact(cell) for cell in _cells(value, c.groups, bins)]
-        nobody = [offset for offset in c.offsets for _ in range(bins)]
+        sized = c.sized_at(step)
+        nobody = [offset for offset in sized.offsets for _ in range(bins)]
         units = [
             missing if x is None else math.floor(x / factor + Fraction(1, 2))
-            for x, factor, missing in zip(given, c.factor_of_bins, nobody, strict=True)
+            for x, factor, missing in zip(given, c.factor_of_bins(step), nobody, strict=True)
         ]
-        ranges = total_range(c, self._session.policy.population.size)
+        ranges = total_range(c, sized.size)
         held = [max(low, min(high, total)) for total, (low, high) in zip(units, ranges, strict=True)]
         told = {
             "bad_value": sum(x is None for x in given),

@@ -26,7 +26,7 @@ from halflife.policy.facts import Shape
 from halflife.policy.worth import Worth
 from halflife.postprocessing.chains import Record, load_chains
 from halflife.postprocessing.reconcile.rules import load_rules
-from halflife.publisher.holding import follow_book, list_amendments, list_promises
+from halflife.publisher.holding import check_members, follow_book, list_amendments, list_promises, read_members
 from halflife.publisher.readable import make_readable, make_readable_block
 from halflife.publisher.reconciling import ReconcileReplay
 from halflife.publisher.replay import QuantileReplay, Replay
@@ -187,6 +187,12 @@ def _other_policy(walk: _Walk, policy: Policy | None) -> Iterator[str]:
         change = find_change(walk.facts, policy)
     except InvalidInput as error:
         change = str(error)
+    if change is None:
+        try:
+            check_members(walk.book, policy)
+        except LedgerError as error:
+            yield str(error)
+            return
     if change is not None:
         intact = walk.book.follows(1)  # else the facts were tampered with, and are not quoted
         yield f"{walk.book.name}: was begun under another policy: {change if intact else 'its facts are others'}"
@@ -212,7 +218,8 @@ class _Walk:
 
     def __init__(self, book: Ledger, progress: Progress, outputs: Sequence[_Compared] = ()) -> None:
         self.book, self.progress, self.outputs = book, progress, outputs
-        self.facts, self.amendments, self.restores = book.facts(), list_amendments(book), list_restores(book)
+        self.facts, self.amendments, self.members = book.facts(), list_amendments(book), read_members(book)
+        self.restores = list_restores(book)
         self.states = book.states()
         newest = book.newest()
         self.states_are_sound = newest is not None and digest(self.states.items()) == newest.states
@@ -262,7 +269,11 @@ class _Walk:
                 record = load_chains(self.states[f"post:{name}"]) if f"post:{name}" in self.states else ()
                 shape = self._read_shape(name)
                 known = None if shape is None else shape.quantiles
-                worth = Worth.of(()) if shape is None else find_worth(name, self.book.begun(), self.amendments)
+                worth = (
+                    Worth.of(())
+                    if shape is None
+                    else find_worth(name, self.book.begun(), self.amendments, self.members)
+                )
                 yield name, QuantileReplay(known) if known else _begin_replay(record, shape, worth)
 
     def _begin_reconciled(self) -> ReconcileReplay | None:
@@ -429,8 +440,8 @@ class _Compared:
     def __init__(self, book: Ledger, stream: str, target: str, output: Pinned | InvalidInput) -> None:
         self.book, self.stream, self.target, self.output = book, stream, target, output
         whose = split_vintage(stream)[0]
-        self.layout, _, quantiles = stream_shape(whose, book.facts())
-        self._worth = find_worth(whose, book.begun(), list_amendments(book))
+        self.layout, _, quantiles = stream_shape(whose, book.facts())[:3]
+        self._worth = find_worth(whose, book.begun(), list_amendments(book), read_members(book))
         self._banded = quantiles is not None
         self._match = match_output(output, self.layout) if isinstance(output, Pinned) else None
 

@@ -127,7 +127,7 @@ def frame_of(channel: Channel, rows: Sequence[Row]) -> pl.DataFrame:
 def exact_totals(channel: Channel, rows: Sequence[Row], steps: int) -> Totals:
     """(steps × cells) what the real engine makes of these rows, with what all who are missing count as."""
     answer = open_source(frame_of(channel, rows)).aggregate(channel.question(1, steps))
-    return channel.totals(answer.sums)
+    return channel.totals(answer.sums, 1)
 
 
 def other_people(rng: random.Random, channel: Channel, steps: int, attacked: str) -> list[Row]:

@@ -112,6 +112,7 @@ def as_data(policy: Policy) -> JsonObject:
     One that is written in the policy stays as it is: the account has that of a number in resolutions, which is another.
     """
     data = policy.model_dump(mode="json")
+    data["population"]["size"] = policy.members.since[0][1]  # losses do not depend on it: noise is added in whole units
     promise, made = data["promise"], vars(policy.notion).items()
     promise |= {key: value.to_dict() for key, value in made if isinstance(value, Process) and "fit" in promise[key]}
     return data
@@ -149,7 +150,7 @@ def totals_of_stretches(
     engine.open_arrow(_table(channel, rows))
     questions = [replace(channel.question(first, last), time_format=None, wide=False) for first, last in stretches]
     answers = [engine.aggregate(question) for question in questions]
-    return [channel.totals(a.sums) for a in answers]
+    return [channel.totals(a.sums, first) for a, (first, _) in zip(answers, stretches, strict=True)]
 
 
 @cache

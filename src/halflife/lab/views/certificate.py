@@ -15,6 +15,9 @@ from halflife.lab.views.report import opening_html
 from halflife.lab.views.text import three_figures
 from halflife.numerics.forms import JsonObject
 
+ROUNDING = 1e-9
+"""What a risk may lie above a promise by rounding alone, relatively."""
+
 
 def write_certificate_page(certificate: JsonObject, path: Path) -> None:
     """Write the page of a certificate."""
@@ -55,19 +58,12 @@ def _amendments(found: Sequence[JsonObject]) -> Iterator[str]:
     if not found:
         return
     yield "<h2>Amendments</h2>"
-    yield table_html(
-        "Changes of what the ledger is held to, each in force from the step that is named on",
-        ("Recorded", "Why, and who says so", "What changed", "From step"),
-        [
-            (
-                _plain_time(a["at"]),
-                f"{visible(a['reason'])} ({visible(a['by'])})",
-                visible("; ".join(a["changes"])) + (" (protects less than before)" if a["weakens"] else ""),
-                visible(", ".join(f"{name} {step:,}" for name, step in a["from_steps"].items())),
-            )
-            for a in found
-        ],
-    )
+    yield "<p>Changes of what the ledger is held to, each in force from the step that is named on, the oldest first.</p>"
+    for a in found:
+        steps = ", ".join(f"{name} from step {step:,} on" for name, step in a["from_steps"].items())
+        weaker = ["The promise protects less than before."] if a["weakens"] else []
+        yield f"<h3>{escape(_plain_time(a['at']))}: {escape(visible(a['reason']))}</h3>"
+        yield _list(map(visible, [*a["changes"], *weaker, f"recorded by {a['by']}; in force: {steps}"]))
 
 
 def _restores(found: Sequence[JsonObject]) -> Iterator[str]:
@@ -108,7 +104,16 @@ def _promise(promise: JsonObject, earlier: bool = False) -> Iterator[str]:
         ("", "Risk (nats)", "Odds change by at most"),
         [(name, three_figures(x), odds_words(x)) for name, x in rows],
     )
-    yield f"<p>At most {risk['largest_used']:.1%} of the promise was in use at any step of the period.</p>"
+    if earlier and risk["largest_used"] > 1 + ROUNDING:
+        passed = (
+            f"what was published since it was amended has brought the risk to {three_figures(risk['largest'])} nats"
+        )
+        more = (
+            f"It allowed {three_figures(risk['limit'])} nats while it held: {passed}, {risk['largest_used']:.0%} of it."
+        )
+        yield _list([more], "open")
+    else:
+        yield f"<p>At most {risk['largest_used']:.1%} of the promise was in use at any step of the period.</p>"
     yield "<h3>What it leans on</h3>"
     yield _list(f"{a['assumes']} {_say_check(a['checked'])}".strip() for a in promise["assumptions"])
 

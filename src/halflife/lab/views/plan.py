@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from fractions import Fraction
 from html import escape
 from pathlib import Path
@@ -127,7 +127,13 @@ def policy_views(policy: GivenPolicy, error: float | None = None) -> list[PlanVi
     asked = None if error is None else real("error", error, positive=True)
     views = []
     for c in channels(Policy.of(policy)):
-        views.append(_view(c.plan, _Clock(c.account), asked, stream=c.name, unit=c.unit, worth=float(max(c.factors))))
+        worth = float(max(c.factors))
+        made = _view(c.plan, _Clock(c.account), asked, stream=c.name, unit=c.unit, worth=worth)
+        if len(c.sized) > 1:  # the noise of a mean follows the size of the population by date
+            moments = (c.account.start(c.first + k) for k in range(len(made.scales)))
+            now = np.array([float(max(c.sized_at(max(1, c.steps.step(us))).factors)) for us in moments]) / worth
+            made = replace(made, scales=made.scales * now, errors=made.errors * now)
+        views.append(made)
     return views
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from halflife.errors import InvalidInput
 from halflife.numerics.forms import JsonObject, leave_out, read_form
 from halflife.numerics.parameters import whole
-from halflife.policy.facts.shapes import stream_shape
+from halflife.policy.facts.shapes import Shape, stream_shape
+from halflife.policy.members import Members
 from halflife.policy.policy import Policy, channels
 from halflife.policy.worth import Factors, Worth
 
@@ -51,10 +52,12 @@ class Amendment:
 
 
 def read_amendments(events: Iterable[tuple[int, JsonObject]]) -> tuple[Amendment, ...]:
-    """Return the amendments among a ledger's events, each given with its time; refuses one that a newer version wrote."""
+    """Return the amendments among a ledger's events, each given with its time; refuses what a newer version wrote."""
     made = []
     for at_us, event in events:
         if event.get("kind") != KIND:
+            if "facts" in event:
+                raise InvalidInput("an event of another kind changes what the ledger is held to")
             continue
         said = {key: value for key, value in event.items() if key != "kind"}
         form = read_form(KIND, said, ("reason", "by", "changes", "from", "facts"), weakens=False)
@@ -78,32 +81,57 @@ def list_facts(begun: Mapping[str, str], amendments: Sequence[Amendment]) -> lis
     return known
 
 
-def find_worth(stream: str, begun: Mapping[str, str], amendments: Sequence[Amendment]) -> Worth:
-    """Return what a unit of a stream was worth, step by step, from a ledger's facts."""
+def find_worth(
+    stream: str, begun: Mapping[str, str], amendments: Sequence[Amendment], members: Members | None = None
+) -> Worth:
+    """Return what a unit of a stream was worth, step by step, from a ledger's facts.
+
+    members  the table of members by date, where the ledger has one
+    """
     known = list_facts(begun, amendments)
     since: list[tuple[int, Factors]] = []
     for facts, starts in zip(known, [{}, *(a.starts for a in amendments)], strict=True):
         if f"stream:{stream}" not in facts:
             continue
-        factors = stream_shape(stream, facts).factors
-        if not since:
-            since.append((1, factors))
-        elif factors != since[-1][1]:
-            since.append((starts[stream], factors))
+        shape = stream_shape(stream, facts)
+        start = starts.get(stream, 1) if since else 1
+        if since and stream not in starts:  # it had ended before
+            continue
+        since = [pair for pair in since if pair[0] < start]
+        for step, factors in _divide(shape, start, members):
+            if not since or factors != since[-1][1]:
+                since.append((step, factors))
     return Worth(tuple(since))
 
 
-def follow_amendments(policy: Policy, begun: Mapping[str, str], amendments: Sequence[Amendment]) -> Policy:
-    """Return the policy with what its streams were before it was amended: what a unit was worth, and where added ones begin."""
+def _divide(shape: Shape, start: int, members: Members | None) -> list[tuple[int, Factors]]:
+    """What a unit is worth from a step on: as facts say, or that divided by the size of the population by date."""
+    if shape.divided_by is None:
+        return [(start, shape.factors)]
+    if members is None:
+        raise InvalidInput("the table of members by date is missing")
+    sizes = members.by_step(shape.divided_by)
+    held = [size for step, size in sizes if step <= start][-1]
+    later = [(start, held), *((step, size) for step, size in sizes if step > start)]
+    return [(step, tuple(f / size for f in shape.factors)) for step, size in later]
+
+
+def follow_amendments(
+    policy: Policy, begun: Mapping[str, str], amendments: Sequence[Amendment], saved: Members | None = None
+) -> Policy:
+    """Return the policy with what its streams were before it was amended: what a unit was worth, and where added ones begin.
+
+    saved  the table of members by date as the ledger has it, for a policy that has none any more
+    """
     if not amendments:
         return policy
-    made = []
+    made, members = [], policy.members if policy.members.by_date else saved
     for c in channels(policy):
         key = f"stream:{c.name}"
         added = next((a for a in amendments if key in a.facts and c.name in a.starts), None)
         begins = added.starts[c.name] if key not in begun and added is not None else 1
-        past = find_worth(c.name, begun, amendments).since
+        past = find_worth(c.name, begun, amendments, members).since
         made.append(replace(c, begins=begins, earlier=past if len(past) > 1 else ()))
     other = policy.model_copy()
-    other._begun, other._channels = policy._begun, tuple(made)
+    other._begun, other._channels, other._members = policy._begun, tuple(made), policy._members
     return other

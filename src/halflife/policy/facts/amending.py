@@ -1,6 +1,7 @@
 """What an amendment may change, and what it needs for that: by which fact it is, before anything is worked out.
 
 members   the population's size and tables: who belongs to it, to which group and with which weight, from a step on
+units     the table that says whose each id is: it must be declared that every id belongs to whom it did
 columns   where person, time and value stand in the data: their meaning must be declared to be the same
 end       a stream's last step, where its plan depends on it
 added, ended, losses      a stream that is new or gone; shares and the promise: what every step may lose
@@ -14,7 +15,6 @@ from halflife.parsing.documents import Where
 
 MEMBERS = (
     ("population", "size"),
-    ("population", "units"),
     ("stream", "groups", "table"),
     ("stream", "groups", "sizes"),
     ("stream", "statistic", "weights", "sha256"),
@@ -39,6 +39,8 @@ a new name
     place = ("stream" if part.startswith("stream:") else part, *keys)
     if place in MEMBERS:
         return "members"
+    if place == ("population", "units"):
+        return "units"
     if place[:1] == ("promise",) or place == ("stream", "share"):
         return "losses"
     if place == ("population", "person") or place[:2] == ("stream", "source"):
@@ -50,7 +52,7 @@ a new name
 
 def refuse_unproved(kind: str, notion: Notion, adds_up: bool) -> None:
     """Refuse an amendment of a kind under a promise for which nobody has shown that it keeps it."""
-    if kind in ("members", "ended") and notion.shares_draws:
+    if kind in ("members", "units", "ended") and notion.shares_draws:
         raise InvalidInput(
             f"under {notion.name} one noise is used in every period: the difference of two values with the same noise shows "
             "what those who came or left add up to. Let the streams end, and begin a ledger for the new "

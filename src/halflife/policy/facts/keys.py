@@ -13,6 +13,10 @@ from halflife.local_time import from_us
 from halflife.numerics.forms import read_form
 
 Facts = dict[str, Any]
+VERSION = 2
+"""The newest version of a part: of a population whose size goes by date, and of a stream whose values are divided by it."""
+BY_DATE = "by date"
+"""What stands for a size that a public table gives by date; the table itself is a state of the ledger, as it grows."""
 MUST = object()
 """What has no default."""
 
@@ -37,7 +41,9 @@ def _say_width(us: int) -> str:
 
 POPULATION = {
     "id": Key("the population's id"),
-    "size": Key("the population's size"),
+    "size": Key(
+        "the population's size", say=lambda size: f"{size}" if isinstance(size, int) else "a public table by date"
+    ),
     "person": Key("the column that identifies a person"),
     "units": Key("the content of the table that says whose each id is", None),
     "neighbours": Key("what neighbours differ in", "replace-one"),
@@ -119,9 +125,10 @@ def parse_part(facts: Mapping[str, str], key: str) -> Any:
 
 def fill_part(what: str, stored: object, part: Mapping[str, Key]) -> Facts:
     """Return a part, and the parts in it, with all defaults."""
+    newest = VERSION if part is POPULATION or part is STREAM else 1
     must = [key for key, about in part.items() if about.default is MUST]
     defaults = {key: about.default for key, about in part.items() if about.default is not MUST}
-    filled = read_form(f"what a ledger remembers of {what}", stored, must, **defaults)
+    filled = read_form(f"what a ledger remembers of {what}", stored, must, newest, **defaults)
     for key, about in part.items():
         if about.keys is not None and filled[key] is not None:
             filled[key] = fill_part(f"{what}.{key}", filled[key], about.keys)

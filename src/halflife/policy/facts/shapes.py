@@ -9,16 +9,21 @@ from typing import NamedTuple
 
 from halflife.numerics.trees import CountTree
 from halflife.outputs import Layout
-from halflife.policy.facts.keys import STREAM, fill_part, parse_part
+from halflife.policy.facts.keys import STREAM, VERSION, fill_part, parse_part
 from halflife.postprocessing.quantiles import TreeQuantiles
+from halflife.steps import Steps
 
 
 class Shape(NamedTuple):
-    """What a stream's entries hold: layout, what a unit is worth in each noisy number now, and how quantiles follow from them."""
+    """What a stream's entries hold: layout, what a unit is worth in each noisy number, and how quantiles follow from them.
+
+    divided_by  the steps of a stream whose worth is still to be divided by the size of the population in force; None of others
+    """
 
     layout: Layout
     factors: tuple[Fraction, ...]
     quantiles: TreeQuantiles | None
+    divided_by: Steps | None = None
 
 
 def stream_shape(name: str, facts: Mapping[str, str]) -> Shape:
@@ -31,7 +36,9 @@ def stream_shape(name: str, facts: Mapping[str, str]) -> Shape:
     if statistic["quantiles"] is None:
         bins = tuple(pairwise(edges))
         layout = Layout(name, zone, groups, bins, statistic["unit"])
-        return Shape(layout, tuple(f for f in factors for _ in range(max(1, len(bins)))), None)
+        divided = parse_part(facts, f"stream:{name}").get("version", 1) == VERSION
+        steps = Steps.from_facts({**stream["steps"]}) if divided else None
+        return Shape(layout, tuple(f for f in factors for _ in range(max(1, len(bins)))), None, steps)
     tree = CountTree(len(edges) - 1, statistic["levels"], statistic["total"])
     which = tuple(float(Fraction(q)) for q in statistic["quantiles"])
     layout = Layout(name, zone, groups, (), statistic["unit"], which)

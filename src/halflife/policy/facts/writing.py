@@ -10,7 +10,7 @@ from typing import Any
 from halflife.notions.base import Notion
 from halflife.numerics.forms import leave_out
 from halflife.parsing.quantities import parse_quantity
-from halflife.policy.facts.keys import Facts
+from halflife.policy.facts.keys import BY_DATE, VERSION, Facts
 from halflife.policy.model import Source
 from halflife.policy.policy import Policy, channels
 from halflife.policy.promises.base import Adapter
@@ -29,16 +29,16 @@ def ledger_facts(policy: Policy) -> dict[str, str]:
         "clock": leave_out({"version": 1, **made[0].account.to_facts(), "late": policy.clock.late}, late="now"),
     }
     for channel in made:
-        facts[f"stream:{channel.name}"] = _write_stream(channel)
+        facts[f"stream:{channel.name}"] = _write_stream(channel, policy.members.by_date and channel.divides)
     return {key: json.dumps(value, sort_keys=True) for key, value in facts.items()}
 
 
 def _write_population(policy: Policy, units: Mapping[str, str] | None) -> Facts:
-    p = policy.population
+    p, by_date = policy.population, policy.members.by_date
     facts = {
-        "version": 1,
+        "version": VERSION if by_date else 1,
         "id": p.id,
-        "size": p.size,
+        "size": BY_DATE if by_date else p.size,
         "person": p.person,
         "units": None if units is None else digest(units),
         "neighbours": p.neighbours,
@@ -68,11 +68,14 @@ def name_notion(facts: Facts, notion: Notion[Any]) -> Facts:
     return {key: value for key, value in facts.items() if key not in (notion.attached, "clock")}
 
 
-def _write_stream(c: Channel) -> Facts:
-    """A stream; `worth` is what a unit is worth in the output, by group if they differ: verification reads outputs by it."""
-    worth = [str(f) for f in c.factors]
+def _write_stream(c: Channel, by_date: bool) -> Facts:
+    """A stream; `worth` is what a unit is worth in the output, by group if they differ: verification reads outputs by it.
+
+    by_date  whether that goes by date: then it is what a unit is worth before it is divided by the size of the population
+    """
+    worth = [str(f * c.sized[0].size if by_date else f) for f in c.sized[0].factors]
     facts = {
-        "version": 1,
+        "version": VERSION if by_date else 1,
         "steps": c.steps.to_facts(),
         "last": c.last,
         "delay": c.age,

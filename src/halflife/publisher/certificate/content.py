@@ -32,7 +32,7 @@ from halflife.policy import Channel, GivenPolicy, Policy, channels, explain, fin
 from halflife.policy.facts import Amendment
 from halflife.publisher.certificate.rows import digest_cells, pack_rows
 from halflife.publisher.certificate.signing import sign
-from halflife.publisher.holding import hold_to_ledger, list_amendments, list_promises
+from halflife.publisher.holding import hold_to_ledger, list_amendments, list_promises, read_members
 from halflife.publisher.plain_terms import Losses, describe_promise, find_plain_losses, list_unprotected
 from halflife.publisher.readable import make_readable_block
 from halflife.publisher.restores import Restore, add_lost, list_restores
@@ -167,7 +167,7 @@ def make_content(
         "not_protected": list(list_unprotected(policy)),
         "population": {
             "id": policy.population.id,
-            "size": policy.population.size,
+            "size": policy.members.at(told.newest_us),
             "neighbours": policy.population.neighbours,
         },
         "period": {
@@ -246,7 +246,7 @@ class _Told:
     def __init__(self, book: Ledger, policy: Policy, promises: Sequence[Notion], period: Period) -> None:
         self.losses = Losses()
         self._risks = [_Risk(notion, period, held=i == 0) for i, notion in enumerate(promises)]
-        self._first = period.first
+        self._first, self.newest_us = period.first, channels(policy)[0].account.start(1)
         made = {c.name: c for c in channels(policy)}
         known = [key.removeprefix("stream:") for key in book.facts() if key.startswith("stream:")]
         names = [*made, *(name for name in known if name not in made)]
@@ -255,6 +255,7 @@ class _Told:
 
     def feed(self, step: int, entries: Sequence[Entry], releases: Sequence[Release]) -> None:
         """Take in all that was released at a step of the account, also by entries that are lost."""
+        self.newest_us = max([self.newest_us, *(entry.start_us for entry in entries)])
         for risk in self._risks:
             risk.feed(step, releases)
         self.losses.feed(releases)
@@ -318,10 +319,8 @@ class _Stream:
     def __init__(self, name: str, book: Ledger, channel: Channel | None) -> None:
         self._name, self._channel, self._digest = name, channel, hashlib.sha256()
         self._stream, self._vintage = split_vintage(name)
-        self._layout, factors, quantiles = stream_shape(self._stream, book.facts())
-        self._worth = (
-            find_worth(self._stream, book.begun(), list_amendments(book)) if channel is None else channel.worth
-        )
+        self._layout, factors, quantiles = stream_shape(self._stream, book.facts())[:3]
+        self._worth = find_worth(self._stream, book.begun(), list_amendments(book), read_members(book))
         self._numbers, self._banded = len(factors), quantiles is not None
         self._cells = digest_cells(self._layout.columns[3:-2], self._layout.cells)
         self._steps, self._first, self._last = 0, 0, 0

@@ -91,7 +91,7 @@ def _check_stream(
 ) -> StreamReport:
     """Look at one stream; a stream that a program pushes has its noise alone."""
     looked = channel.newest(now)
-    report = StreamReport(channel, policy.population.size, looked, _noise(policy, channel, looked, None))
+    report = StreamReport(channel, policy.members.largest, looked, _noise(policy, channel, looked, None))
     if channel.part.source is None:
         if frame is not None:
             raise InvalidInput("the policy does not say which columns hold person, time and value: add a `source`")
@@ -178,15 +178,17 @@ def _noise(policy: Policy, channel: Channel, looked: int, found: Inspection | No
     plan, newest = channel.plan, 1 + (max(1, looked) - 1) * channel.plan.request.every
     tree = channel.measure.tree
     each, gain = (1, 1.0) if tree is None else (tree.bins, tree.rank_error)
-    factors = np.array([float(f) for f in channel.factor_of_bins[::each]])
-    bounds = np.array(total_range(channel, policy.population.size)[::each], dtype=float) * factors[:, None]
+    sized = channel.sized_at(max(1, looked))
+    factors = np.array([float(f) for f in channel.factor_of_bins(max(1, looked))[::each]])
+    bounds = np.array(total_range(channel, sized.size)[::each], dtype=float) * factors[:, None]
     widest = int(np.argmax(bounds[:, 1] - bounds[:, 0]))
     worst = float(factors.max()) * gain
     last = newest if plan.horizon is None else min(newest, plan.horizon)
-    noise = Noise(worst * plan.std(1), worst * plan.std(last), *bounds[widest].tolist())
+    first = float(max(channel.sized_at(1).factors)) * gain
+    noise = Noise(first * plan.std(1), worst * plan.std(last), *bounds[widest].tolist())
     if found is None or not found.steps:
         return noise
-    offsets = np.array(channel.offsets, dtype=float)[:, None]
+    offsets = np.array(sized.offsets, dtype=float)[:, None]
     own = (found.totals / found.steps + offsets).reshape(len(factors), -1).sum(axis=1) * factors
     below = float(np.mean(np.abs(own) < factors * gain * plan.std(last)))
     return replace(noise, mean=round_digits(float(np.mean(np.abs(own)))), drowned=below)

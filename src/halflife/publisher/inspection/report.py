@@ -97,7 +97,10 @@ class StreamReport:
             or (self.channel.groups and not self.channel.fixed and self.channel.most_groups > 1)
         ):
             return None
-        return max(0.0, 1 - i.entries / (self.size * (i.last - i.first + 1)))
+        sizes = [
+            self.channel.sized_at(k).size for k in (range(i.first, i.last + 1) if len(self.channel.sized) > 1 else (1,))
+        ]
+        return max(0.0, 1 - i.entries / (sum(sizes) / len(sizes) * (i.last - i.first + 1)))
 
     def empty(self) -> tuple[int, int, int]:
         """How many steps have no data: before the first that has, between, and after the last."""

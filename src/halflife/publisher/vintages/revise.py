@@ -166,7 +166,7 @@ class Again:
             answer = engine.aggregate(c.question(first, last))
         line = {"stream": name_vintage(c.name, self.vintage), "steps": [first, last], **answer.tallies}
         write_operator(session.ledger.operator_file, session.now_us(), line)
-        return c.totals(answer.sums)
+        return c.totals(answer.sums, first)
 
     def describe(self, recorded: bool) -> Revision:
         """Return what was done, or would be."""

@@ -101,19 +101,15 @@ class Room:
         if all(last == c.last for c, last in reached):  # nothing more is planned: the account alone decides
             return self._admits([turn._replace(step=turn.step + later, late=turn.late + later) for turn in turns])
         if isinstance(self._notion, WEvent):
-            return fits_windows(self._notion, lost, self._look_ahead(step, self._notion.w), self._widest)
+            return fits_windows(self._notion, lost, self._look_ahead(step, self._notion.w))
         planned = _join(self._plan(c, 1, last) for c, last in reached)
-        whole = Lost(planned.steps, planned.losses / self._share)  # keeps all of the promise, as shares keep theirs
+        whole = planned._replace(losses=planned.losses / self._share)  # keeps all of the promise, as shares keep theirs
         return may_continue(self._notion, lost, whole, at=int(lost.steps.max()) + 1)
 
     def _look_ahead(self, step: int, w: int) -> Lost:
         """What is planned for as long as a window reaches that begins before a step of the account."""
-        far = step + w + self._widest + max(c.age for c in self._channels)
+        far = step + w + max(c.widest + c.age for c in self._channels)
         return _join(self._plan(c, self._find_last(c, step) + 1, self._find_last(c, far) + 1) for c in self._channels)
-
-    @property
-    def _widest(self) -> int:
-        return max(c.widest for c in self._channels)
 
     def _find_last(self, c: Channel, step: int) -> int:
         """The newest step of a stream that is published by a step of the account."""
@@ -123,14 +119,15 @@ class Room:
         """What a stream's plan gives to steps first … last, by the step that it counts at; none beyond its end."""
         last = last if c.last is None else min(last, c.last)
         if last < first:
-            return Lost(np.array([], dtype=np.int64), np.array([]))
+            return Lost(np.array([], dtype=np.int64), np.array([]), np.array([], dtype=np.int64))
         steps = c.release_steps(first, last) - (c.age if self._notion.by_data_time else 0)
-        return Lost(steps, c.plan.losses_of_releases(first, last) ** self._power)
+        return Lost(steps, c.plan.losses_of_releases(first, last) ** self._power, c.spans(first, last))
 
     def _place(self, releases: Sequence[Release], later: int = 0) -> Lost:
         by_data = self._notion.by_data_time
         steps = [r.data_time if by_data else r.step + later for r in releases]
-        return Lost(np.array(steps, dtype=np.int64), np.array([r.loss for r in releases]) ** self._power)
+        spans = np.array([r.span for r in releases], dtype=np.int64)
+        return Lost(np.array(steps, dtype=np.int64), np.array([r.loss for r in releases]) ** self._power, spans)
 
     def _read_losses(self, book: Ledger) -> Lost:
         """All that was ever lost, by the step that it counts at."""
@@ -141,5 +138,5 @@ class Room:
 
 
 def _join(parts: Iterable[Lost]) -> Lost:
-    steps, losses = zip(*parts, strict=True)
-    return Lost(np.concatenate(steps), np.concatenate(losses))
+    steps, losses, spans = zip(*parts, strict=True)
+    return Lost(np.concatenate(steps), np.concatenate(losses), np.concatenate(spans))

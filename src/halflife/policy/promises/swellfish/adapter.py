@@ -185,6 +185,11 @@ class SwellfishAdapter(Adapter):
                 amount = parse_quantity(self.own.floor, stream.part.statistic.unit)
                 if amount <= 0:
                     raise InvalidInput(f"must be above 0, not {self.own.floor!r}: write `outside: exact` for no floor")
+                if self.policy.members.by_date and stream.divides:
+                    raise InvalidInput(
+                        "the floor of a mean would follow the sizes by date, and the plan with it: publish a sum, or give "
+                        "population.size as a number"
+                    )
                 options["floor"] = math.nextafter(float(amount / min(stream.factors)), math.inf)
         if self.own.block is not None:
             with self.policy.about("promise", "block"):
@@ -195,7 +200,7 @@ class SwellfishAdapter(Adapter):
     def _warnings(self, stream: Outline) -> tuple[str, ...]:
         """Return warnings: a δ too large for the population, households left out, steps at which no secret is relevant."""
         said = []
-        size, delta = self.policy.population.size, self.notion.delta
+        size, delta = self.policy.members.largest, self.notion.delta
         if delta * size >= 1:
             said.append(
                 f"δ = {delta:g} is too large for {size:,} households: a mechanism that publishes everything about "

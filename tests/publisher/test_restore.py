@@ -364,6 +364,20 @@ def test_certificates_reports_and_amendments_count_what_was_lost(tmp_path):
         hl.amend(stronger, "a longer window", clock=at(1000))  # seven steps count, the lost ones among them
 
 
+def test_what_was_lost_counts_for_whoever_left(tmp_path):
+    """w = 6, ε = 1: of the window up to step 8 steps 3 to 6 are about a person who left after step 6; two of them are lost."""
+    policy = town(tmp_path)
+    push(policy, *range(1, 5))
+    hl.backup(policy, tmp_path / "b")
+    push(policy, 5, 6, 7)
+    lose_ledger(tmp_path)
+    hl.restore(tmp_path / "b", policy, pass_over=True, clock=at(8))
+    push(policy, 8)
+    left = hl.status(policy, left="2026-01-01T06:00", clock=at(8)).left
+    assert left.releases == 6
+    assert left.risk == pytest.approx(4 / 6, rel=1e-3)
+
+
 def test_streams_of_which_nothing_tells_are_passed_over_up_to_now(tmp_path):
     data = policy_dict() | {"clock": {"step": "1 h", "start": "2026-01-01"}}
     data["streams"][0]["source"] = None

@@ -20,6 +20,7 @@ from halflife.local_time import LATEST, from_us, parse_time, to_us
 from halflife.notions.base import Notion
 from halflife.plans.continuing import adds_up
 from halflife.policy import Policy, channels
+from halflife.publisher.restores import list_restores
 from halflife.steps import MOST_STEPS, Steps
 
 SHARES = (0.1, 0.01)
@@ -31,7 +32,7 @@ class Left:
     """What is still exposed of a person who left at a time, under the promise as it is now.
 
     at            when they left
-    releases      how many published steps are about data from before
+    releases      how many published steps are about data from before, those that a restore passed over among them
     to_come       how many more will be: steps that began before, and are not published yet
     first_steps   of each stream, the first step that is not about them
     risk, peak    now, and the worst from now on, in nats;  limit  what is promised
@@ -56,9 +57,12 @@ def find_left(policy: Policy, book: Ledger | None, done: Mapping[str, int], left
     notion, zone = policy.notion, policy.clock.zone
     left_us = to_us(parse_time(left, zone))
     refuse_without_account(notion)
-    entries = [] if book is None else [e for e in book.entries() if e.start_us < left_us]
-    account = Accountant.replay(notion, (r for e in entries for r in e.releases))
     steps = channels(policy)[0].account
+    entries = [] if book is None else [e for e in book.entries() if e.start_us < left_us]
+    lost = [] if book is None else [r for restore in list_restores(book) for r in restore.releases]
+    lost = [r for r in lost if steps.start(r.first_data_time) < left_us]
+    releases = sorted((*(r for e in entries for r in e.releases), *lost), key=lambda r: r.step)
+    account = Accountant.replay(notion, releases)
     firsts = {c.name: max(1, c.steps.step(left_us - 1) + 1) for c in channels(policy)}
     lasts = {
         c.name: firsts[c.name] - 1 if c.last is None else min(c.last, firsts[c.name] - 1) for c in channels(policy)
@@ -67,7 +71,7 @@ def find_left(policy: Policy, book: Ledger | None, done: Mapping[str, int], left
     risk, peak, limit = account.exposure(now)
     return Left(
         at=from_us(left_us, zone),
-        releases=len(entries),
+        releases=len(entries) + len(lost),
         to_come=sum(max(0, lasts[name] - done[name]) for name in lasts),
         first_steps=firsts,
         risk=risk,

@@ -199,7 +199,7 @@ class Swellfish(Notion[SwellfishState]):
 
         >>> s = Specification([Secret(3.0, 2, 1, 4, 1.0), Secret(1.0, 9, 2, 20, 0.5)])
         >>> Swellfish(s).baseline()
-        (WEvent(epsilon=0.5, w=9, delta=0.0), 4.0)
+        (WEvent(epsilon=0.5, w=9, delta=0.0, reach=0), 4.0)
         """
         if self.neighbours == "all-events":
             raise InvalidInput(

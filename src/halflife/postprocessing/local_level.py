@@ -26,5 +26,5 @@ class LocalLevel(Structural):
 
     @staticmethod
     def make_models(steps_per_day: float) -> list[Harmonics]:
-        """Return the level by itself."""
-        return [Harmonics(steps_per_day, seasons=False, irregular=False)]
+        """Return the level by itself, and with an irregular part."""
+        return [Harmonics(steps_per_day, seasons=False, irregular=False), Harmonics(steps_per_day, seasons=False)]

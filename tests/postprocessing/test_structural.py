@@ -187,7 +187,7 @@ def test_models_are_weighed_and_their_disagreement_is_in_the_band():
 
 @pytest.mark.parametrize("kind", [Seasonal, LocalLevel])
 def test_bands_hold_where_noise_hides_what_kind_of_series_it_is(kind):
-    """White values under Laplace noise of four times their deviation: no model is sure, and bands know."""
+    """White values under Laplace noise whose scale is twice their deviation: no model is sure, and bands know."""
     rng, inside, several = np.random.default_rng(4), [], 0
     for _ in range(3):
         truth = rng.normal(10, 1, (500, 1))
@@ -421,7 +421,7 @@ def test_parameters_are_public_or_fitted_at_public_times():
 
 def test_amplitudes_of_noise_alone_are_not_held_to_be_nothing():
     kinds = class_of(np.array([1.0, 0.0]), 1.0, 100.0)
-    assert 2.0 ** kinds[0] == pytest.approx(math.sqrt(5 / 100), rel=0.5)
+    assert 2.0 ** kinds[0] == pytest.approx(math.sqrt(5 / 100) / 2, rel=0.5)
     assert class_of(np.array([0.0]), 0.0, 10.0)[0] < -900  # a constant that is published exactly
     constant = Seasonal(4.0).estimate(np.full((120, 1), 3.0), np.zeros(120))
     assert (constant.values == 3.0).all()

@@ -11,8 +11,8 @@ from halflife.postprocessing.structural.harmonics import Harmonics
 class LocalLevel(Structural):
     """The best running estimate of a value that drifts, x_t = x_{t−1} + q·η_t, with q fitted on published values alone.
 
-    The filter of `Kalman` (known: Kalman 1960), whose drift must be declared; here it is the likeliest one, fitted again at
-    public times. In a policy: `kalman: fitted`.
+    The filter of `Kalman` (known: Kalman 1960), whose drift must be declared; here it is fitted, again at public times, and
+    so is a level with an irregular part that fades. Both are used, each as far as it is likely. In a policy: `kalman: fitted`.
 
     >>> import numpy as np
     >>> truth = np.cumsum(np.random.default_rng(1).normal(0, 0.1, (500, 1)), axis=0)

@@ -116,12 +116,12 @@ def class_of(variances: Floats, noise: float, count: float) -> Integers:
     """Return the class of each series: the power of 2 nearest to the square of its amplitude, √(variance − noise).
 
     Of count values of variance V that are Laplace noise alone, the sample's variance has a standard deviation of V√(5/count):
-    no amplitude is held to be smaller than what that allows.
+    no square of an amplitude is held to be smaller than half of that, which is the middle, in logarithms, of what may be hidden.
 
     >>> class_of(np.array([5.0, 1.0]), 1.0, 500.0).tolist()
-    [2, -3]
+    [2, -4]
     """
-    signal = np.maximum(variances - noise, np.maximum(noise, 1e-12 * variances) * math.sqrt(5 / count))
+    signal = np.maximum(variances - noise, np.maximum(noise, 1e-12 * variances) * math.sqrt(5 / count) / 2)
     return np.round(np.log2(np.maximum(signal, 1e-300))).astype(np.int64)
 
 

@@ -13,12 +13,20 @@ from halflife import InvalidInput
 from halflife.local_time import local_days
 from halflife.postprocessing import Facts, Kalman, LocalLevel, Seasonal
 from halflife.postprocessing.structural import fitting
-from halflife.postprocessing.structural.combining import MODEL_IS_TRUE, SIZES, combine, find_chances, find_median
+from halflife.postprocessing.structural.combining import (
+    MODEL_IS_TRUE,
+    SIZES,
+    combine,
+    find_chances,
+    find_density,
+    find_median,
+)
 from halflife.postprocessing.structural.filtering import Filter, Model, look_back
 from halflife.postprocessing.structural.fitting import find_cost
 from halflife.postprocessing.structural.harmonics import DAY, SIDE, WEEK, YEAR, Harmonics
 from halflife.postprocessing.structural.parameters import Parameters, find_variances
-from halflife.postprocessing.structural.windows import class_of, next_fit
+from halflife.postprocessing.structural.windows import class_of, next_fit, share_out
+from halflife.postprocessing.structural.windows import mix as mix_models
 
 
 def dense(rows, gaps, model, before):
@@ -86,7 +94,7 @@ def test_likelihood_is_that_of_the_dense_normal_distribution(seed):
             model = Model(moves, float(variances.irregular[0] * size), float(variances.persistence[0]))
             known = dense(rows, gaps, model, variances.before[0] * size) + np.diag(noise + 0.1)
             moved = values[:, j] - begin[j]
-            total += (np.linalg.slogdet(known)[1] + moved @ np.linalg.solve(known, moved)) / 2
+            total += (np.linalg.slogdet(2 * np.pi * known)[1] + moved @ np.linalg.solve(known, moved)) / 2
         assert found[k] == pytest.approx(total, rel=1e-9)
 
 
@@ -95,10 +103,12 @@ def test_local_level_is_the_kalman_filter_of_its_drift():
     values, scales = np.cumsum(rng.normal(0, 0.3, (300, 1)), axis=0) + rng.laplace(0, 1, (300, 1)), np.ones(300)
     fitted = LocalLevel(4.0)
     fitted.estimate(values, scales)
-    assert fitted._fit is not None
-    drift = math.sqrt(math.exp(fitted._fit.parameters.numbers[0]) * 2.0 ** fitted._kinds[0])
+    fit, filters = fitted._fits[0], fitted._filters[0]
+    assert not fit.harmonics.irregular
+    assert fit.share > 0.5
+    drift = math.sqrt(math.exp(fit.parameters.numbers[0]) * 2.0 ** fitted._kinds[0])
     assert 0.15 < drift < 0.6  # it was 0.3
-    (state,) = fitted._filters.values()
+    (state,) = filters.values()
     assert state.means[0] == pytest.approx(Kalman(drift).smooth(values, scales)[0][-1], rel=1e-3, abs=1e-3)
 
 
@@ -148,6 +158,49 @@ def test_sizes_of_errors_are_learnt_from_surprises_alone():
     assert inside[1] < 0.93
     hidden = find_chances(rng.laplace(0, 1000.0, 4000), ones, 2e6 * ones, True)  # noise hides everything
     assert 0.8 < hidden @ SIZES < 1.6
+
+
+@pytest.mark.parametrize("laplace", [True, False])
+def test_the_density_of_a_surprise_is_that_of_error_and_noise_together(laplace):
+    """By a sum over the error, for errors far smaller and far larger than the noise."""
+    for f, R in ((1e-3, 2.0), (0.5, 2.0), (2.0, 2.0), (60.0, 2.0)):
+        x, b = np.linspace(-9, 9, 40_001) * math.sqrt(f), math.sqrt(R / 2)
+        chance = np.exp(-(x**2) / (2 * f)) / math.sqrt(2 * math.pi * f) * (x[1] - x[0])
+        for v in (0.0, 0.3, -4.0, 20.0):
+            noise = (
+                np.exp(-np.abs(v - x) / b) / (2 * b)
+                if laplace
+                else np.exp(-((v - x) ** 2) / 4) / math.sqrt(4 * math.pi)
+            )
+            found = find_density(np.array([v]), np.array([f]), np.array([R]), laplace)[0]
+            assert found == pytest.approx(math.log(np.sum(chance * noise)), rel=1e-3)
+
+
+def test_models_are_weighed_and_their_disagreement_is_in_the_band():
+    assert share_out([10.0, 10.0 + math.log(3), 90.0]).tolist() == [0.75, 0.25, 0.0]
+    means, variances = mix_models(
+        [(np.array([1.0]), np.array([2.0])), (np.array([5.0]), np.array([4.0]))], [0.75, 0.25]
+    )
+    assert means[0] == 2.0
+    assert variances[0] == 0.75 * (2 + 1) + 0.25 * (4 + 9)
+
+
+@pytest.mark.parametrize("kind", [Seasonal, LocalLevel])
+def test_bands_hold_where_noise_hides_what_kind_of_series_it_is(kind):
+    """White values under Laplace noise whose scale is twice their deviation: no model is sure, and bands know."""
+    rng, inside, several = np.random.default_rng(4), [], 0
+    for _ in range(3):
+        truth = rng.normal(10, 1, (500, 1))
+        noisy = truth + rng.laplace(0, 2.0, truth.shape)
+        estimator = kind(6.0)
+        for found in (estimator.estimate(noisy, np.full(500, 2.0)), estimator.look_back(noisy, np.full(500, 2.0))):
+            inside.append(np.mean(np.abs(found.values - truth)[200:] <= found.bands[200:]))
+        several += len(estimator._fits) > 1
+        again = kind(6.0)
+        again.restore(json.loads(json.dumps(estimator.state())))
+        assert again.state() == estimator.state()
+    assert several
+    assert 0.86 < np.mean(inside) < 0.99
 
 
 def series(seed, steps=224, cells=1, scale=1.0, season=2.0, flat=0.5):
@@ -368,7 +421,7 @@ def test_parameters_are_public_or_fitted_at_public_times():
 
 def test_amplitudes_of_noise_alone_are_not_held_to_be_nothing():
     kinds = class_of(np.array([1.0, 0.0]), 1.0, 100.0)
-    assert 2.0 ** kinds[0] == pytest.approx(math.sqrt(5 / 100), rel=0.5)
+    assert 2.0 ** kinds[0] == pytest.approx(math.sqrt(5 / 100) / 2, rel=0.5)
     assert class_of(np.array([0.0]), 0.0, 10.0)[0] < -900  # a constant that is published exactly
     constant = Seasonal(4.0).estimate(np.full((120, 1), 3.0), np.zeros(120))
     assert (constant.values == 3.0).all()

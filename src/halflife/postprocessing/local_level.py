@@ -11,8 +11,8 @@ from halflife.postprocessing.structural.harmonics import Harmonics
 class LocalLevel(Structural):
     """The best running estimate of a value that drifts, x_t = x_{t−1} + q·η_t, with q fitted on published values alone.
 
-    The filter of `Kalman` (known: Kalman 1960), whose drift must be declared; here it is the likeliest one, fitted again at
-    public times. In a policy: `kalman: fitted`.
+    The filter of `Kalman` (known: Kalman 1960), whose drift must be declared; here it is fitted, again at public times, and
+    so is a level with an irregular part that fades. Both are used, each as far as it is likely. In a policy: `kalman: fitted`.
 
     >>> import numpy as np
     >>> truth = np.cumsum(np.random.default_rng(1).normal(0, 0.1, (500, 1)), axis=0)
@@ -26,5 +26,5 @@ class LocalLevel(Structural):
 
     @staticmethod
     def make_models(steps_per_day: float) -> list[Harmonics]:
-        """Return the level by itself."""
-        return [Harmonics(steps_per_day, seasons=False, irregular=False)]
+        """Return the level by itself, and with an irregular part."""
+        return [Harmonics(steps_per_day, seasons=False, irregular=False), Harmonics(steps_per_day, seasons=False)]

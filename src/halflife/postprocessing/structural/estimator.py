@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -26,12 +26,14 @@ from halflife.postprocessing.structural.windows import (
     class_of,
     classes_of_amplitude,
     fit_models,
-    judge_fit,
+    judge_fits,
     make_window,
+    mix,
     model_of,
     next_fit,
     pool_of,
     read_estimate,
+    weigh_fits,
     window_length,
 )
 
@@ -70,9 +72,10 @@ class Structural:
 
     def _begin(self) -> None:
         self._step, self._seen = 0, 0
-        self._fit: Fit | None = None if self.public is None else Fit(self.public, self.models[0])
+        self._fits: tuple[Fit, ...] = () if self.public is None else (Fit(self.public, self.models[0]),)
+        self._chances: tuple[float, ...] = MODEL_IS_TRUE
         self._kinds: Integers | None = None
-        self._filters: dict[int, Filter] = {}
+        self._filters: list[dict[int, Filter]] = []
         self._sums = np.zeros((3, 0))
         self._count = self._noise = 0.0
         self._window: Window | None = None
@@ -96,8 +99,7 @@ class Structural:
             room = len(values) if self.public else next_fit(self._seen, self.steps_per_day) - self._seen
             part = slice(done, min(len(values), done + room))
             here = Window(*(column[part] for column in block))
-            chances = MODEL_IS_TRUE if self._fit is None else self._fit.chances
-            found.append(read_estimate(*self._meet(here, facts.worth), here, facts, chances))
+            found.append(read_estimate(*self._meet(here, facts.worth), here, facts, self._chances))
             done = part.stop
             if not self.public and self._seen == next_fit(self._seen - 1, self.steps_per_day):
                 self._refit(facts.std > 1)
@@ -119,11 +121,11 @@ class Structural:
         chances = MODEL_IS_TRUE
         if self.public is not None and self.amplitude is not None:
             known = Fit(self.public, self.models[0]), classes_of_amplitude(self.amplitude, facts.worth, cells)
-            found = look_back_on(block, self.models, known)
+            found = look_back_on(block, self.models, facts.std > 1, known)
         elif len(values) < next_fit(0, self.steps_per_day):
             found = block.values, np.full_like(block.values, math.inf)
         else:
-            found = look_back_on(block, self.models)
+            found = look_back_on(block, self.models, facts.std > 1)
             pool = pool_of(cells)
             surprise, noise = (block.values - found[0])[:, pool], np.repeat(block.noise[:, None], len(pool), axis=1)
             chances = tuple(find_chances(surprise, found[1][:, pool], noise, facts.std > 1).tolist())
@@ -149,23 +151,27 @@ class Structural:
         """Take in a block without a fit inside; return predictions and their variances: nothing is predicted before a fit."""
         self._note(block)
         raw = block.values, np.full_like(block.values, math.inf)
-        if self._fit is None:
+        if not self._fits:
             return raw
         if self._kinds is not None:
-            return self._run(block, self._fit, self._kinds)
+            return self._run(block, self._kinds)
         kinds = classes_of_amplitude(self.amplitude or 1.0, worth, block.values.shape[1])
-        self._start(self._fit, kinds, block.values[0], float(block.noise[0]))
-        rest = self._run(Window(*(column[1:] for column in block)), self._fit, kinds)
+        self._start(kinds, block.values[0], float(block.noise[0]))
+        rest = self._run(Window(*(column[1:] for column in block)), kinds)
         return np.concatenate([raw[0][:1], rest[0]]), np.concatenate([raw[1][:1], rest[1]])
 
-    def _run(self, block: Window, fit: Fit, kinds: Integers) -> tuple[Floats, Floats]:
-        predicted, variances = np.empty_like(block.values), np.empty_like(block.values)
-        rows = fit.harmonics.rows(block.days, block.phases)
-        for kind, one in self._filters.items():
-            cells = kinds == kind
-            seen = one.meet(block.values[:, cells], rows, block.noise, block.gaps, model_of(fit, kind)[0])
-            predicted[:, cells], variances[:, cells] = seen.predicted, seen.signal[:, None]
-        return predicted, variances
+    def _run(self, block: Window, kinds: Integers) -> tuple[Floats, Floats]:
+        """Let the filters of all models go on; return their predictions, taken together."""
+        found = []
+        for fit, filters in zip(self._fits, self._filters, strict=True):
+            predicted, variances = np.empty_like(block.values), np.empty_like(block.values)
+            rows = fit.harmonics.rows(block.days, block.phases)
+            for kind, one in filters.items():
+                cells = kinds == kind
+                seen = one.meet(block.values[:, cells], rows, block.noise, block.gaps, model_of(fit, kind)[0])
+                predicted[:, cells], variances[:, cells] = seen.predicted, seen.signal[:, None]
+            found.append((predicted, variances))
+        return mix(found, [fit.share for fit in self._fits])
 
     def _note(self, block: Window) -> None:
         """Add a block to the moments of each cell and to the window; sums are added up step by step, however blocks are cut."""
@@ -176,9 +182,7 @@ class Structural:
         self._count += len(block.values)
         self._seen += len(block.values)
         if self.public is None:
-            kept = (
-                block if self._fit is None else block._replace(values=block.values[:, pool_of(block.values.shape[1])])
-            )
+            kept = block if not self._fits else block._replace(values=block.values[:, pool_of(block.values.shape[1])])
             most = window_length(self.steps_per_day)
             self._window = kept if self._window is None else self._window.append(kept, most)
 
@@ -189,16 +193,17 @@ class Structural:
         mean, square = self._sums[:2] / self._count
         return class_of(np.maximum(0.0, square - mean**2), self._noise / self._count, self._count)
 
-    def _start(self, fit: Fit, kinds: Integers, begin: Floats, doubt: float = 0.0) -> None:
+    def _start(self, kinds: Integers, begin: Floats, doubt: float = 0.0) -> None:
         """Begin the filters of all classes with these levels; `doubt` is the variance of the noise in them, if it is large."""
-        self._kinds = kinds
-        for kind in np.unique(kinds).tolist():
-            before = model_of(fit, kind)[1]
-            means = np.zeros((fit.harmonics.states, int((kinds == kind).sum())))
-            means[0] = begin[kinds == kind]
-            if doubt:
-                before[0] = before.sum() + doubt
-            self._filters[kind] = Filter(means, np.diag(before))
+        self._kinds, self._filters = kinds, [{} for _ in self._fits]
+        for fit, filters in zip(self._fits, self._filters, strict=True):
+            for kind in np.unique(kinds).tolist():
+                before = model_of(fit, kind)[1]
+                means = np.zeros((fit.harmonics.states, int((kinds == kind).sum())))
+                means[0] = begin[kinds == kind]
+                if doubt:
+                    before[0] = before.sum() + doubt
+                filters[kind] = Filter(means, np.diag(before))
 
     def _refit(self, laplace: bool) -> None:
         """Fit the parameters to the window; at first begin the filters with all of it, later let them go on."""
@@ -206,33 +211,41 @@ class Structural:
             raise InvalidInput("a fit needs values")
         window, kinds = self._window, self._classes()
         pool = pool_of(len(kinds))
-        pooled = window._replace(values=window.values[:, pool]) if self._fit is None else window
-        before = self._fit
-        found = fit_models(pooled, 2.0 ** (kinds[pool] / 2), self.models, before and before.parameters)
-        fit = min(found, key=lambda item: item[0])[1]
-        self._fit = judge_fit(fit, pooled, kinds[pool], laplace)
+        before = self._fits
+        pooled = window if before else window._replace(values=window.values[:, pool])
+        start = max(before, key=lambda fit: fit.share).parameters if before else None
+        self._fits = weigh_fits(fit_models(pooled, 2.0 ** (kinds[pool] / 2), self.models, start, laplace))
+        self._chances = judge_fits(self._fits, pooled, kinds[pool], laplace)
         self._window = pooled
-        if before is None:
-            self._start(self._fit, kinds, begin_of(window, self.steps_per_day))
-            self._run(window, self._fit, kinds)
+        if before:
+            self._adapt(before, kinds)
         else:
-            self._adapt(before.harmonics, self._fit, kinds)
+            self._start(kinds, begin_of(window, self.steps_per_day))
+            self._run(window, kinds)
         self._sums[:2] /= 2
         self._count, self._noise = self._count / 2, self._noise / 2
 
-    def _adapt(self, before: Harmonics, fit: Fit, kinds: Integers) -> None:
-        """Go on with other parameters: a cell that changes its class takes the covariance of the nearest class there was."""
-        old, old_kinds = self._filters, self._kinds
+    def _adapt(self, before: Sequence[Fit], kinds: Integers) -> None:
+        """Go on with other parameters, each model with its own states, a new one with those of the likeliest before.
+
+        A cell that changes its class takes the covariance of the nearest class there was.
+        """
+        old_filters, old_kinds = self._filters, self._kinds
         if old_kinds is None:
             raise InvalidInput("estimates begin with a fit")
-        means = np.zeros((before.states, len(kinds)))
-        for kind, one in old.items():
-            means[:, old_kinds == kind] = one.means
-        self._kinds, self._filters = kinds, {}
-        for kind in np.unique(kinds).tolist():
-            nearest = min((abs(known - kind), known) for known in old)[1]
-            covariance = old[nearest].covariance.copy()
-            self._filters[kind] = switch_waves(Filter(means[:, kinds == kind], covariance), before, fit, kind)
+        self._kinds, self._filters = kinds, []
+        for fit in self._fits:
+            like = max((same_waves(one.harmonics, fit.harmonics), one.share, k) for k, one in enumerate(before))[2]
+            harmonics, old = before[like].harmonics, old_filters[like]
+            means = np.zeros((harmonics.states, len(kinds)))
+            for kind, one in old.items():
+                means[:, old_kinds == kind] = one.means
+            filters = {}
+            for kind in np.unique(kinds).tolist():
+                nearest = min((abs(known - kind), known) for known in old)[1]
+                one = Filter(means[:, kinds == kind], old[nearest].covariance.copy())
+                filters[kind] = switch_waves(one, harmonics, fit, kind)
+            self._filters.append(filters)
 
     # Facts and state ------------------------------------------------------------------------------------------------
 
@@ -253,30 +266,28 @@ class Structural:
         return cls(form["steps_per_day"], form["parameters"], form["amplitude"])
 
     def state(self) -> Any:
-        """Return all that it has seen, as JSON can hold it."""
+        """Return all that it has seen, as JSON can hold it; `others` are the models beside the first, if there are any."""
         if not self._seen:
             return None
-        fit, window, kinds = self._fit, self._window, self._kinds
-        return {
+        window, kinds = self._window, self._kinds
+        facts = [None if self.public else self._fit_facts(fit) for fit in self._fits] or [None]
+        filters = [
+            {str(k): [pack(f.means), pack(f.covariance)] for k, f in filters.items()} for filters in self._filters
+        ] or [{}]
+        form = {
             "step": self._step,
             "seen": self._seen,
-            "fit": None
-            if fit is None or self.public
-            else {
-                "parameters": list(fit.parameters.numbers),
-                "model": self.models.index(replace(fit.harmonics, phases=0)),
-                "phases": fit.harmonics.phases,
-                "reused": fit.reused,
-                "chances": list(fit.chances),
-            },
+            "fit": facts[0],
             "classes": None if kinds is None else kinds.tolist(),
-            "filters": {str(k): [pack(f.means), pack(f.covariance)] for k, f in self._filters.items()},
+            "filters": filters[0],
             "sums": pack(self._sums),
             "count": self._count,
             "noise": self._noise,
             "window": None if window is None else [pack(column) for column in window],
             "names": self._names,
+            "others": [list(pair) for pair in zip(facts[1:], filters[1:], strict=True)],
         }
+        return leave_out(form, others=[])
 
     def restore(self, state: object) -> None:
         """Restore the state that `state` gave."""
@@ -284,13 +295,12 @@ class Structural:
         if state is None:
             return
         keys = ("step", "seen", "fit", "classes", "filters", "sums", "count", "noise", "window", "names")
-        form = read_form("the state of an estimator", state, keys)
+        form = read_form("the state of an estimator", state, keys, others=[])
         self._step, self._seen = int(form["step"]), int(form["seen"])
+        pairs = [(form["fit"], form["filters"]), *form["others"]]
         if form["fit"] is not None:
-            fit = read_form("a fit", form["fit"], ("parameters", "model", "phases", "reused", "chances"))
-            harmonics = replace(self.models[fit["model"]], phases=int(fit["phases"]))
-            parameters, chances = (tuple(map(float, fit[key])) for key in ("parameters", "chances"))
-            self._fit = Fit(Parameters(parameters), harmonics, float(fit["reused"]), chances)
+            self._fits = tuple(self._read_fit(facts) for facts, _ in pairs)
+            self._chances = tuple(map(float, form["fit"]["chances"]))
         self._names = list(map(str, form["names"]))
         self._sums, self._count, self._noise = (
             unpack(form["sums"]).reshape(3, -1),
@@ -300,12 +310,42 @@ class Structural:
         if form["window"] is not None:
             values, *others = map(unpack, form["window"])
             self._window = Window(values.reshape(len(others[0]), -1), *others)
-        if form["classes"] is not None and self._fit is not None:
-            self._kinds, states = np.array(form["classes"], dtype=np.int64), self._fit.harmonics.states
-            for kind, (means, covariance) in form["filters"].items():
-                self._filters[int(kind)] = Filter(
-                    unpack(means).reshape(states, -1), unpack(covariance).reshape(states, states)
-                )
+        if form["classes"] is not None:
+            self._kinds = np.array(form["classes"], dtype=np.int64)
+            self._filters = [
+                {int(kind): read_filter(packed, fit.harmonics.states) for kind, packed in filters.items()}
+                for fit, (_, filters) in zip(self._fits, pairs, strict=True)
+            ]
+
+    def _fit_facts(self, fit: Fit) -> JsonObject:
+        """Return a fit as JSON can hold it, with the chances of sizes, which all of them share."""
+        facts = {
+            "parameters": list(fit.parameters.numbers),
+            "model": self.models.index(replace(fit.harmonics, phases=0)),
+            "phases": fit.harmonics.phases,
+            "reused": fit.reused,
+            "chances": list(self._chances),
+            "share": fit.share,
+        }
+        return leave_out(facts, share=1.0)
+
+    def _read_fit(self, facts: object) -> Fit:
+        """Read what `_fit_facts` gave."""
+        form = read_form("a fit", facts, ("parameters", "model", "phases", "reused", "chances"), share=1.0)
+        harmonics = replace(self.models[form["model"]], phases=int(form["phases"]))
+        parameters = Parameters(tuple(map(float, form["parameters"])))
+        return Fit(parameters, harmonics, float(form["reused"]), float(form["share"]))
+
+
+def same_waves(one: Harmonics, other: Harmonics) -> bool:
+    """Return whether two models have the same parts, whatever noise is reused in them."""
+    return replace(one, phases=0) == replace(other, phases=0)
+
+
+def read_filter(packed: Sequence[object], states: int) -> Filter:
+    """Read a filter's means and covariance."""
+    means, covariance = map(unpack, packed)
+    return Filter(means.reshape(states, -1), covariance.reshape(states, states))
 
 
 def switch_waves(one: Filter, before: Harmonics, fit: Fit, kind: int) -> Filter:

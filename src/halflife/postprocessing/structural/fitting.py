@@ -1,22 +1,28 @@
 """Parameters of the structural model by maximum likelihood, on published values alone.
 
-The density of a series under the model is a product over its steps, −2 ln L = Σ ln S_t + v_t²/S_t (known: prediction error
-decomposition, Schweppe 1965), times that of the weak prior. Derivatives are differences: all sets of parameters that they need
-are run side by side. Several series are pooled: each has its own amplitude, and their densities multiply.
+The density of a series under the model is a product over its steps of that of the surprise v_t (known: prediction error
+decomposition, Schweppe 1965), times that of the weak prior. Under Gaussian noise −2 ln L = Σ ln S_t + v_t²/S_t. Laplace noise
+has a peak, and what the series does beside it rounds the peak off: the density of a normal error and Laplace noise together
+(`find_density`) tells a small irregular part from none where variances cannot, as a sample's variance of Laplace noise is
+√(5/2) times as uncertain as of Gaussian (ours; filters under noise that is not Gaussian: Masreliez 1975). Derivatives are
+differences: all sets of parameters that they need are run side by side. Several series are pooled: each has its own amplitude,
+and their densities multiply.
 
 A variance that the series hardly speaks of is likeliest to be too small, and bands would be too narrow (the pile-up of
-likelihoods at 0). So the mean of each variance is taken, over likelihood and prior along its own axis through the maximum, and
-not its likeliest value; the same integrals say how likely a model makes the window, by which one is chosen (ours: a coarse
-form of what an integral over all parameters would give; Laplace's approximation is known).
+likelihoods at 0). So means over likelihood and prior are taken, and not the likeliest values; the same integral says how likely
+a model makes the window, and all models that are likely at all are used, each with its share (known: Bayesian model averaging).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from halflife.numerics.arrays import Floats
+from halflife.postprocessing.structural.combining import find_density
 from halflife.postprocessing.structural.harmonics import Harmonics
 from halflife.postprocessing.structural.parameters import (
     PRIOR_SPREAD,
@@ -39,15 +45,17 @@ LEAST = 1e-12
 AROUND = np.array([-2.0, -1.0, -0.5, -0.25, 0.25, 0.5, 1.0, 2.0])
 WIDTHS, WIDTH_OF_MAXIMUM = np.array([1.0, 0.75, 0.375, 0.25, 0.25, 0.375, 0.75, 1.0]), 0.25
 """Where the likelihood beside the maximum is looked at, in standard deviations of the prior, and the range each stands for."""
-VARIANCES = np.array([True, True, True, True, True, True, False, False])
-"""Which parameters are variances."""
+SAMPLES, MOST_WEIGHT = 32, 3.0
+"""So many points stand for what likelihood and prior leave possible; the largest weight of one, as a logarithm."""
+POWERS = np.array([0.5, 0.5, 0.5, 0.5, 0.5, 1.0, 0.0, 0.0])
+"""A prediction's variance grows with this power of each parameter: with the irregular part's own, with the root of a drift's."""
 
 
 def find_cost(
     numbers: Floats, values: Floats, rows: Floats, noise: Floats, gaps: Floats, amplitudes: Floats, begin: Floats,
-    harmonics: Harmonics, reused: float = 0.0,
+    harmonics: Harmonics, reused: float = 0.0, laplace: bool = False,
 ) -> Floats:  # fmt: skip
-    """Return −ln L of some sets of parameters, pooled over the series; without the constant.
+    """Return −ln L of some sets of parameters, pooled over the series.
 
     numbers     sets × parameters;  values  steps × series, with noise of variances `noise`, `gaps` steps after the one before
     amplitudes  of each series: its variances are those of the parameters times its square
@@ -61,7 +69,9 @@ def find_cost(
     times, reached = np.cumsum(gaps), 0.0
     for start in range(0, len(values), BLOCK):
         part = slice(start, start + BLOCK)
-        cost += block.meet(moved[part].T, rows[part], noise[part] / size[:, None] ** 2, times[part] - reached, found)
+        cost += block.meet(
+            moved[part].T, rows[part], noise[part] / size[:, None] ** 2, times[part] - reached, found, laplace
+        )
         reached = times[part][-1]
     result: Floats = cost.reshape(sets, series).sum(axis=1) / 2
     return result
@@ -83,8 +93,10 @@ class Block:
     means: Floats
     covariance: Floats
 
-    def meet(self, values: Floats, rows: Floats, noise: Floats, times: Floats, model: Variances) -> Floats:
-        """Take in values (series × steps); return −2 ln of their density, without the constant."""
+    def meet(
+        self, values: Floats, rows: Floats, noise: Floats, times: Floats, model: Variances, laplace: bool
+    ) -> Floats:
+        """Take in values (series × steps); return −2 ln of their density."""
         phi, omega, last = model.persistence[:, None], model.irregular[:, None], times[-1]
         left, end = phi**times, phi**last
         h = np.repeat(rows[None], len(values), axis=0)
@@ -111,15 +123,17 @@ class Block:
         self.means += moved[:, :, 0]
         self.covariance -= (moved[:, :, 1:] + moved[:, :, 1:].transpose(0, 2, 1)) / 2
         roots = np.einsum("kii->ki", root)
-        cost: Floats = 2 * np.log(roots).sum(axis=1) + (solved[:, :, 0] ** 2).sum(axis=1)
+        noise = np.broadcast_to(noise, roots.shape)
+        signal = np.maximum(0.0, roots**2 - noise)
+        cost: Floats = -2 * find_density(roots * solved[:, :, 0], signal, noise, laplace).sum(axis=1)
         return cost
 
 
 def fit_parameters(
     values: Floats, rows: Floats, noise: Floats, gaps: Floats, amplitudes: Floats, begin: Floats, harmonics: Harmonics,
-    reused: float = 0.0, start: Parameters | None = None,
-) -> tuple[Parameters, float]:  # fmt: skip
-    """Return the parameters, on a grid, and −ln of how likely the model makes the values, over all its parameters."""
+    reused: float = 0.0, start: Parameters | None = None, laplace: bool = False,
+) -> tuple[Parameters, float, float]:  # fmt: skip
+    """Return the parameters, on a grid, −ln of how likely the values are at the maximum, and what to add for all parameters."""
     from scipy.optimize import minimize
 
     middle = np.array(Parameters.middle(harmonics.steps_per_day, harmonics.seasons).numbers)
@@ -130,7 +144,9 @@ def fit_parameters(
         numbers = np.tile(middle, (len(points), 1))
         numbers[:, free] += points * spread
         prior = (points**2).sum(axis=1) / 2
-        found: Floats = find_cost(numbers, values, rows, noise, gaps, amplitudes, begin, harmonics, reused) + prior
+        found: Floats = (
+            find_cost(numbers, values, rows, noise, gaps, amplitudes, begin, harmonics, reused, laplace) + prior
+        )
         return found
 
     def with_slopes(point: Floats) -> tuple[float, Floats]:
@@ -142,11 +158,48 @@ def fit_parameters(
         with_slopes, first, jac=True, method="L-BFGS-B", bounds=[(-REACH, REACH)] * count,
         options={"maxiter": MOST_ROUNDS, "gtol": ENOUGH, "ftol": 1e-8},
     )  # fmt: skip
-    offsets = np.multiply.outer(AROUND, np.eye(count)).reshape(-1, count)
-    around = costs(best.x + offsets).reshape(len(AROUND), count)
-    chances = np.exp(np.minimum(0.0, float(best.fun) - around)) * WIDTHS[:, None]
-    mass = WIDTH_OF_MAXIMUM + chances.sum(axis=0)
-    means = np.log((WIDTH_OF_MAXIMUM + (chances * np.exp(np.multiply.outer(AROUND, spread))).sum(axis=0)) / mass)
+    found = integrate(costs, best.x, float(best.fun))
     numbers = middle.copy()
-    numbers[free] += best.x * spread + np.where(VARIANCES[free], means, 0.0)
-    return Parameters.from_numbers(numbers), float(best.fun - np.log(mass / np.sqrt(2 * np.pi)).sum())
+    numbers[free] += best.x * spread + found.moved(spread, POWERS[free])
+    return Parameters.from_numbers(numbers), float(best.fun), found.cost - float(best.fun)
+
+
+class Posterior(NamedTuple):
+    """Points beside the maximum with their weights, and −ln of the integral of likelihood times prior."""
+
+    offsets: Floats
+    weights: Floats
+    cost: float
+
+    def moved(self, spread: Floats, powers: Floats) -> Floats:
+        """Return how far from the maximum parameters lie: ln of the mean of e^{power·x}, over the power; at power 0, nowhere."""
+        means = self.weights @ np.exp(self.offsets * (spread * powers))
+        found: Floats = np.where(powers > 0, np.log(means) / np.maximum(powers, 1e-9), 0.0)
+        return found
+
+
+def integrate(costs: Callable[[Floats], Floats], best: Floats, least: float) -> Posterior:
+    """Return what likelihood and prior leave possible around their maximum, by importance sampling (known) on a grid.
+
+    Along each axis alone the cost rises by r_i(x_i) at the points AROUND, each of which stands for a width w_i. Points are
+    drawn with the chances Π w_i e^{−r_i}/M_i, M_i the sum of w_i e^{−r_i} over an axis, evenly in every axis (a Latin
+    hypercube); with r the cost's rise at a point, its weight is e^{Σ r_i − r}, and the integral Π M_i times the mean weight.
+
+    >>> found = integrate(lambda x: (x**2).sum(axis=1) / 2, np.zeros(2), 0.0)  # two normal densities
+    >>> abs(found.cost) < 0.1, float(np.ptp(found.weights))
+    (True, 0.0)
+    """
+    count = len(best)
+    beside = np.multiply.outer(AROUND, np.eye(count)).reshape(-1, count)
+    rise = np.maximum(0.0, np.insert(costs(best + beside).reshape(len(AROUND), count) - least, 0, 0.0, axis=0))
+    steps, widths = np.insert(AROUND, 0, 0.0), np.insert(WIDTHS, 0, WIDTH_OF_MAXIMUM)
+    masses = np.exp(-rise) * widths[:, None]
+    total = masses.sum(axis=0)
+    rng = np.random.default_rng(0)
+    places = np.array([(rng.permutation(SAMPLES) + 0.5) / SAMPLES for _ in range(count)]).T
+    cells = (places[:, None, :] > np.cumsum(masses / total, axis=0)[None]).sum(axis=1).clip(0, len(steps) - 1)
+    offsets = steps[cells]
+    apart = np.take_along_axis(rise, cells, axis=0).sum(axis=1)
+    weights = np.exp(np.clip(apart - (costs(best + offsets) - least), -50.0, MOST_WEIGHT))
+    cost = least - float(np.log(total / np.sqrt(2 * np.pi)).sum() + np.log(weights.mean()))
+    return Posterior(offsets, weights / weights.sum(), cost)

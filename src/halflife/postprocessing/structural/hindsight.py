@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from halflife.numerics.arrays import Floats, Integers
+from halflife.postprocessing.structural.combining import find_density
 from halflife.postprocessing.structural.filtering import Filter, Seen, look_back
 from halflife.postprocessing.structural.harmonics import Harmonics
 from halflife.postprocessing.structural.windows import (
@@ -17,28 +18,35 @@ from halflife.postprocessing.structural.windows import (
     begin_of,
     class_of,
     fit_models,
+    foresee,
+    mix,
     model_of,
     pool_of,
+    share_out,
     window_length,
 )
 
 
 def look_back_on(
-    block: Window, models: list[Harmonics], known: tuple[Fit, Integers] | None = None
+    block: Window, models: list[Harmonics], laplace: bool, known: tuple[Fit, Integers] | None = None
 ) -> tuple[Floats, Floats]:
     """Return the predictions of all steps, each from all values but its own, and their variances.
 
-    Parameters are fitted on each eight weeks by themselves, which model it is on all of them together; `known` are public ones,
-    with the class of each cell.
+    Parameters are fitted on each eight weeks by themselves, how likely each model is on all of them together; `known` are public
+    ones, with the class of each cell.
     """
     cuts = cut_evenly(len(block.noise), window_length(models[0].steps_per_day))
-    if known is None:
-        kinds = class_of(block.values.var(axis=0), float(block.noise.mean()), len(block.noise))
-        fits = fit_parts(block, kinds, models, cuts)
-    else:
-        kinds, fits = known[1], [known[0]] * len(cuts)
+    if known is not None:
+        return look_back_with(block, known[1], [known[0]] * len(cuts), cuts)
+    kinds = class_of(block.values.var(axis=0), float(block.noise.mean()), len(block.noise))
+    tried = fit_parts(block, kinds, models, cuts, laplace)
+    return mix([look_back_with(block, kinds, fits, cuts) for fits in tried], [fits[0].share for fits in tried])
+
+
+def look_back_with(block: Window, kinds: Integers, fits: list[Fit], cuts: list[slice]) -> tuple[Floats, Floats]:
+    """Return predictions and variances under one model, with parameters of its own in each part."""
     predicted, variances = np.empty_like(block.values), np.empty_like(block.values)
-    rows, begin = fits[0].harmonics.rows(block.days, block.phases), begin_of(block, models[0].steps_per_day)
+    rows, begin = fits[0].harmonics.rows(block.days, block.phases), begin_of(block, fits[0].harmonics.steps_per_day)
     for kind in np.unique(kinds).tolist():
         cells = kinds == kind
         means = np.zeros((fits[0].harmonics.states, int(cells.sum())))
@@ -66,14 +74,27 @@ def cut_evenly(length: int, most: int) -> list[slice]:
     return [slice(a, b) for a, b in pairwise(edges)]
 
 
-def fit_parts(block: Window, kinds: Integers, models: list[Harmonics], cuts: list[slice]) -> list[Fit]:
-    """Return a fit for each part, all of one model: that which makes all parts together likeliest."""
+def fit_parts(
+    block: Window, kinds: Integers, models: list[Harmonics], cuts: list[slice], laplace: bool
+) -> list[list[Fit]]:
+    """Return, of each model that is likely at all, the fit of each part.
+
+    How likely is judged of the series as a whole: a filter that goes from part to part pays once for learning its waves.
+    """
     pool = pool_of(len(kinds))
     found = []
     for part in cuts:
         gaps = np.concatenate([[0.0], block.gaps[part][1:]])
         window = Window(*(column[part] for column in block))._replace(values=block.values[part][:, pool], gaps=gaps)
-        found.append(fit_models(window, 2.0 ** (kinds[pool] / 2), models, None))
-    best = min(range(len(models)), key=lambda k: sum(fits[k][0] for fits in found))
-    phases = 1 + int(block.phases.max())
-    return [fits[best][1]._replace(harmonics=replace(models[best], phases=phases)) for fits in found]
+        found.append(fit_models(window, 2.0 ** (kinds[pool] / 2), models, None, laplace))
+    phases, pooled = 1 + int(block.phases.max()), block._replace(values=block.values[:, pool])
+    noise = np.repeat(pooled.noise[:, None], len(pool), axis=1)
+    tried, costs = [], []
+    for model, parts in zip(models, zip(*found, strict=True), strict=True):
+        fits = [one.fit._replace(harmonics=replace(model, phases=phases)) for one in parts]
+        predicted, variances = foresee(fits, cuts, pooled, kinds[pool])
+        likely = find_density(pooled.values - predicted, variances, noise, laplace)[noise + variances > 0].sum()
+        tried.append(fits)
+        costs.append(sum(one.doubt for one in parts) - float(likely))
+    shares = share_out(costs).tolist()
+    return [[fit._replace(share=share) for fit in fits] for fits, share in zip(tried, shares, strict=True) if share]

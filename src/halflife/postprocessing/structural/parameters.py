@@ -28,7 +28,10 @@ NAMES = ("level", "week", "day", "side", "year", "irregular", "persistence", "de
 KINDS = (LEVEL, WEEK, DAY, SIDE, YEAR)
 PRIOR_A_DAY = np.array([0.1, 0.0001, 0.0005, 0.0001, 0.001])
 """By how much level and waves move in a day (or in one step, if that is longer), as a variance: the middle of the prior."""
-PRIOR_IRREGULAR, PRIOR_ALONE, PRIOR_LOGIT, PRIOR_DECAY = 0.02, 0.3, 1.0, 1.0
+PRIOR_IRREGULAR, PRIOR_ALONE, PRIOR_LOGIT, PRIOR_DECAY = 0.06, 0.3, 1.0, 2.5
+"""The middle of the prior of the others: what London, GEFCom and taxis have where noise hides little (ours)."""
+PUBLIC_IRREGULAR, PUBLIC_DECAY = 0.02, 1.0
+"""What public parameters have where they do not say: ledgers know them so."""
 PRIOR_SPREAD = np.array([2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 1.0])
 REACH = 4.0
 """So many standard deviations of the prior a parameter may lie from its middle."""
@@ -87,6 +90,7 @@ class Parameters:
         0.05
         """
         defaults = cls.middle(steps_per_day).to_facts()
+        defaults |= {"irregular": math.sqrt(PUBLIC_IRREGULAR), "decay": PUBLIC_DECAY}
         form = read_form("the parameters of a seasonal estimate", facts, **defaults)
         for name, value in form.items():
             least, most = (0.0, 1.0) if name == "persistence" else (1e-9, 1e9)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from halflife.numerics.arrays import Floats, Integers
 from halflife.postprocessing.base import Estimate, Facts
-from halflife.postprocessing.structural.combining import LAPLACE_BAND, MODEL_IS_TRUE, NORMAL_BAND, combine, find_chances
+from halflife.postprocessing.structural.combining import LAPLACE_BAND, NORMAL_BAND, combine, find_chances
 from halflife.postprocessing.structural.filtering import Filter, Model
 from halflife.postprocessing.structural.fitting import fit_parameters
 from halflife.postprocessing.structural.harmonics import Harmonics
@@ -24,6 +25,8 @@ MOST_PHASES = 400
 """So many reused noises have a state of their own, at the most."""
 POOL = 4
 """So many series, evenly spaced among the cells, are pooled for a fit."""
+SHARES_OF = 64
+"""How likely a model is counts in such parts, so that machines whose last bits differ find the same."""
 
 
 class Window(NamedTuple):
@@ -46,12 +49,20 @@ class Window(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """The parameters in use, the states they are about, the variance of reused noise, and the chances of `combining`."""
+    """Parameters, the states they are about, the variance of reused noise, and how likely this model is the right one."""
 
     parameters: Parameters
     harmonics: Harmonics
     reused: float = 0.0
-    chances: tuple[float, ...] = MODEL_IS_TRUE
+    share: float = 1.0
+
+
+class Tried(NamedTuple):
+    """A fit with −ln of how likely the window is at its maximum, and what integrating over parameters adds to that."""
+
+    fit: Fit
+    least: float
+    doubt: float
 
 
 def window_length(steps_per_day: float) -> int:
@@ -87,17 +98,17 @@ def begin_of(window: Window, steps_per_day: float) -> Floats:
 
 
 def fit_models(
-    window: Window, amplitudes: Floats, models: list[Harmonics], start: Parameters | None
-) -> list[tuple[float, Fit]]:
-    """Return the fit of each model, with −ln of how likely it makes the window."""
+    window: Window, amplitudes: Floats, models: list[Harmonics], start: Parameters | None, laplace: bool
+) -> list[Tried]:
+    """Return the fit of each model."""
     found, reused = [], float(window.reused.max())
     for model in models:
         harmonics = replace(model, phases=1 + int(window.phases.max()))
-        parameters, cost = fit_parameters(
+        parameters, least, doubt = fit_parameters(
             window.values, harmonics.rows(window.days, window.phases), window.noise, window.gaps, amplitudes,
-            begin_of(window, harmonics.steps_per_day), harmonics, reused, start,
+            begin_of(window, harmonics.steps_per_day), harmonics, reused, start, laplace,
         )  # fmt: skip
-        found.append((cost, Fit(parameters, harmonics, reused)))
+        found.append(Tried(Fit(parameters, harmonics, reused), least, doubt))
     return found
 
 
@@ -105,12 +116,12 @@ def class_of(variances: Floats, noise: float, count: float) -> Integers:
     """Return the class of each series: the power of 2 nearest to the square of its amplitude, √(variance − noise).
 
     Of count values of variance V that are Laplace noise alone, the sample's variance has a standard deviation of V√(5/count):
-    no amplitude is held to be smaller than what that allows.
+    no square of an amplitude is held to be smaller than half of that, which is the middle, in logarithms, of what may be hidden.
 
     >>> class_of(np.array([5.0, 1.0]), 1.0, 500.0).tolist()
-    [2, -3]
+    [2, -4]
     """
-    signal = np.maximum(variances - noise, np.maximum(noise, 1e-12 * variances) * math.sqrt(5 / count))
+    signal = np.maximum(variances - noise, np.maximum(noise, 1e-12 * variances) * math.sqrt(5 / count) / 2)
     return np.round(np.log2(np.maximum(signal, 1e-300))).astype(np.int64)
 
 
@@ -145,23 +156,57 @@ def make_window(values: Floats, scales: Floats, facts: Facts, days: Floats, gaps
     return Window(values / facts.worth, (fresh * facts.std) ** 2, days, gaps, (reused * facts.std) ** 2, phases)
 
 
-def judge_fit(fit: Fit, window: Window, kinds: Integers, laplace: bool) -> Fit:
-    """Return a fit with the chances of sizes that its errors have in a window of series of these classes."""
-    rows, begin = fit.harmonics.rows(window.days, window.phases), begin_of(window, fit.harmonics.steps_per_day)
-    surprises, variances = [], []
+def share_out(costs: Sequence[float]) -> Floats:
+    """Return how likely each model is, given −ln of how likely each makes the values, in parts of SHARES_OF.
+
+    >>> share_out([10.0, 10.7, 90.0]).tolist()
+    [0.671875, 0.328125, 0.0]
+    """
+    shares = np.exp(min(costs) - np.array(costs))
+    shares = np.round(SHARES_OF * shares / shares.sum())
+    result: Floats = shares / shares.sum()
+    return result
+
+
+def weigh_fits(found: list[Tried]) -> tuple[Fit, ...]:
+    """Return the fits that are likely at all, each with its share."""
+    shares = share_out([one.least + one.doubt for one in found]).tolist()
+    return tuple(one.fit._replace(share=share) for one, share in zip(found, shares, strict=True) if share)
+
+
+def mix(found: Sequence[tuple[Floats, Floats]], shares: Sequence[float]) -> tuple[Floats, Floats]:
+    """Return the mean and the variance of predictions that are right with these chances."""
+    if len(found) == 1:
+        return found[0]
+    mean = sum(w * p for w, (p, _) in zip(shares, found, strict=True))
+    variance = sum(w * (f + (p - mean) ** 2) for w, (p, f) in zip(shares, found, strict=True))
+    return np.asarray(mean), np.asarray(variance)
+
+
+def judge_fits(fits: Sequence[Fit], window: Window, kinds: Integers, laplace: bool) -> tuple[float, ...]:
+    """Return the chances of sizes that the errors of fits have, taken together, in a window of series of these classes."""
+    found = [foresee([fit], [slice(None)], window, kinds) for fit in fits]
+    predicted, variances = mix(found, [fit.share for fit in fits])
+    noise = np.repeat(window.noise[:, None], len(kinds), axis=1)
+    return tuple(find_chances(window.values - predicted, variances, noise, laplace).tolist())
+
+
+def foresee(fits: Sequence[Fit], cuts: Sequence[slice], window: Window, kinds: Integers) -> tuple[Floats, Floats]:
+    """Return what a model predicts of series of these classes, each value from those before it, and the variances.
+
+    fits  its parameters in each of the parts that `cuts` makes of the window
+    """
+    harmonics, predicted, variances = fits[0].harmonics, np.empty_like(window.values), np.empty_like(window.values)
+    rows, begin = harmonics.rows(window.days, window.phases), begin_of(window, harmonics.steps_per_day)
     for column, kind in enumerate(kinds.tolist()):
-        model, before = model_of(fit, kind)
-        means = np.zeros((fit.harmonics.states, 1))
+        means = np.zeros((harmonics.states, 1))
         means[0] = begin[column]
-        seen = Filter(means, np.diag(before)).meet(
-            window.values[:, column : column + 1], rows, window.noise, window.gaps, model
-        )
-        surprises.append(seen.surprise[:, 0])
-        variances.append(seen.signal)
-    noise = np.tile(window.noise, len(kinds))
-    return fit._replace(
-        chances=tuple(find_chances(np.concatenate(surprises), np.concatenate(variances), noise, laplace).tolist())
-    )
+        one = Filter(means, np.diag(model_of(fits[0], kind)[1]))
+        for fit, part in zip(fits, cuts, strict=True):
+            values = window.values[part, column : column + 1]
+            seen = one.meet(values, rows[part], window.noise[part], window.gaps[part], model_of(fit, kind)[0])
+            predicted[part, column], variances[part, column] = seen.predicted[:, 0], seen.signal
+    return predicted, variances
 
 
 def read_estimate(

@@ -16,7 +16,42 @@ class Break(NamedTuple):
 
 
 BREAKS: tuple[Break, ...] = (
-    # steps published again -------------------------------------------------------------------------------------------
+    # steps published again, and what must know of them ------------------------------------------------------------------
+    Break(
+        "publisher/certificate/content.py",
+        'end_us = account.end(Accountant.from_json(states["account"], states.get("attachment")).step)',
+        "end_us = account.end(max(e.release_step for c in channels(policy) for e in book.entries(c.name)))",
+        "a certificate ends with the newest first vintage, and leaves out what counts later",
+        ("tests/publisher/test_meeting.py",),
+    ),
+    Break(
+        "publisher/verification.py",
+        "for number, entry, releases in add_lost(block, restores):\n                if",
+        "for number, entry, releases in add_lost(block, self.restores):\n                if",
+        "what was lost under a later promise is charged to the one before",
+        ("tests/publisher/test_meeting.py",),
+    ),
+    Break(
+        "publisher/certificate/content.py",
+        "return WEvent(notion.epsilon, notion.w, notion.delta, max(reach, notion.reach))",
+        "return notion",
+        "no certificate can be made of an earlier promise once older steps were published again",
+        ("tests/publisher/test_meeting.py",),
+    ),
+    Break(
+        "publisher/leaving.py",
+        "later = _charge_coming(account, coming, now)",
+        "later = account",
+        "whoever left is not told of what is still to be published about them",
+        ("tests/publisher/test_meeting.py",),
+    ),
+    Break(
+        "publisher/session.py",
+        "            if os.path.lexists(ahead):",
+        "            if False:",
+        "a vintage that the ledger does not know is no sign of an older copy",
+        ("tests/publisher/test_meeting.py",),
+    ),
     Break(
         "notions/w_event.py",
         "return Window((), (), self._composition.zero, self.reach, None)",

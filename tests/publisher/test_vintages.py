@@ -216,7 +216,7 @@ def test_steps_that_cannot_be_corrected_are_refused(tmp_path):
     with pytest.raises(HalflifeError, match="due and not published"):
         revise(policy, 3)
     publish(policy)
-    for step, why in ((25, "never published"), (0, "give a first step"), ("2026-02-01", "never published")):
+    for step, why in ((25, "holds no step"), (0, "give a first step"), ("2026-02-01", "holds no step")):
         with pytest.raises(HalflifeError, match=why):
             revise(policy, step)
     with pytest.raises(HalflifeError, match="not before it"):
@@ -380,7 +380,7 @@ def test_room_counts_steps_that_a_restore_passed_over(tmp_path):
     made = hl.restore(tmp_path / "backup", policy, pass_over=True, clock=at(28))
     assert made.passed == {"mean": (25, 27)}
     publish(policy, 28)
-    with pytest.raises(HalflifeError, match="never published"):
+    with pytest.raises(HalflifeError, match="holds no step"):
         revise(policy, 26, hour=28)
     with pytest.raises(HalflifeError, match="no room"):
         revise(policy, 24, loss=0.51, hour=28)

@@ -18,7 +18,7 @@ from halflife.cli.terminal import progress_bar, say
 @click.argument("step")
 @click.option("--to", "last", metavar="STEP", help="The last of several steps in a row: a number, or a time in it.")
 @click.option("--loss", type=float, metavar="NUMBER",
-              help="What each step may lose this time, in nats.  [default: as planned the first time]")  # fmt: skip
+              help="What each step may lose this time, in nats.  [default: as the plan has it]")  # fmt: skip
 @click.option(
     "--dry-run", is_flag=True, help="Say whether there is room, and at what risk; nothing is read or published."
 )

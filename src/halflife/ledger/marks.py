@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 from halflife.errors import InvalidInput, LedgerError
 from halflife.ledger.base import Ledger
-from halflife.ledger.entry import first_link, split_vintage
-from halflife.ledger.vintages import find_vintages
+from halflife.ledger.entry import first_link, name_vintage, split_vintage
+from halflife.ledger.vintages import count_vintages
 from halflife.numerics.checked import parse_checked, write_checked
 from halflife.numerics.forms import read_form
 
@@ -188,8 +188,8 @@ class Marks:
             names = tuple(key.removeprefix("stream:") for key in book.facts() if key.startswith("stream:"))
             self._identity = first_link(book.begun()).hex(), names
         ledger, names = self._identity
-        known = [name for stream in names for name in (stream, *find_vintages(book, stream))]
-        steps = {name: book.last_step(name) for name in known}
+        known = {*names, *(name_vintage(stream, count_vintages(book, stream)) for stream in names)}
+        steps = {name: book.last_step(name) for name in sorted(known)}
         return Mark(ledger, newest.last, len(book.events()), newest.link.hex(), steps)
 
     @property

@@ -18,7 +18,7 @@ from itertools import islice
 import numpy as np
 
 from halflife.accountant import Accountant
-from halflife.errors import BudgetExceeded, InvalidInput
+from halflife.errors import BudgetExceeded, InvalidInput, LedgerError
 from halflife.ledger import Ledger, Marks, open_ledger
 from halflife.local_time import from_us, parse_time, to_us
 from halflife.notions.base import Notion
@@ -92,6 +92,8 @@ def amend(
             raise InvalidInput(f"{book.name}: nothing is published yet: the policy may change freely until then")
         marks = Marks(book, policy.marks, policy.ledger_url)
         if dry_run:
+            if wrong := book.find_rollback():
+                raise LedgerError(wrong)
             marks.refuse_older()
             with book.snapshot(None):
                 return _work_out(book, policy, why, who, start, begin, same_meaning, weaken, clock, progress)[0]
@@ -179,6 +181,10 @@ def _find_kinds(book: Ledger, policy: Policy, changes: Sequence[Change], same_me
         except InvalidInput as error:
             raise InvalidInput(f"{say_place(policy, change)}: {error}") from None
         kinds.add(kind)
+    if "members" in kinds and any(c.divides and c.promise.plans_follow_size for c in channels(policy)):
+        raise InvalidInput(
+            "the floor of noise of a mean follows the population's size, and the plan with it: members cannot be amended then"
+        )
     if kinds & {"members", "units"} and any(key.startswith("reconcile:") for key in book.states()):
         raise InvalidInput(
             "streams of this ledger were made to add up, for a population of one size: members cannot be amended then"

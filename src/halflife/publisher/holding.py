@@ -12,6 +12,7 @@ from halflife.local_time import from_us
 from halflife.notions.base import Notion
 from halflife.policy import Policy, find_change, follow_amendments, follow_ledger, read_amendments
 from halflife.policy.facts import Amendment, list_changes, say_place
+from halflife.policy.facts.keys import BY_DATE
 from halflife.policy.members import ALWAYS, Members
 
 
@@ -35,8 +36,8 @@ def list_amendments(book: Ledger, upto: Batch | None = None) -> tuple[Amendment,
         ) from None
 
 
-def list_promises(book: Ledger, upto: Batch | None = None) -> list[tuple[Notion, int]]:
-    """Return every promise that a ledger was ever held to, in order, each with the last entry that was published under it.
+def list_promises(book: Ledger, upto: Batch | None = None) -> list[tuple[Notion, Batch]]:
+    """Return every promise that a ledger was ever held to, in order, each with the batch that it held up to: an amendment's.
 
     upto  the batch after which nothing counts; by default the newest
     """
@@ -46,14 +47,14 @@ def list_promises(book: Ledger, upto: Batch | None = None) -> list[tuple[Notion,
         return []
     changed = [e for e in book.events() if "promise" in parse_event(e.event or "").get("facts", {})]
     if not changed:
-        return [(Accountant.from_json(account, book.states().get("attachment")).notion, newest.last)]
+        return [(Accountant.from_json(account, book.states().get("attachment")).notion, newest)]
     known = {event.link for event in list_events(book, upto)}
-    ends = [event.last for event in changed if event.link in known]
+    ends = [event for event in changed if event.link in known]
     texts = [parse_event(event.event or "")["facts"]["promise"] for event in changed if event.link in known]
-    made: list[tuple[Notion, int]] = []
-    for text, last in zip([book.begun()["promise"], *texts], [*ends, newest.last], strict=True):
+    made: list[tuple[Notion, Batch]] = []
+    for text, end in zip([book.begun()["promise"], *texts], [*ends, newest], strict=True):
         notion = Notion.from_dict(json.loads(text)["notion"])
-        made = [*(made[:-1] if made and made[-1][0] == notion else made), (notion, last)]
+        made = [*(made[:-1] if made and made[-1][0] == notion else made), (notion, end)]
     return made
 
 
@@ -77,8 +78,8 @@ def read_members(book: Ledger) -> Members | None:
 def check_members(book: Ledger, policy: Policy) -> None:
     """Refuse a table of members that changes what a published step was divided by: up to the newest one it is fixed."""
     known = read_members(book) if policy.members.by_date else None
-    if known is None:
-        return
+    if known is None or json.loads(book.facts()["population"]).get("size") != BY_DATE:
+        return  # a number holds now: an amendment back to a table is held against all that was published
     entries = [e for key in book.facts() for e in find_newest_entry(book, key)]
     changed = known.find_change(policy.members, max((e.start_us for e in entries), default=ALWAYS))
     if changed is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from halflife.accountant import Accountant
@@ -19,7 +19,7 @@ from halflife.ledger import Ledger
 from halflife.local_time import LATEST, from_us, parse_time, to_us
 from halflife.notions.base import Notion
 from halflife.plans.continuing import adds_up
-from halflife.policy import Policy, channels
+from halflife.policy import Channel, Policy, channels
 from halflife.publisher.restores import list_restores
 from halflife.steps import MOST_STEPS, Steps
 
@@ -35,7 +35,7 @@ class Left:
     releases      how many published steps are about data from before, those that a restore passed over among them
     to_come       how many more will be: steps that began before, and are not published yet
     first_steps   of each stream, the first step that is not about them
-    risk, peak    now, and the worst from now on, in nats;  limit  what is promised
+    risk, peak    now, and the worst from now on, once what is to come is published as planned, in nats;  limit  what is promised
     falls         when the worst from then on has fallen to a tenth and a hundredth of ε; None for never
     """
 
@@ -68,17 +68,29 @@ def find_left(policy: Policy, book: Ledger | None, done: Mapping[str, int], left
         c.name: firsts[c.name] - 1 if c.last is None else min(c.last, firsts[c.name] - 1) for c in channels(policy)
     }
     now = max(step, account.step)
-    risk, peak, limit = account.exposure(now)
+    risk, _, limit = account.exposure(now)
+    coming = [(c, done[c.name] + 1, lasts[c.name]) for c in channels(policy) if lasts[c.name] > done[c.name]]
+    later = _charge_coming(account, coming, now)
     return Left(
         at=from_us(left_us, zone),
         releases=len(entries) + len(lost),
-        to_come=sum(max(0, lasts[name] - done[name]) for name in lasts),
+        to_come=sum(last - first + 1 for _, first, last in coming),
         first_steps=firsts,
         risk=risk,
-        peak=peak,
+        peak=max(risk, later.peak(max(now, later.step))),
         limit=limit,
-        falls={f"{share:g}": _find_fall(account, account.step or now, share * limit, steps) for share in SHARES},
+        falls={f"{share:g}": _find_fall(later, later.step or now, share * limit, steps) for share in SHARES},
     )
+
+
+def _charge_coming(account: Accountant, coming: Sequence[tuple[Channel, int, int]], now: int) -> Accountant:
+    """Return the account once steps that are still to come, and are about a person, are published as planned."""
+    later = account.copy()
+    planned = (r for c, first, last in coming for r in c.plan_releases(last, first))
+    for release in sorted(planned, key=lambda r: r.step):
+        late = max(0, max(now, later.step) - release.step)
+        later.record(release.at_step(release.step + late, release.age + late))
+    return later
 
 
 def refuse_without_account(notion: Notion) -> None:

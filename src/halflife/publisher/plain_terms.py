@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from halflife.local_time import DAY
+from halflife.notions.base import Notion
 from halflife.notions.discounted import human_time
 from halflife.notions.gaussian_dp import gaussian_epsilon
 from halflife.notions.meaning import meaning_of
@@ -128,11 +129,14 @@ def list_unprotected(policy: Policy) -> Iterator[str]:
     yield "Whatever else is published about the same people, under another policy or none, is not counted here; losses add up."
 
 
-def describe_promise(policy: Policy) -> Iterator[str]:
-    """Yield the promise in human time: how long those of its parameters are that count steps, and what the notion says itself."""
-    notion, minutes = policy.notion, channels(policy)[0].account.width / 60e6
+def describe_promise(policy: Policy, earlier: Notion | None = None) -> Iterator[str]:
+    """Yield the promise in human time: how long those of its parameters are that count steps, and what the notion says itself.
+
+    earlier  another promise that was made on the same clock
+    """
+    notion, minutes = earlier or policy.notion, channels(policy)[0].account.width / 60e6
     for f in fields(notion):  # type: ignore[arg-type]
         value = getattr(notion, f.name)
-        if meaning_of(f) == "whole steps" and isinstance(value, int):
+        if meaning_of(f) == "whole steps" and isinstance(value, int) and value:
             yield f"{f.name} = {value:,} steps of {policy.clock.step}: {human_time(value * minutes)}."
     yield from notion.in_other_words(minutes)

@@ -19,7 +19,8 @@ from halflife.accountant import Accountant
 from halflife.engines.duckdb.scratch import sweep
 from halflife.errors import BudgetExceeded, HalflifeError, InvalidInput, LedgerError
 from halflife.ledger import Entry, Ledger, Marks, open_ledger
-from halflife.ledger.vintages import find_vintages
+from halflife.ledger.entry import name_vintage
+from halflife.ledger.vintages import FIRST_AGAIN, count_vintages
 from halflife.local_time import from_us
 from halflife.mechanisms import ReleaseDraw, ScheduledMechanism, Turn
 from halflife.outputs import Output, Published, check_output, open_output
@@ -215,15 +216,26 @@ class Session:
         )  # fmt: skip
 
     def write_vintages(self) -> None:
-        """Write the files of later vintages that are not there, or not whole: steps that were published again."""
+        """Write the files of later vintages that are not there, or of the newest not whole: steps that were published again.
+
+        A file of a vintage that the ledger does not hold is refused, as any output that is ahead of its ledger.
+        """
         for channel in self.channels:
-            for name, number in find_vintages(self.ledger, channel.name).items():
-                last, target = self.ledger.last_step(name), find_vintage_file(self.policy, channel.name, number)
-                if self.ledger.last_printed(name) < last or not os.path.lexists(target):
+            newest = count_vintages(self.ledger, channel.name)
+            ahead = find_vintage_file(self.policy, channel.name, newest + 1)
+            if os.path.lexists(ahead):
+                raise InvalidInput(
+                    f"{ahead} is there, and {self.ledger.name} holds {newest} vintages of {channel.name}: an older copy would "
+                    "draw its noise again. Put the newest copy back; if the file is none of this policy's, move it"
+                )
+            for number in range(FIRST_AGAIN, newest + 1):
+                name, target = name_vintage(channel.name, number), find_vintage_file(self.policy, channel.name, number)
+                whole = number < newest or self.ledger.last_printed(name) == self.ledger.last_step(name)
+                if not whole or not os.path.lexists(target):
                     facts = find_facts(channel, (), reconciled=False)
                     with closing(self._at_output(partial(open_output, facts=facts), channel, name, target)) as output:
                         output.write(read_entries(channel, list(self.ledger.entries(name, output.last_step + 1))))
-                    self.ledger.mark_printed(name, last)
+                    self.ledger.mark_printed(name, self.ledger.last_step(name))
 
     def _emit_rest(self) -> None:
         """Write to the outputs what only the ledger holds; nothing is drawn again."""

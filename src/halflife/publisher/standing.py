@@ -212,13 +212,14 @@ def _stream(c: Channel, done: int, now_us: int, account: Accountant, step: int, 
     lag = max(0, due - done)
     following = None if due == c.last else due + 1
     planned = None if done == c.last else done + 1
-    end_us = c.steps.end(done) if done else None
+    newest = done if done >= c.begins else 0
+    end_us = c.steps.end(newest) if newest else None
     error = None if planned is None else float(_errors(c, planned, planned)[0])
     unit = BAND_OF_UNIT_SCALE[c.plan.noise] * _gain(c) / _mean_absolute(c)
     return StreamStatus(
         name=c.name,
         unit=c.unit or None,
-        newest=done,
+        newest=newest,
         end=None if end_us is None else from_us(end_us, zone),
         age=None if end_us is None else datetime.timedelta(microseconds=now_us - end_us),
         lag=lag,

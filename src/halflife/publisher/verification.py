@@ -227,7 +227,10 @@ class _Walk:
         self.account = Accountant(self.saved.notion) if self.saved else None
         self.steps: dict[str, int] = {}
         self._ended = self._read_ended()
-        self._earlier = [(Accountant(notion), last) for notion, last in list_promises(book)[:-1]]
+        self._earlier = [
+            (Accountant(notion), end.last, list_restores(book, end)) for notion, end in list_promises(book)[:-1]
+        ]
+        self._passed = [(name, *run) for restore in self.restores for name, run in restore.passed.items()]
         self.count = self.charged = 0
         self.broken = False
         self.head = first_link(book.begun())
@@ -251,8 +254,8 @@ class _Walk:
 
     def _charge_earlier(self, block: Sequence[Link]) -> Iterator[str]:
         """Charge entries to the promises that held before they were amended, each up to its amendment."""
-        for account, last in self._earlier:
-            for number, entry, releases in add_lost(block, self.restores):
+        for account, last, restores in self._earlier:
+            for number, entry, releases in add_lost(block, restores):
                 if number > last:
                     break
                 try:
@@ -340,6 +343,8 @@ class _Walk:
                 yield f"{self._say_where(number, entry)}: is of a stream that the ledger does not know"
             if vintage > 1:
                 yield from self._meet_vintage(number, entry, stream, vintage)
+            if any(name == entry.stream and low <= entry.step <= high for name, low, high in self._passed):
+                yield f"{self._say_where(number, entry)}: is of a step that a restore had passed over"
             if entry.step >= self._ended.get(entry.stream, entry.step + 1):
                 yield f"{self._say_where(number, entry)}: comes after its stream had ended"
             if entry.step <= before:

@@ -63,6 +63,11 @@ class Adapter:
     words: ClassVar[Mapping[str, str]] = {}
     charged_as_planned: ClassVar[bool] = False
 
+    @property
+    def plans_follow_size(self) -> bool:
+        """Whether plans of means depend on how many people there are, so that their number cannot be amended."""
+        return False
+
     def __init__(self, policy: PolicyKeys, account: Steps) -> None:
         self.policy, self.account = policy, account
         self.own = policy.read_part(self.keys, self._own_keys(), "promise")

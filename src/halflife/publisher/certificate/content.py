@@ -25,6 +25,7 @@ from halflife.ledger import Batch, Entry, Ledger, open_ledger
 from halflife.ledger.entry import first_link, split_vintage
 from halflife.ledger.vintages import find_vintages
 from halflife.local_time import from_us, parse_time, to_us
+from halflife.notions import WEvent
 from halflife.notions.base import Notion
 from halflife.numerics.forms import JsonObject
 from halflife.numerics.progress import Progress
@@ -101,8 +102,8 @@ def find_period(policy: Policy, book: Ledger, start: str | None, end: str | None
     begun = account.start(next(book.entries()).release_step)
     start_us = begun if start is None else _read_time("from", start, zone)
     if end is None:
-        newest = ((c.name, book.last_step(c.name)) for c in channels(policy))
-        end_us = account.end(max(e.release_step for name, last in newest for e in book.entries(name, last, last)))
+        states = book.states()
+        end_us = account.end(Accountant.from_json(states["account"], states.get("attachment")).step)
     else:
         end_us = _read_time("to", end, zone)
         if end_us > now_us:
@@ -177,7 +178,9 @@ def make_content(
             "first_step": period.first,
             "last_step": period.last,
         },
-        "promises": [_promise(notion, told.risk(i), describe_promise(policy)) for i, notion in enumerate(promises)],
+        "promises": [
+            _promise(notion, told.risk(i), describe_promise(policy, notion)) for i, notion in enumerate(promises)
+        ],
         "amendments": [_amendment(a, policy) for a in list_amendments(book, batch)],
         **({"restores": [_restore(r, policy) for r in restores]} if restores else {}),
         "classically": [
@@ -245,7 +248,8 @@ class _Told:
 
     def __init__(self, book: Ledger, policy: Policy, promises: Sequence[Notion], period: Period) -> None:
         self.losses = Losses()
-        self._risks = [_Risk(notion, period, held=i == 0) for i, notion in enumerate(promises)]
+        kept = [promises[0], *(_reach_back(notion, book) for notion in promises[1:])]
+        self._risks = [_Risk(notion, period, held=i == 0) for i, notion in enumerate(kept)]
         self._first, self.newest_us = period.first, channels(policy)[0].account.start(1)
         made = {c.name: c for c in channels(policy)}
         known = [key.removeprefix("stream:") for key in book.facts() if key.startswith("stream:")]
@@ -266,6 +270,16 @@ class _Told:
     def risk(self, i: int) -> JsonObject:
         """Return the risk under one of the promises."""
         return self._risks[i].tell()
+
+
+def _reach_back(notion: Notion, book: Ledger) -> Notion:
+    """Return an earlier promise such that its account remembers as far back as steps were published again since."""
+    if not isinstance(notion, WEvent):
+        return notion
+    streams = [key.removeprefix("stream:") for key in book.facts() if key.startswith("stream:")]
+    again = (entry for s in streams for name in find_vintages(book, s) for entry in book.entries(name))
+    reach = max((r.age + r.span for entry in again for r in entry.releases), default=0)
+    return WEvent(notion.epsilon, notion.w, notion.delta, max(reach, notion.reach))
 
 
 class _Risk:

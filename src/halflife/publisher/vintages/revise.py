@@ -23,6 +23,7 @@ from halflife.ledger.entry import name_vintage
 from halflife.ledger.vintages import FIRST_AGAIN, find_vintages
 from halflife.local_time import from_us, parse_time, to_us
 from halflife.mechanisms import PlannedNoise, ScheduledMechanism, Turn
+from halflife.notions import WEvent
 from halflife.numerics.parameters import real
 from halflife.numerics.progress import Progress
 from halflife.plans.continuing import adds_up
@@ -30,6 +31,7 @@ from halflife.policy import Channel, GivenPolicy, Policy
 from halflife.publisher import checkpoints
 from halflife.publisher.backfill import open_files_of
 from halflife.publisher.drawing import Drawn, Totals, add_rows, make_entries
+from halflife.publisher.due import find_due
 from halflife.publisher.holding import list_amendments
 from halflife.publisher.operator_log import write_operator
 from halflife.publisher.session import Session
@@ -78,7 +80,7 @@ def revise(
     """Publish steps of a stream again, from its source as it is now, as a new vintage.
 
     first, last  the steps: numbers, or times that lie in them by the policy's clock; `first` alone if `last` is not given
-    loss         what each step may lose this time; as much as its plan gave it the first time if it is not given
+    loss         what each step may lose this time; what the policy's plan gives that step if it is not given
     dry_run      work out whether there is room, and at what risk; nothing is read, drawn or charged
 
     Refused, before anything is read: steps that are not published yet, or go by facts that were amended since; promises for which
@@ -113,13 +115,22 @@ class Again:
         low = _read_step(self.channel, first)
         high = low if last is None else _read_step(self.channel, last)
         _check_published(session, self.channel, low, high)
-        self.due = session.due(self.channel, low, high)
+        self.due = find_due(self.channel, low, high, self._find_step(low))
         self.turns = self._make_turns(loss)
         self._charge()
         known = find_vintages(session.ledger, self.channel.name)
         self.vintage = len(known) + FIRST_AGAIN
         self.file = find_vintage_file(session.policy, self.channel.name, self.vintage)
         check_vintage_file(session.policy, self.file)
+
+    def _find_step(self, first: int) -> int:
+        """The account's step at which all of it counts: the newest that is over, as far as its account reaches back."""
+        c, account = self.channel, self.session.account
+        now = c.account.last_over(self.session.now_us())
+        if isinstance(account.notion, WEvent):
+            oldest = int(c.release_steps(first, first)[0]) - c.age - int(c.spans(first, first)[0]) + 1
+            now = min(now, oldest + account.notion.reach)
+        return max(account.step, now)
 
     def _make_turns(self, loss: float | None) -> list[Turn]:
         """What is drawn: noise as planned, or of the loss that is asked for."""
@@ -236,13 +247,13 @@ def _check_published(session: Session, c: Channel, first: int, last: int) -> Non
     missing = np.setdiff1d(np.arange(first, last + 1), found)
     if len(missing):
         raise InvalidInput(
-            f"step {int(missing[0]):,} of {c.name} was never published, so there is nothing to correct: the newest is "
-            f"{session.done[c.name]:,}"
+            f"the ledger holds no step {int(missing[0]):,} of {c.name}, so there is nothing to correct: it was not published "
+            f"yet, or passed over. The newest is {session.done[c.name]:,}"
         )
     for amendment in list_amendments(session.ledger):
         begins = amendment.starts.get(c.name, 1)
         if first < begins and {"population", f"stream:{c.name}"} & amendment.facts.keys():
             raise InvalidInput(
-                f"step {first:,} of {c.name} was published before an amendment that holds from step {begins:,} on: members, "
-                "columns or tables were others then, and what the policy says now does not fit it"
+                f"step {first:,} of {c.name} was published before an amendment that holds from step {begins:,} on: what the "
+                "policy says now need not fit it"
             )

@@ -177,6 +177,11 @@ class SwellfishAdapter(Adapter):
         facts = {**plan.facts, "share": stream.share, "floor": plan.floor, "blocks": width}
         return replace(plan, warnings=self._warnings(stream), facts=facts)
 
+    @property
+    def plans_follow_size(self) -> bool:
+        """Whether there is a floor of noise: of a mean it is in the unit of the mean."""
+        return self.own.floor is not None
+
     def _options(self, stream: Outline) -> dict[str, Any]:
         """Return the options of this notion's plans: the noise floor in units, the blocks, and where steps begin."""
         options: dict[str, Any] = {"begin": stream.first}

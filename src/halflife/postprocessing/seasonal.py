@@ -13,7 +13,7 @@ class Seasonal(Structural):
 
     A state-space model: a level that drifts, waves of day and week whose sizes drift, and an irregular part that fades (see
     `structural/`). Noise is known to the step; how fast things drift is fitted by likelihood on published values alone, after a
-    week, two, four, eight, and every eight weeks from then on. Models without seasons are used as far as they are likely. `revise`
+    week, two, four, eight, and every eight weeks from then on. Models without seasons count as far as they are likely. `revise`
     gives the estimates with hindsight. With `parameters`, public ones by name, and the public `amplitude`, nothing is fitted.
 
     >>> import numpy as np

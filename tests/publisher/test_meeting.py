@@ -185,3 +185,83 @@ def test_cost_of_a_vintage_does_not_grow_with_their_number(tmp_path):
     book = Held()
     book.last_step = lambda name: 0
     assert count_vintages(book, "s") == 1
+
+
+# Found by attack ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_late_steps_are_not_forgotten_from_before_they_were_published(tmp_path, late):
+    """Under w-event a late step counts at its planned one. A promise that forgets would take it for older than it is."""
+    policy = town(tmp_path, {"notion": "w-event", "epsilon": 1.0, "w": 1}, share=1.0)
+    for hour in (10,) if late else range(1, 11):
+        hl.publish(policy, clock=at(hour))
+    forgets = town(tmp_path, {"notion": "exponential", "epsilon": 2.1, "half_life": 1}, share=1.0)
+    if late:
+        with pytest.raises(HalflifeError, match="published at step 10: it would be forgotten from too early on"):
+            hl.amend(forgets, "less", weaken=True, clock=at(10))
+    else:
+        assert hl.amend(forgets, "less", weaken=True, clock=at(10)).risk == pytest.approx(2, rel=1e-2)
+
+
+def test_the_loss_that_is_told_to_fit_stops_nothing_later(tmp_path):
+    """Very little room: what rounding hides of it would be missing for ever."""
+    policy = town(tmp_path, {"notion": "w-event", "epsilon": 2.0, "w": 4, "reach": 20}, share=0.9999)
+    hl.publish(policy, clock=at(2))
+    with pytest.raises(HalflifeError, match="--loss") as refusal:
+        hl.revise(policy, "mean", 2, clock=at(2))
+    fits = float(str(refusal.value).split("--loss ")[1].split(")")[0])
+    hl.revise(policy, "mean", 2, loss=fits, clock=at(2))
+    for hour in range(3, 9):
+        hl.publish(policy, clock=at(hour))
+    assert hl.verify(policy).problems == ()
+
+
+def test_the_loss_that_is_told_fits_where_plans_differ_from_step_to_step(tmp_path):
+    policy = town(tmp_path, {"notion": "exponential", "epsilon": 2.0, "half_life": 1})
+    for hour in (1, 2, 3):
+        hl.publish(policy, clock=at(hour))
+    with pytest.raises(HalflifeError, match="--loss") as refusal:
+        hl.revise(policy, "mean", 1, 3, clock=at(3))
+    fits = float(str(refusal.value).split("--loss ")[1].split(")")[0])
+    assert hl.revise(policy, "mean", 1, 3, loss=fits, clock=at(3)).recorded
+
+
+@pytest.mark.parametrize("step", ["9" * 20, "9" * 5000, float("nan"), None, [3], 1.5, True, b"3"])
+def test_a_step_that_is_none_is_refused_in_words(tmp_path, step):
+    policy = town(tmp_path)
+    hl.publish(policy, clock=at(3))
+    with pytest.raises(HalflifeError):
+        hl.revise(policy, "mean", step, clock=at(3))
+
+
+def test_streams_have_vintages_under_their_own_names(tmp_path):
+    """Outputs whose names differ by their ending alone; and one that is called like a vintage."""
+    data = policy_dict(output="p/", stream={"share": 0.3}, clock={"end": "2026-01-05"})
+    data["streams"].append(data["streams"][0] | {"name": "other", "output": "p.parquet"})
+    write_readings(tmp_path, readings(steps=96))
+    policy = Policy.from_dict(data, tmp_path)
+    hl.publish(policy, clock=at(6))
+    files = {hl.revise(policy, name, 6, clock=at(6)).file for name in ("mean", "other")}
+    assert {os.path.basename(file) for file in files} == {"mean.vintage-2.parquet", "other.vintage-2.parquet"}
+    assert hl.verify(policy).problems == ()
+
+
+def test_an_output_that_is_called_like_a_vintage_goes_on_and_nothing_is_published_over_it(tmp_path):
+    policy = town(tmp_path, output="mean.vintage-2.csv")
+    hl.publish(policy, clock=at(6))
+    hl.publish(policy, clock=at(7))
+    for dry in (True, False):
+        with pytest.raises(HalflifeError, match="is in the way"):
+            hl.revise(policy, "mean", 6, dry_run=dry, clock=at(7))
+    assert hl.verify(policy).problems == ()
+
+
+def test_a_ledger_with_members_by_date_and_nothing_published_verifies(tmp_path):
+    (tmp_path / "members.csv").write_text("from,size\n2026-01-01,5\n")
+    policy = town(tmp_path, size="members.csv", delay="5 h")
+    hl.publish(policy, clock=at(2))
+    assert hl.verify(policy).problems == ()
+    (tmp_path / "members.csv").write_text(f"from,size\n2026-01-01,{'9' * 5000}\n")
+    with pytest.raises(HalflifeError, match="size must be a whole number"):
+        town(tmp_path, size="members.csv")

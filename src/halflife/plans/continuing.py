@@ -37,6 +37,7 @@ from halflife.notions import Classical, WEvent
 from halflife.notions.base import Notion
 from halflife.notions.discounted import Discounted
 from halflife.numerics.arrays import Floats, Integers
+from halflife.numerics.rounding import TOLERANCE
 
 ROUNDING = 1e-9
 """What sums of the same losses may differ by, relatively; plans leave more than that of ε, and accounts tolerate it."""
@@ -123,11 +124,13 @@ def fits_windows(notion: WEvent, lost: Lost, coming: Lost) -> bool:
     >>> coming = Lost(np.array([4, 5, 6]), np.full(3, 0.25))
     >>> fits_windows(WEvent(1.0, 3), lost, coming), fits_windows(WEvent(1.0, 4), lost, coming)
     (True, False)
+
+    It is stricter than the account by far more than sums of doubles are off: nothing that fits here is refused later.
     """
     first = int((coming.steps - coming.covered() + 1).min())
     begins = np.arange(first - notion.w + 1, int(coming.steps.max()) + 1)
     held = lost.in_windows(begins, notion.w) + coming.in_windows(begins, notion.w)
-    return bool(np.all(held <= notion.epsilon * (1 + ROUNDING)))
+    return bool(np.all(held <= notion.epsilon * (1 + TOLERANCE / 10)))
 
 
 def _weights(notion: Notion, ages: Integers) -> Floats:

@@ -105,7 +105,7 @@ def read_members(path: Path, zone: str, start_us: int) -> Members:
             us = to_us(parse_time(moment, zone))
         except InvalidInput as error:
             raise InvalidInput(f"{where}: from: {error}") from None
-        if not (text.isascii() and text.isdigit()) or not 1 <= int(text) <= LARGEST_SIZE:
+        if not (text.isascii() and text.isdigit()) or len(text) > 20 or not 1 <= int(text) <= LARGEST_SIZE:
             raise InvalidInput(f"{where}: size must be a whole number from 1 to {LARGEST_SIZE:,}, not {text[:40]!r}")
         if since and us <= since[-1][0]:
             raise InvalidInput(f"{where}: {moment!r} is not later than the row before: rows are in the order of time")

@@ -129,6 +129,8 @@ def _work_out(
             f"the promise would protect less than before, or nobody has shown that it does not: {_tell(changes, 'promise')}. "
             "Every certificate will show the risk under each promise ever made: say that you mean it (--weaken)"
         )
+    if policy.notion.forgets and policy.clock.late == "now" and not before.notion.forgets:
+        _check_on_time(book, policy)
     history = _History(book, policy.notion, progress)
     account = history.replay(policy.notion) if policy.notion != before.notion else before
     starts = _find_starts(book, policy, start)
@@ -228,6 +230,25 @@ def _check_losses(book: Ledger, policy: Policy) -> None:
                     "fixed before anything is seen, and plans of streams that share it depend on each other. Leave the streams "
                     "as they are"
                 )
+
+
+def _check_on_time(book: Ledger, policy: Policy) -> None:
+    """Refuse a promise that forgets, after one that does not, if anything was published later than the step that it counts at.
+
+    A promise that does not forget counts a late step at its planned one; to forget it from then on would be to count it as
+    older than it is.
+    """
+    clock, entries, last = channels(policy)[0].account, book.entries(), 0
+    for batch in book.batches():
+        over = clock.last_over(batch.at_us)
+        for entry in islice(entries, batch.last - last):
+            if over > entry.release_step:
+                raise InvalidInput(
+                    f"{policy.notion.name} forgets, and step {entry.step:,} of {entry.stream} counts as of step "
+                    f"{entry.release_step:,} of the clock, but was published at step {over:,}: it would be forgotten from too "
+                    "early on. A history with late steps cannot be held to a promise that forgets"
+                )
+        last = batch.last
 
 
 def _tell(changes: Sequence[Change], part: str) -> str:

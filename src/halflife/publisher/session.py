@@ -34,7 +34,7 @@ from halflife.publisher.reconciling import reconcile_entries
 from halflife.publisher.saved import SavedStates, stream_digests
 from halflife.publisher.second_ledger import refuse_second_ledger
 from halflife.publisher.secrets_at_rest import NoiseKeys
-from halflife.publisher.vintages.files import find_vintage_file
+from halflife.publisher.vintages.files import find_vintage_file, is_output
 
 T = TypeVar("T")
 
@@ -223,7 +223,7 @@ class Session:
         for channel in self.channels:
             newest = count_vintages(self.ledger, channel.name)
             ahead = find_vintage_file(self.policy, channel.name, newest + 1)
-            if os.path.lexists(ahead):
+            if os.path.lexists(ahead) and not is_output(self.policy, ahead):
                 raise InvalidInput(
                     f"{ahead} is there, and {self.ledger.name} holds {newest} vintages of {channel.name}: an older copy would "
                     "draw its noise again. Put the newest copy back; if the file is none of this policy's, move it"

@@ -446,7 +446,10 @@ class _Compared:
         self.book, self.stream, self.target, self.output = book, stream, target, output
         whose = split_vintage(stream)[0]
         self.layout, _, quantiles = stream_shape(whose, book.facts())[:3]
-        self._worth = find_worth(whose, book.begun(), list_amendments(book), read_members(book))
+        begun = book.newest() is not None  # else no table of members was kept yet
+        self._worth = (
+            find_worth(whose, book.begun(), list_amendments(book), read_members(book)) if begun else Worth.of(())
+        )
         self._banded = quantiles is not None
         self._match = match_output(output, self.layout) if isinstance(output, Pinned) else None
 

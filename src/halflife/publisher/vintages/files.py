@@ -15,13 +15,12 @@ from halflife.policy.paths import matches
 def name_vintage_file(stream: str, output: str, vintage: int) -> str:
     """Return the file of a vintage: beside the output, in its format; Parquet for a folder of parts, CSV for standard output.
 
-    >>> name_vintage_file("use", "out/use.csv", 2), name_vintage_file("use", "out/parts/", 3), name_vintage_file("use", "-", 2)
-    ('out/use.vintage-2.csv', 'out/parts.vintage-3.parquet', 'use.vintage-2.csv')
+    >>> name_vintage_file("use", "out/day.csv", 2), name_vintage_file("use", "out/parts/", 3), name_vintage_file("use", "-", 2)
+    ('out/use.vintage-2.csv', 'out/use.vintage-3.parquet', 'use.vintage-2.csv')
     """
     known = Path(f"{stream}.csv") if output == "-" else Path(output)
     suffix = known.suffix if known.suffix.lower() in ENDINGS and not output.endswith("/") else ".parquet"
-    stem = known.name if output.endswith("/") else known.stem
-    return str(known.with_name(f"{stem}.vintage-{vintage}{suffix}"))
+    return str(known.with_name(f"{stream}.vintage-{vintage}{suffix}"))
 
 
 def find_vintage_file(policy: Policy, stream: str, vintage: int) -> str:
@@ -31,8 +30,17 @@ def find_vintage_file(policy: Policy, stream: str, vintage: int) -> str:
     return str(policy.path(file)) if output == "-" else file
 
 
+def is_output(policy: Policy, file: str) -> bool:
+    """Return whether a file is the output of one of a policy's streams."""
+    return os.path.realpath(file) in map(os.path.realpath, policy.outputs.values())
+
+
 def check_vintage_file(policy: Policy, file: str) -> None:
-    """Refuse a file that a source takes in: what was published would be read as readings."""
+    """Refuse a file that is there already, or is an output, or that a source takes in: it would be read as readings."""
+    if os.path.lexists(file) or is_output(policy, file):
+        raise InvalidInput(
+            f"{file} is in the way: it is an output, or none of this ledger's files: move it, or name it otherwise"
+        )
     place = os.path.realpath(file)
     for stream in policy.streams:
         for name in stream.source.files if stream.source else ():

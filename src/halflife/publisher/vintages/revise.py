@@ -24,7 +24,7 @@ from halflife.ledger.vintages import FIRST_AGAIN, find_vintages
 from halflife.local_time import from_us, parse_time, to_us
 from halflife.mechanisms import PlannedNoise, ScheduledMechanism, Turn
 from halflife.notions import WEvent
-from halflife.numerics.parameters import real
+from halflife.numerics.parameters import real, whole
 from halflife.numerics.progress import Progress
 from halflife.plans.continuing import adds_up
 from halflife.policy import Channel, GivenPolicy, Policy
@@ -38,6 +38,7 @@ from halflife.publisher.session import Session
 from halflife.publisher.vintages.files import check_vintage_file, find_vintage_file
 from halflife.publisher.vintages.room import Room
 
+MOST_DIGITS = 15
 MOST_STEPS = 10_000
 """How many steps are published again at a time."""
 
@@ -228,7 +229,9 @@ def _read_step(c: Channel, given: int | str) -> int:
     """Return the step of this number, or that this time lies in."""
     if isinstance(given, str) and not given.isdecimal():
         return c.steps.step(to_us(parse_time(given, c.steps.zone)))
-    return int(given)
+    if isinstance(given, str) and len(given) > MOST_DIGITS:
+        raise InvalidInput(f"a step is a number of at most {MOST_DIGITS} digits, or a time", about="step")
+    return whole("step", int(given) if isinstance(given, str) else given)
 
 
 def _check_published(session: Session, c: Channel, first: int, last: int) -> None:

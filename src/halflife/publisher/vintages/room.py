@@ -19,7 +19,7 @@ from halflife.mechanisms import ReleaseDraw, Turn
 from halflife.mechanisms.release_draw import record
 from halflife.notions import WEvent
 from halflife.numerics.search import largest
-from halflife.plans.continuing import Lost, fits_windows, may_continue
+from halflife.plans.continuing import ROUNDING, Lost, fits_windows, may_continue
 from halflife.policy import Channel
 from halflife.publisher.restores import list_restores
 from halflife.release import Release
@@ -51,9 +51,8 @@ class Room:
         if self._admits(turns) and self._fits(turns, 0):
             return
         asked = max(turn.request.loss or 0.0 for turn in turns)
-        most = (
-            largest(lambda share: self._takes(turns, share), 0.0, 1.0, 1e-6, LEAST) * asked * (1 - 5e-6)
-        )  # as it is shown
+        most = largest(lambda loss: self._takes(turns, loss), 0.0, asked, 1e-6, LEAST * asked)
+        most *= 1 - 5e-6  # as it is shown
         now = f"a loss of at most {most:.6g} for each fits now (--loss {most:.6g})" if most else "no loss fits now"
         raise InvalidInput(
             f"there is no room for {len(turns):,} {'step' if len(turns) == 1 else 'steps'} with a loss of {asked:.6g} each: "
@@ -61,9 +60,9 @@ class Room:
             "some"
         )
 
-    def _takes(self, turns: Sequence[Turn], share: float) -> bool:
-        """Whether this share of the losses that are asked for fits now."""
-        less = [turn._replace(request=turn.request._replace(loss=(turn.request.loss or 0.0) * share)) for turn in turns]
+    def _takes(self, turns: Sequence[Turn], loss: float) -> bool:
+        """Whether as many steps with this loss each fit now."""
+        less = [turn._replace(request=turn.request._replace(loss=loss)) for turn in turns]
         try:
             return self._admits(less) and self._fits(less, 0)
         except InvalidInput:  # a loss too small for noise
@@ -103,7 +102,8 @@ class Room:
         if isinstance(self._notion, WEvent):
             return fits_windows(self._notion, lost, self._look_ahead(step, self._notion.w))
         planned = _join(self._plan(c, 1, last) for c, last in reached)
-        whole = planned._replace(losses=planned.losses / self._share)  # keeps all of the promise, as shares keep theirs
+        share = self._share * (1 + 4 * ROUNDING)  # what rounding may hide must not be missing later
+        whole = planned._replace(losses=planned.losses / share)  # keeps all of the promise, as shares keep theirs
         return may_continue(self._notion, lost, whole, at=int(lost.steps.max()) + 1)
 
     def _look_ahead(self, step: int, w: int) -> Lost:

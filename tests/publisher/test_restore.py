@@ -310,12 +310,16 @@ def test_what_was_amended_or_rotated_since_is_refused(tmp_path):
     larger = town(tmp_path, population={"id": "town", "size": 6, "person": "home"})
     hl.amend(larger, "a home joined", clock=at(1000))
     lose_ledger(tmp_path)
-    with pytest.raises(LedgerError, match="was begun under another policy"):
+    for policy in (larger, town(tmp_path)):
+        with pytest.raises(
+            LedgerError, match=r"/b: .*amended, or its key changed, after the backup \(1 events, the backup has 0\)"
+        ):
+            hl.restore(tmp_path / "b", policy, pass_over=True)
+    lose_ledger(tmp_path, "mean.csv.mark")
+    with pytest.raises(LedgerError, match=r"/b is no backup under this policy: .*find a newer backup") as refused:
         hl.restore(tmp_path / "b", larger, pass_over=True)
-    with pytest.raises(
-        LedgerError, match=r"amended, or its key changed, after the backup \(1 events, the backup has 0\)"
-    ):
-        hl.restore(tmp_path / "b", town(tmp_path), pass_over=True)
+    assert ".restoring" not in str(refused.value), "that path is gone when the message is read"
+    assert "halflife amend" not in str(refused.value), "it is the backup that is old"
 
 
 @pytest.mark.parametrize(
@@ -392,6 +396,106 @@ def test_streams_of_which_nothing_tells_are_passed_over_up_to_now(tmp_path):
     made = hl.restore(tmp_path / "b", policy, pass_over=True, clock=at(6))
     assert made.passed == {"mean": (2, 2), "b": (2, 6)}
     assert hl.verify(policy.ledger_url).good
+
+
+# Marks that went back, and outputs that did not ---------------------------------------------------------------------
+
+
+def two_streams(folder, output="b.csv", **more):
+    data = policy_dict() | {"clock": {"step": "1 h", "start": "2026-01-01"}} | more
+    data["streams"][0]["source"] = None
+    data["streams"].append(data["streams"][0] | {"name": "b", "output": output})
+    return hl.Policy.from_dict(data, folder)
+
+
+@pytest.mark.parametrize("output", ["mean.csv", "mean.jsonl", "mean.parquet", "parts/"])
+@pytest.mark.parametrize("back", ["mark", "guard"])
+def test_an_output_that_is_ahead_of_marks_shows_that_they_went_back(tmp_path, output, back):
+    """Six steps were published, the backup and the mark or guard have three: all that are due by now are lost."""
+    policy = town(tmp_path, output=output)
+    push(policy, 1, 2, 3)
+    hl.backup(policy, tmp_path / "b")
+    old = {file: file.read_bytes() for file in (*tmp_path.glob("*.mark"), tmp_path / "town.ledger.shown")}
+    push(policy, 4, 5, 6)
+    lose_ledger(tmp_path, *(file.name for file in old))
+    for file, content in old.items():
+        if file.name.endswith(".mark" if back == "mark" else ".shown"):
+            file.write_bytes(content)
+    with pytest.raises(LedgerError, match="no mark is left to say whether the ledger was amended"):
+        hl.restore(tmp_path / "b", policy, pass_over=True, clock=at(7))
+    with pytest.raises(LedgerError, match="set the clock"):
+        hl.restore(tmp_path / "b", policy, pass_over=True, unamended=True, clock=at(5))
+    made = hl.restore(tmp_path / "b", policy, pass_over=True, unamended=True, clock=at(7))
+    assert made.passed == {"mean": (4, 7)}
+    for step in (4, 5, 6, 7):
+        with pytest.raises(InvalidInput, match="was passed over"):
+            push(policy, step, now=8)
+    push(policy, 8)
+    assert hl.verify(policy).good
+
+
+def test_a_mark_that_went_back_says_nothing_of_other_streams(tmp_path):
+    """The output of the one stream is ahead of its mark, so both marks went back; of the other nothing else is left."""
+    policy = two_streams(tmp_path)
+    push(policy, 1, stream="mean")
+    push(policy, 1, stream="b")
+    hl.backup(policy, tmp_path / "backup")
+    old = {file: file.read_bytes() for file in tmp_path.glob("*.mark")}
+    push(policy, 2, stream="mean")
+    push(policy, 2, 3, stream="b")
+    lose_ledger(tmp_path, "b.csv")
+    for file, content in old.items():
+        file.write_bytes(content)
+    made = hl.restore(tmp_path / "backup", policy, pass_over=True, unamended=True, clock=at(5))
+    assert made.passed == {"mean": (2, 5), "b": (2, 5)}
+
+
+@pytest.mark.parametrize("back", ["elsewhere.mark", "town.ledger.shown"])
+def test_what_one_mark_shows_another_must_have_seen(tmp_path, back):
+    """A mark for all streams, or the guard, that is behind another mark went back; the output and mark of `b` are gone."""
+    policy = two_streams(tmp_path, mark="elsewhere.mark")
+    push(policy, 1, stream="mean")
+    push(policy, 1, stream="b")
+    hl.backup(policy, tmp_path / "backup")
+    old = (tmp_path / back).read_bytes()
+    push(policy, 2, stream="b")
+    push(policy, 2, stream="mean")
+    lose_ledger(tmp_path, "b.csv", "b.csv.mark", "elsewhere.mark")
+    (tmp_path / back).write_bytes(old)
+    made = hl.restore(tmp_path / "backup", policy, pass_over=True, unamended=True, clock=at(4))
+    assert made.passed["b"] == (2, 4)
+
+
+def test_an_output_that_a_killed_restore_moved_aside_still_counts(tmp_path):
+    """It is all that shows what was published, as the mark went back, and it is not looked for in vain a second time."""
+    policy = two_streams(tmp_path, output="-")
+    push(policy, 1, stream="mean")
+    hl.backup(policy, tmp_path / "backup")
+    old = (tmp_path / "mean.csv.mark").read_bytes()
+    push(policy, 2, 3, stream="mean")
+    lose_ledger(tmp_path)
+    (tmp_path / "mean.csv.mark").write_bytes(old)
+    (tmp_path / "mean.csv").rename(tmp_path / "mean.before-restore-20260101T030000.csv")
+    with pytest.raises(LedgerError, match=r"mean\.before-restore-20260101T030000\.csv holds step 3 of mean"):
+        hl.restore(tmp_path / "backup", policy)
+    made = hl.restore(tmp_path / "backup", policy, pass_over=True, unamended=True, clock=at(3))
+    assert made.passed == {"mean": (2, 3), "b": (1, 3)}
+    push(policy, 4, stream="mean")
+    hl.backup(policy, tmp_path / "newer")
+    lose_ledger(tmp_path)
+    assert hl.restore(tmp_path / "newer", policy, clock=at(4)).passed == {}, "what is passed over already is not ahead"
+
+
+def test_steps_published_again_count_also_where_the_output_is_no_file(tmp_path):
+    policy = town(tmp_path, output="-")
+    push(policy, 1, 2)
+    hl.backup(policy, tmp_path / "b")
+    lose_ledger(tmp_path)
+    (tmp_path / "mean.vintage-2.csv").write_text("what somebody has revised\n")
+    with pytest.raises(LedgerError, match=r"mean\.vintage-2\.csv holds steps that were published again"):
+        hl.restore(tmp_path / "b", policy, newest=True)
+    with pytest.raises(LedgerError, match="steps of mean were published again"):
+        hl.restore(tmp_path / "b", policy, pass_over=True, unamended=True, clock=at(2))
 
 
 # Kills --------------------------------------------------------------------------------------------------------------

@@ -250,8 +250,11 @@ def _mark(policy: Policy) -> Batch:
 
 
 def _bring_policy(found: Backup, given: GivenPolicy) -> tuple[str, ...]:
-    """Put the policy of a backup where one is named and missing, and then the public tables that are missing too."""
-    if not isinstance(given, str | Path) or Path(given).exists():
+    """Put the policy of a backup where one is named and missing; and public tables that are missing, whether it was there or not.
+
+    A policy that was read already has its tables; a ledger's file that was copied otherwise brings nothing.
+    """
+    if not isinstance(given, str | Path) or not found.policy:
         return ()
     target, brought = Path(given), []
     pairs = [

@@ -1,17 +1,22 @@
 """`restore`: noise is never drawn twice, whatever is put back; lost steps are passed over and charged, or it is refused."""
 
+import cProfile
 import json
 import random
 import shutil
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import halflife as hl
 from forked import finish, start
 from halflife import HalflifeError, InvalidInput, LedgerError
 from halflife.ledger import open_ledger
 from halflife.policy import channels
+from halflife.publisher.restores import Restore, Run, find_runs
+from halflife.release import Release
 from publisher.children import restore_and_die
 from publisher.town import KILLED, policy_dict, read_csv
 
@@ -396,6 +401,60 @@ def test_streams_of_which_nothing_tells_are_passed_over_up_to_now(tmp_path):
     made = hl.restore(tmp_path / "b", policy, pass_over=True, clock=at(6))
     assert made.passed == {"mean": (2, 2), "b": (2, 6)}
     assert hl.verify(policy.ledger_url).good
+
+
+# What is lost, in runs ----------------------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 2), st.integers(0, 2), st.sampled_from([0.1, 0.2])),
+        max_size=40,
+    )
+)
+def test_runs_give_back_every_release_in_the_order_of_steps(drawn):
+    made, step = {"a": [], "b": []}, 1
+    for stream, more, age, loss in drawn:
+        step += more
+        made[stream].append(Release(step, loss, age, scale=1 / loss, span=2))
+    event = Restore(7, 3, "why", "me", {"a": (4, 9)}, ((5, "0a"),), find_runs(made))
+    form = json.loads(json.dumps(event.to_event()))
+    assert list(event.releases) == sorted([*made["a"], *made["b"]], key=lambda release: release.step)
+    assert tuple(map(Run.from_dict, form["runs"])) == event.runs
+
+
+def test_late_steps_are_a_run_too():
+    """Steps that come late share a step of the account, with ages that fall."""
+    late = [Release(50, 0.5, age) for age in range(40, 9, -1)]
+    assert [(run.count, run.every, run.older) for run in find_runs({"a": late})] == [(31, 0, -1)]
+    with pytest.raises(InvalidInput, match="the last age of a run"):
+        Run.from_dict(Run("a", late[0], 42, 0, -1).to_dict())
+
+
+def count_work_after(folder, lost):
+    """Lose so many steps of two streams; return the size of the event, and how many calls a publish makes from then on."""
+    folder.mkdir()
+    policy = two_streams(folder)
+    push(policy, 1, stream="mean")
+    push(policy, 1, stream="b")
+    hl.backup(policy, folder / "backup")
+    lose_ledger(folder, *(file.name for file in folder.glob("*.csv*")))
+    made = hl.restore(folder / "backup", policy, pass_over=True, unamended=True, by="me", clock=at(lost + 1))
+    assert made.passed == {"mean": (2, lost + 1), "b": (2, lost + 1)}
+    push(policy, lost + 2, stream="b")
+    push(policy, lost + 2, stream="mean")
+    profile = cProfile.Profile()
+    profile.runcall(push, policy, lost + 3, stream="mean")
+    assert hl.verify(policy).good
+    with open_ledger(policy.ledger_url, read_only=True) as book:
+        (event,) = book.events()
+    return len(event.event), sum(entry.callcount for entry in profile.getstats())
+
+
+def test_a_publish_after_a_restore_does_the_same_work_however_many_steps_were_lost(tmp_path):
+    few, many = count_work_after(tmp_path / "few", 20), count_work_after(tmp_path / "many", 2_000)
+    assert many[0] <= few[0] + 50, "the event grows by digits alone"
+    assert many[1] <= few[1] + 500, "each of 4,000 lost steps would need a call at least"
 
 
 # Marks that went back, and outputs that did not ---------------------------------------------------------------------

@@ -16,9 +16,10 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from glob import escape
+from itertools import repeat
 from pathlib import Path
 
 from halflife.errors import BudgetExceeded, InvalidInput, LedgerError
@@ -27,7 +28,7 @@ from halflife.ledger.copies import copy_ledger, declare_shown, hold_place, put_c
 from halflife.ledger.entry import first_link, split_vintage
 from halflife.ledger.vintages import FIRST_AGAIN, find_vintages
 from halflife.local_time import from_us
-from halflife.mechanisms import PlannedNoise, ReleaseDraw
+from halflife.mechanisms import PlannedNoise, ReleaseDraw, Turn
 from halflife.numerics.progress import Progress
 from halflife.outputs import read_rows_of
 from halflife.policy import Channel, GivenPolicy, Policy, channels, ledger_facts
@@ -37,7 +38,7 @@ from halflife.publisher.drawing import find_turns
 from halflife.publisher.due import find_due
 from halflife.publisher.holding import hold_to_ledger
 from halflife.publisher.public_texts import find_user, read_public_text
-from halflife.publisher.restores import Restore, find_done, find_passed
+from halflife.publisher.restores import Restore, Run, find_done, find_passed, find_runs
 from halflife.publisher.saved import SavedStates
 from halflife.publisher.session import Session
 from halflife.publisher.verification import find_broken_link
@@ -418,9 +419,9 @@ def _pass_over(book: Ledger, given: Policy, found: _Evidence, now_us: int, reaso
     with book.hold():
         book.begin(ledger_facts(policy))
         saved = SavedStates(policy, book)
-        draw, releases = _charge(saved, made, done, upto)
+        draw, runs = _charge(saved, made, done, upto)
         passed = {c.name: (done[c.name] + 1, upto[c.name]) for c in made if upto[c.name] > done[c.name]}
-        event = Restore(now_us, newest.last, reason, by, passed, tuple(dict.fromkeys(found.lost)), releases)
+        event = Restore(now_us, newest.last, reason, by, passed, tuple(dict.fromkeys(found.lost)), runs)
         saved.commit([], draw, now_us, json.dumps(event.to_event(), sort_keys=True))
     return event
 
@@ -446,19 +447,24 @@ def _check_promise(made: Sequence[Channel]) -> None:
 
 def _charge(
     saved: SavedStates, made: Sequence[Channel], done: Mapping[str, int], upto: Mapping[str, int]
-) -> tuple[ReleaseDraw, tuple[Release, ...]]:
+) -> tuple[ReleaseDraw, tuple[Run, ...]]:
     """Charge what the plan has for the steps after `done` up to `upto`, in the order of the account's steps."""
     draw = saved.draw.copy()
-    turns = []
+    turns: list[Iterator[tuple[Turn, str]]] = []
     for c in made:
         mechanism = c.make_mechanism()
         assert isinstance(mechanism, PlannedNoise)
-        turns.append(find_turns(find_due(c, done[c.name] + 1, upto[c.name], draw.account.step), mechanism))
+        found = find_turns(find_due(c, done[c.name] + 1, upto[c.name], draw.account.step), mechanism)
+        turns.append(zip(found, repeat(c.name)))
+    ordered = list(heapq.merge(*turns, key=lambda turn: turn[0].step))
     try:
-        batch = draw.batch(heapq.merge(*turns, key=lambda turn: turn.step))
+        batch = draw.batch(turn for turn, _ in ordered)
     except (BudgetExceeded, InvalidInput) as error:
         raise LedgerError(f"the lost steps cannot be charged to the account, so none is passed over: {error}") from None
-    return draw, tuple(release for one in batch.releases for release in one)
+    charged: dict[str, list[Release]] = {c.name: [] for c in made}
+    for (_, name), releases in zip(ordered, batch.releases, strict=True):
+        charged[name] += releases
+    return draw, find_runs(charged)
 
 
 def _plan_moves(book: Ledger, policy: Policy, clock: Callable[[], float]) -> dict[str, str]:

@@ -426,7 +426,7 @@ def test_runs_give_back_every_release_in_the_order_of_steps(drawn):
 def test_late_steps_are_a_run_too():
     """Steps that come late share a step of the account, with ages that fall."""
     late = [Release(50, 0.5, age) for age in range(40, 9, -1)]
-    assert [(run.count, run.every, run.older) for run in find_runs({"a": late})] == [(31, 0, -1)]
+    assert [(run.length, run.every, run.older) for run in find_runs({"a": late})] == [(31, 0, -1)]
     with pytest.raises(InvalidInput, match="the last age of a run"):
         Run.from_dict(Run("a", late[0], 42, 0, -1).to_dict())
 
@@ -491,6 +491,21 @@ def test_an_output_that_is_ahead_of_marks_shows_that_they_went_back(tmp_path, ou
             push(policy, step, now=8)
     push(policy, 8)
     assert hl.verify(policy).good
+
+
+def test_a_guard_that_is_ahead_of_marks_shows_that_they_went_back(tmp_path):
+    policy = town(tmp_path)
+    push(policy, 1, 2)
+    hl.backup(policy, tmp_path / "b")
+    old = {name: (tmp_path / name).read_bytes() for name in ("mean.csv", "mean.csv.mark")}
+    push(policy, 3)
+    guard = (tmp_path / "town.ledger.shown").read_bytes()
+    lose_ledger(tmp_path)
+    for name, content in (old | {"town.ledger.shown": guard}).items():
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(LedgerError, match="no mark is left to say whether the ledger was amended"):
+        hl.restore(tmp_path / "b", policy, pass_over=True, clock=at(5))
+    assert hl.restore(tmp_path / "b", policy, pass_over=True, unamended=True, clock=at(5)).passed == {"mean": (3, 5)}
 
 
 def test_a_mark_that_went_back_says_nothing_of_other_streams(tmp_path):

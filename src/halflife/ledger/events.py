@@ -24,7 +24,7 @@ def _parse(text: str) -> dict[str, Any]:
         raise ValueError("an event must be an object with a kind")
     if not all(isinstance(part, str) for part in facts.values()):
         raise ValueError("the facts of an event must be texts")
-    return event
+    return dict(event)
 
 
 def declares_lost(event: str, entries: int, head: bytes) -> bool:

@@ -29,53 +29,53 @@ KIND = "restore"
 class Run(NamedTuple):
     """Releases of one stream, one after the other, that are alike but for their steps and ages, which go on evenly.
 
-    first  the first of them;  count  how many there are
+    first  the first of them;  length  how many there are
     every  by how much the step grows from one to the next;  older  by how much the age does, where steps come late
     """
 
     stream: str
     first: Release
-    count: int = 1
+    length: int = 1
     every: int = 0
     older: int = 0
 
     def expand(self) -> Iterator[Release]:
         """Yield the releases."""
         step, age = self.first.step, self.first.age
-        return (self.first.at_step(step + i * self.every, age + i * self.older) for i in range(self.count))
+        return (self.first.at_step(step + i * self.every, age + i * self.older) for i in range(self.length))
 
     def add(self, release: Release) -> Run | None:
         """Return the run with one more release; None if that does not go on with it."""
-        before = self.count - 1
+        before = self.length - 1
         every = release.step - self.first.step - before * self.every
         older = release.age - self.first.age - before * self.older
         if self.first.at_step(release.step, release.age) != release:
             return None
-        if self.count > 1 and (every, older) != (self.every, self.older):
+        if self.length > 1 and (every, older) != (self.every, self.older):
             return None
-        return Run(self.stream, self.first, self.count + 1, every, older)
+        return Run(self.stream, self.first, self.length + 1, every, older)
 
     def to_dict(self) -> JsonObject:
         """Return it as a ledger keeps it."""
-        return leave_out(self._asdict() | {"first": self.first.to_dict()}, count=1, every=0, older=0)
+        return leave_out(self._asdict() | {"first": self.first.to_dict()}, length=1, every=0, older=0)
 
     @classmethod
     def from_dict(cls, data: object) -> Run:
         """Read what `to_dict` wrote."""
-        form = read_form("a run of releases", data, ("stream", "first"), count=1, every=0, older=0)
+        form = read_form("a run of releases", data, ("stream", "first"), length=1, every=0, older=0)
         if not isinstance(form["stream"], str):
             raise InvalidInput("the stream of a run of releases is not text")
         first, older = Release.from_dict(form["first"]), whole("older", form["older"])
-        count, every = whole("count", form["count"], least=1), whole("every", form["every"], least=0)
-        whole("the last age of a run", first.age + (count - 1) * older, least=0)
-        return cls(form["stream"], first, count, every, older)
+        length, every = whole("length", form["length"], least=1), whole("every", form["every"], least=0)
+        whole("the last age of a run", first.age + (length - 1) * older, least=0)
+        return cls(form["stream"], first, length, every, older)
 
 
 def find_runs(releases: Mapping[str, Iterable[Release]]) -> tuple[Run, ...]:
     """Return the releases of streams, each in order, as runs.
 
     >>> hourly = [Release(step, 0.5) for step in range(3, 1000)]
-    >>> [(run.first.step, run.count, run.every) for run in find_runs({"use": hourly})]
+    >>> [(run.first.step, run.length, run.every) for run in find_runs({"use": hourly})]
     [(3, 997, 1)]
     """
     runs: list[Run] = []

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime
+import os
 import re
 import runpy
 import shlex
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -28,9 +30,9 @@ def python_blocks(name):
 
 
 def write_named_files(name, folder):
-    """Write each YAML block that begins with the name of its file (`# town.yaml`), as a reader would."""
-    for text in blocks(name, "yaml"):
-        if found := re.match(r"# (\S+\.yaml)\n", text):
+    """Write each YAML block or script that begins with the name of its file (`# town.yaml`), as a reader would."""
+    for text in blocks(name, "(?:yaml|bash)"):
+        if found := re.match(r"# (\S+\.(?:yaml|sh))\n", text):
             (folder / found[1]).write_text(text)
 
 
@@ -187,7 +189,9 @@ def run_line(line):
     if line.startswith("halflife "):
         ours = CliRunner().invoke(main, shlex.split(line, comments=True)[1:])
         return ours.exit_code, ours.output
-    done = subprocess.run(["sh", "-ec", line], capture_output=True, text=True, check=False)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    env = os.environ | {"PATH": path}
+    done = subprocess.run(["sh", "-ec", line], capture_output=True, text=True, check=False, env=env)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -213,8 +217,29 @@ def test_the_commands_for_operators_run_in_their_order(operated, monkeypatch):
         status, said = run_line(line)
         assert status == 0, (line, said)
     assert "Everything agrees." in said
-    kept = {str(path.relative_to(operated / "backup")) for path in (operated / "backup").rglob("*") if path.is_file()}
-    assert kept == {f"newest/{name}" for name in ("ledger.sqlite", "manifest.json", "policy.yaml")}
+    kept = {path.name for path in (operated / "backup" / "newest").iterdir()}
+    assert kept == {"ledger.sqlite", "manifest.json", "policy.yaml"}
+
+
+def test_the_page_backs_up_again_and_again(operated, monkeypatch):
+    """`newest` is the newest each time, whole, and the ones before are left as they were."""
+    from halflife.publisher.backing_up import read_backup
+
+    monkeypatch.chdir(operated)
+    for day, entries in (("2026-02-01", 31), ("2026-02-11", 41), ("2026-02-21", 51)):
+        publish_until(operated, day)
+        before = {path.name for path in Path("backup").glob("2*")}
+        while before and max(before) >= f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S}":
+            time.sleep(0.05)
+        status, said = run_line("sh backup.sh")
+        assert status == 0, said
+        assert read_backup("backup/newest").mark.entries == entries
+    assert [read_backup(path).mark.entries for path in sorted(Path("backup").glob("2*"))] == [31, 41, 51]
+    assert sorted(path.name for path in Path("backup").iterdir())[-1] == "newest"
+    shutil.rmtree("backup")
+    Path("town.yaml").rename("away.yaml")
+    assert run_line("sh backup.sh")[0] != 0, "a backup that was refused fails the unit"
+    assert "ExecStartPost=/bin/sh backup.sh" in (ROOT / OPERATING).read_text()
 
 
 def publish_until(folder, day):

@@ -11,7 +11,7 @@ import pytest
 
 import halflife as hl
 from forked import CONTEXT, finish, start
-from halflife import InvalidInput, LedgerError
+from halflife import HalflifeError, InvalidInput, LedgerError
 from halflife.ledger import open_ledger
 from halflife.publisher.backing_up import MANIFEST, digest_file, read_backup
 from halflife.publisher.verification import find_broken_link
@@ -74,6 +74,30 @@ def test_public_tables_are_in_it(tmp_path):
     shutil.copytree(tmp_path / "b", away / "b")
     restored = hl.restore(away / "b", away / "town" / "policy.json", newest=True, clock=at(4))
     assert {os.path.basename(f) for f in restored.brought} == {"policy.json", "zones.csv"}
+
+
+@pytest.mark.parametrize("policy_is_there", [False, True])
+def test_the_table_of_members_is_in_it_and_is_brought_back(tmp_path, policy_is_there):
+    write_readings(tmp_path)
+    (tmp_path / "members.csv").write_text("from,size\n2026-01-01,5\n2026-01-01T03:00,10\n")
+    policy = make(tmp_path, population={"id": "town", "size": "members.csv", "person": "home"})
+    hl.publish(policy, clock=at(3))
+    found = hl.backup(policy, tmp_path / "b")
+    assert found.tables == {"members.csv": "tables/1-members.csv"}
+    away = tmp_path / "away"
+    shutil.copytree(tmp_path / "b", away / "b")
+    if policy_is_there:
+        shutil.copy(away / "b" / found.policy, away / "policy.json")
+    restored = hl.restore(away / "b", away / "policy.json", newest=True, clock=at(4))
+    names = {"members.csv"} if policy_is_there else {"members.csv", "policy.json"}
+    assert {os.path.basename(f) for f in restored.brought} == names
+    assert (away / "members.csv").read_bytes() == (tmp_path / "members.csv").read_bytes()
+
+
+def test_a_ledgers_file_brings_no_policy(tmp_path, town):
+    with pytest.raises(HalflifeError, match="nowhere"):
+        hl.restore(town.ledger_url, tmp_path / "nowhere.yaml", newest=True)
+    assert not (tmp_path / "nowhere.yaml").exists()
 
 
 def test_kept_noise_stays_sealed_and_the_key_is_told_of_and_not_in_it(tmp_path):

@@ -1,17 +1,22 @@
 """`restore`: noise is never drawn twice, whatever is put back; lost steps are passed over and charged, or it is refused."""
 
+import cProfile
 import json
 import random
 import shutil
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import halflife as hl
 from forked import finish, start
 from halflife import HalflifeError, InvalidInput, LedgerError
 from halflife.ledger import open_ledger
 from halflife.policy import channels
+from halflife.publisher.restores import Restore, Run, find_runs
+from halflife.release import Release
 from publisher.children import restore_and_die
 from publisher.town import KILLED, policy_dict, read_csv
 
@@ -310,12 +315,16 @@ def test_what_was_amended_or_rotated_since_is_refused(tmp_path):
     larger = town(tmp_path, population={"id": "town", "size": 6, "person": "home"})
     hl.amend(larger, "a home joined", clock=at(1000))
     lose_ledger(tmp_path)
-    with pytest.raises(LedgerError, match="was begun under another policy"):
+    for policy in (larger, town(tmp_path)):
+        with pytest.raises(
+            LedgerError, match=r"/b: .*amended, or its key changed, after the backup \(1 events, the backup has 0\)"
+        ):
+            hl.restore(tmp_path / "b", policy, pass_over=True)
+    lose_ledger(tmp_path, "mean.csv.mark")
+    with pytest.raises(LedgerError, match=r"/b is no backup under this policy: .*find a newer backup") as refused:
         hl.restore(tmp_path / "b", larger, pass_over=True)
-    with pytest.raises(
-        LedgerError, match=r"amended, or its key changed, after the backup \(1 events, the backup has 0\)"
-    ):
-        hl.restore(tmp_path / "b", town(tmp_path), pass_over=True)
+    assert ".restoring" not in str(refused.value), "that path is gone when the message is read"
+    assert "halflife amend" not in str(refused.value), "it is the backup that is old"
 
 
 @pytest.mark.parametrize(
@@ -392,6 +401,175 @@ def test_streams_of_which_nothing_tells_are_passed_over_up_to_now(tmp_path):
     made = hl.restore(tmp_path / "b", policy, pass_over=True, clock=at(6))
     assert made.passed == {"mean": (2, 2), "b": (2, 6)}
     assert hl.verify(policy.ledger_url).good
+
+
+# What is lost, in runs ----------------------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 2), st.integers(0, 2), st.sampled_from([0.1, 0.2])),
+        max_size=40,
+    )
+)
+def test_runs_give_back_every_release_in_the_order_of_steps(drawn):
+    made, step = {"a": [], "b": []}, 1
+    for stream, more, age, loss in drawn:
+        step += more
+        made[stream].append(Release(step, loss, age, scale=1 / loss, span=2))
+    event = Restore(7, 3, "why", "me", {"a": (4, 9)}, ((5, "0a"),), find_runs(made))
+    form = json.loads(json.dumps(event.to_event()))
+    assert list(event.releases) == sorted([*made["a"], *made["b"]], key=lambda release: release.step)
+    assert tuple(map(Run.from_dict, form["runs"])) == event.runs
+
+
+def test_late_steps_are_a_run_too():
+    """Steps that come late share a step of the account, with ages that fall."""
+    late = [Release(50, 0.5, age) for age in range(40, 9, -1)]
+    assert [(run.length, run.every, run.older) for run in find_runs({"a": late})] == [(31, 0, -1)]
+    with pytest.raises(InvalidInput, match="the last age of a run"):
+        Run.from_dict(Run("a", late[0], 42, 0, -1).to_dict())
+
+
+def count_work_after(folder, lost):
+    """Lose so many steps of two streams; return the size of the event, and how many calls a publish makes from then on."""
+    folder.mkdir()
+    policy = two_streams(folder)
+    push(policy, 1, stream="mean")
+    push(policy, 1, stream="b")
+    hl.backup(policy, folder / "backup")
+    lose_ledger(folder, *(file.name for file in folder.glob("*.csv*")))
+    made = hl.restore(folder / "backup", policy, pass_over=True, unamended=True, by="me", clock=at(lost + 1))
+    assert made.passed == {"mean": (2, lost + 1), "b": (2, lost + 1)}
+    push(policy, lost + 2, stream="b")
+    push(policy, lost + 2, stream="mean")
+    profile = cProfile.Profile()
+    profile.runcall(push, policy, lost + 3, stream="mean")
+    assert hl.verify(policy).good
+    with open_ledger(policy.ledger_url, read_only=True) as book:
+        (event,) = book.events()
+    return len(event.event), sum(entry.callcount for entry in profile.getstats())
+
+
+def test_a_publish_after_a_restore_does_the_same_work_however_many_steps_were_lost(tmp_path):
+    few, many = count_work_after(tmp_path / "few", 20), count_work_after(tmp_path / "many", 2_000)
+    assert many[0] <= few[0] + 50, "the event grows by digits alone"
+    assert many[1] <= few[1] + 500, "each of 4,000 lost steps would need a call at least"
+
+
+# Marks that went back, and outputs that did not ---------------------------------------------------------------------
+
+
+def two_streams(folder, output="b.csv", **more):
+    data = policy_dict() | {"clock": {"step": "1 h", "start": "2026-01-01"}} | more
+    data["streams"][0]["source"] = None
+    data["streams"].append(data["streams"][0] | {"name": "b", "output": output})
+    return hl.Policy.from_dict(data, folder)
+
+
+@pytest.mark.parametrize("output", ["mean.csv", "mean.jsonl", "mean.parquet", "parts/"])
+@pytest.mark.parametrize("back", ["mark", "guard"])
+def test_an_output_that_is_ahead_of_marks_shows_that_they_went_back(tmp_path, output, back):
+    """Six steps were published, the backup and the mark or guard have three: all that are due by now are lost."""
+    policy = town(tmp_path, output=output)
+    push(policy, 1, 2, 3)
+    hl.backup(policy, tmp_path / "b")
+    old = {file: file.read_bytes() for file in (*tmp_path.glob("*.mark"), tmp_path / "town.ledger.shown")}
+    push(policy, 4, 5, 6)
+    lose_ledger(tmp_path, *(file.name for file in old))
+    for file, content in old.items():
+        if file.name.endswith(".mark" if back == "mark" else ".shown"):
+            file.write_bytes(content)
+    with pytest.raises(LedgerError, match="no mark is left to say whether the ledger was amended"):
+        hl.restore(tmp_path / "b", policy, pass_over=True, clock=at(7))
+    with pytest.raises(LedgerError, match="set the clock"):
+        hl.restore(tmp_path / "b", policy, pass_over=True, unamended=True, clock=at(5))
+    made = hl.restore(tmp_path / "b", policy, pass_over=True, unamended=True, clock=at(7))
+    assert made.passed == {"mean": (4, 7)}
+    for step in (4, 5, 6, 7):
+        with pytest.raises(InvalidInput, match="was passed over"):
+            push(policy, step, now=8)
+    push(policy, 8)
+    assert hl.verify(policy).good
+
+
+def test_a_guard_that_is_ahead_of_marks_shows_that_they_went_back(tmp_path):
+    policy = town(tmp_path)
+    push(policy, 1, 2)
+    hl.backup(policy, tmp_path / "b")
+    old = {name: (tmp_path / name).read_bytes() for name in ("mean.csv", "mean.csv.mark")}
+    push(policy, 3)
+    guard = (tmp_path / "town.ledger.shown").read_bytes()
+    lose_ledger(tmp_path)
+    for name, content in (old | {"town.ledger.shown": guard}).items():
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(LedgerError, match="no mark is left to say whether the ledger was amended"):
+        hl.restore(tmp_path / "b", policy, pass_over=True, clock=at(5))
+    assert hl.restore(tmp_path / "b", policy, pass_over=True, unamended=True, clock=at(5)).passed == {"mean": (3, 5)}
+
+
+def test_a_mark_that_went_back_says_nothing_of_other_streams(tmp_path):
+    """The output of the one stream is ahead of its mark, so both marks went back; of the other nothing else is left."""
+    policy = two_streams(tmp_path)
+    push(policy, 1, stream="mean")
+    push(policy, 1, stream="b")
+    hl.backup(policy, tmp_path / "backup")
+    old = {file: file.read_bytes() for file in tmp_path.glob("*.mark")}
+    push(policy, 2, stream="mean")
+    push(policy, 2, 3, stream="b")
+    lose_ledger(tmp_path, "b.csv")
+    for file, content in old.items():
+        file.write_bytes(content)
+    made = hl.restore(tmp_path / "backup", policy, pass_over=True, unamended=True, clock=at(5))
+    assert made.passed == {"mean": (2, 5), "b": (2, 5)}
+
+
+@pytest.mark.parametrize("back", ["elsewhere.mark", "town.ledger.shown"])
+def test_what_one_mark_shows_another_must_have_seen(tmp_path, back):
+    """A mark for all streams, or the guard, that is behind another mark went back; the output and mark of `b` are gone."""
+    policy = two_streams(tmp_path, mark="elsewhere.mark")
+    push(policy, 1, stream="mean")
+    push(policy, 1, stream="b")
+    hl.backup(policy, tmp_path / "backup")
+    old = (tmp_path / back).read_bytes()
+    push(policy, 2, stream="b")
+    push(policy, 2, stream="mean")
+    lose_ledger(tmp_path, "b.csv", "b.csv.mark", "elsewhere.mark")
+    (tmp_path / back).write_bytes(old)
+    made = hl.restore(tmp_path / "backup", policy, pass_over=True, unamended=True, clock=at(4))
+    assert made.passed["b"] == (2, 4)
+
+
+def test_an_output_that_a_killed_restore_moved_aside_still_counts(tmp_path):
+    """It is all that shows what was published, as the mark went back, and it is not looked for in vain a second time."""
+    policy = two_streams(tmp_path, output="-")
+    push(policy, 1, stream="mean")
+    hl.backup(policy, tmp_path / "backup")
+    old = (tmp_path / "mean.csv.mark").read_bytes()
+    push(policy, 2, 3, stream="mean")
+    lose_ledger(tmp_path)
+    (tmp_path / "mean.csv.mark").write_bytes(old)
+    (tmp_path / "mean.csv").rename(tmp_path / "mean.before-restore-20260101T030000.csv")
+    with pytest.raises(LedgerError, match=r"mean\.before-restore-20260101T030000\.csv holds step 3 of mean"):
+        hl.restore(tmp_path / "backup", policy)
+    made = hl.restore(tmp_path / "backup", policy, pass_over=True, unamended=True, clock=at(3))
+    assert made.passed == {"mean": (2, 3), "b": (1, 3)}
+    push(policy, 4, stream="mean")
+    hl.backup(policy, tmp_path / "newer")
+    lose_ledger(tmp_path)
+    assert hl.restore(tmp_path / "newer", policy, clock=at(4)).passed == {}, "what is passed over already is not ahead"
+
+
+def test_steps_published_again_count_also_where_the_output_is_no_file(tmp_path):
+    policy = town(tmp_path, output="-")
+    push(policy, 1, 2)
+    hl.backup(policy, tmp_path / "b")
+    lose_ledger(tmp_path)
+    (tmp_path / "mean.vintage-2.csv").write_text("what somebody has revised\n")
+    with pytest.raises(LedgerError, match=r"mean\.vintage-2\.csv holds steps that were published again"):
+        hl.restore(tmp_path / "b", policy, newest=True)
+    with pytest.raises(LedgerError, match="steps of mean were published again"):
+        hl.restore(tmp_path / "b", policy, pass_over=True, unamended=True, clock=at(2))
 
 
 # Kills --------------------------------------------------------------------------------------------------------------

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 
 def parse_event(text: str) -> dict[str, Any]:
-    """Return an event; raises ValueError for a text that is none."""
+    """Return an event, which nobody may change; raises ValueError for a text that is none. A ledger's few are parsed once."""
+    return dict(_parse(text))
+
+
+@lru_cache(maxsize=64)
+def _parse(text: str) -> dict[str, Any]:
     try:
         event: Any = json.loads(text)
     except RecursionError:

@@ -24,6 +24,7 @@ from halflife.ledger.entry import first_link, name_vintage, split_vintage
 from halflife.ledger.vintages import count_vintages
 from halflife.numerics.checked import parse_checked, write_checked
 from halflife.numerics.forms import read_form
+from halflife.numerics.syncing import sync
 
 ENDING = ".mark"
 LARGEST = 1_000_000
@@ -239,10 +240,6 @@ def _replace(file: str, text: str) -> None:
         finally:
             os.close(number)
         os.replace(beside, file)
-        above = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(above)
-        finally:
-            os.close(above)
+        sync(folder)
     except OSError as error:
         raise _refuse(file, "written", error) from None

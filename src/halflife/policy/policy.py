@@ -96,8 +96,9 @@ class Policy(PolicyKeys):
     @property
     def tables(self) -> tuple[str, ...]:
         """The public tables, and the promise's public files, as the policy names them: a ledger is held to what they say."""
-        units = self.population.units
-        named = [] if units is None else [units.file]
+        units, size = self.population.units, self.population.size
+        named = [] if isinstance(size, int) else [size]
+        named += [] if units is None else [units.file]
         for stream in self.streams:
             groups, weights = stream.groups, stream.statistic.weights
             named += [] if groups is None or groups.table is None else [groups.table.file]

@@ -31,6 +31,7 @@ from halflife.local_time import from_us
 from halflife.numerics.checked import parse_checked, write_checked
 from halflife.numerics.forms import read_form
 from halflife.numerics.progress import Progress
+from halflife.numerics.syncing import sync
 from halflife.policy import GivenPolicy, Policy
 from halflife.publisher.holding import hold_to_ledger
 from halflife.publisher.verification import find_broken_link
@@ -138,7 +139,7 @@ def _new_folder(place: Path) -> Iterator[Path]:
         try:
             yield folder
             os.rename(folder, place)
-            _sync(above)
+            sync(above)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
     except OSError as error:
@@ -188,15 +189,7 @@ def _seal(folder: Path) -> None:
     """Make every file its owner's alone, and wait until all of it is on disk."""
     for path in (*folder.rglob("*"), folder):
         os.chmod(path, 0o700 if path.is_dir() else 0o600)
-        _sync(path)
-
-
-def _sync(path: Path) -> None:
-    number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
+        sync(path)
 
 
 def read_backup(folder: Path | str) -> Backup:

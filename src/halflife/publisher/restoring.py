@@ -16,8 +16,10 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from glob import escape
+from itertools import repeat
 from pathlib import Path
 
 from halflife.errors import BudgetExceeded, InvalidInput, LedgerError
@@ -26,7 +28,7 @@ from halflife.ledger.copies import copy_ledger, declare_shown, hold_place, put_c
 from halflife.ledger.entry import first_link, split_vintage
 from halflife.ledger.vintages import FIRST_AGAIN, find_vintages
 from halflife.local_time import from_us
-from halflife.mechanisms import PlannedNoise, ReleaseDraw
+from halflife.mechanisms import PlannedNoise, ReleaseDraw, Turn
 from halflife.numerics.progress import Progress
 from halflife.outputs import read_rows_of
 from halflife.policy import Channel, GivenPolicy, Policy, channels, ledger_facts
@@ -36,7 +38,7 @@ from halflife.publisher.drawing import find_turns
 from halflife.publisher.due import find_due
 from halflife.publisher.holding import hold_to_ledger
 from halflife.publisher.public_texts import find_user, read_public_text
-from halflife.publisher.restores import Restore, find_done
+from halflife.publisher.restores import Restore, Run, find_done, find_passed, find_runs
 from halflife.publisher.saved import SavedStates
 from halflife.publisher.session import Session
 from halflife.publisher.verification import find_broken_link
@@ -44,6 +46,9 @@ from halflife.publisher.vintages.files import find_vintage_file
 from halflife.release import Release
 
 PASS = "steps that may have been published can be passed over for good and charged as the plan has them (--pass-over)"
+
+ASIDE = ".before-restore-"
+"""In the names of outputs that were moved aside, before the time."""
 
 
 @dataclass(frozen=True)
@@ -73,41 +78,78 @@ class _Evidence:
     """What marks, the guard and outputs show beside a copy of the ledger.
 
     newest   by stream, the newest step that was published, as marks or the guard say; other streams are left out
+    seen     by stream, the newest step that anything shows: so much was published at least
     ahead    what shows more than the copy holds, in words
     lost     entries and newest hash of the marks and the guard that do
     events   whether a mark tells how many events there were
-    unknown  whether the guard alone shows more, so that nobody can say which steps that was
+    unknown  whether more was published than marks and the guard tell, so that nobody can say which steps that was
     revised  which streams had steps published again after the copy was made, which no plan knows
+
+    A mark is written before anything of its streams is shown. So one that says less of any of them than something else shows was
+    put back itself, and says nothing about the others either.
     """
 
-    def __init__(self, book: Ledger, policy: Policy) -> None:
+    def __init__(self, book: Ledger, policy: Policy, backup: Backup) -> None:
         self.newest: dict[str, int] = {}
         self.ahead: list[str] = []
         self.lost: list[tuple[int, str]] = []
         self.events = self.unknown = False
         self.revised: set[str] = set()
         self._book, self._policy, self._own = book, policy, {s.name: book.last_step(s.name) for s in policy.streams}
-        for place in policy.marks:
-            mark = read_mark(place.file)
-            if mark is not None:
-                self._note_mark(place, mark)
-        self._note_guard(policy.ledger_url)
+        self.seen = dict(self._own)
+        marks = _read_marks(policy)
+        for place, mark in marks:
+            _check_mark(book, mark, place.file, backup)
+            self._note_mark(place, mark)
+        for name in self._own:
+            self._note_vintage(name)
+        passed = find_passed(book)
         for name, target in policy.outputs.items():
-            self._note_output(name, target)
+            self._note_output(name, target, passed.get(name, 0))
+        for place, mark in marks:
+            if all(mark.streams.get(name, 0) >= self.seen[name] for name in place.streams):
+                self.newest |= {name: mark.streams.get(name, 0) for name in place.streams}
+                self.events = True
+        self._note_guard(policy.ledger_url)
+        if any(name not in self.newest for place, _ in marks for name in place.streams):
+            self.unknown = True
+        self.events = self.events and not self.unknown
 
     def _note_mark(self, place: Place, mark: Mark) -> None:
-        """Note what a mark shows of its streams. One that is older than the copy shows nothing: it was put back itself."""
-        _check_mark(self._book, mark, place.file)
-        self.events = self.events or all(mark.streams.get(name, 0) >= self._own[name] for name in place.streams)
+        """Note what a mark shows at least, of whichever stream."""
         if not self._book.holds(mark.entries, bytes.fromhex(mark.head)):
             self.ahead.append(f"{place.file} says {mark.entries:,} entries")
             self.lost.append((mark.entries, mark.head))
-        for name in place.streams:
-            self._note(name, mark.streams.get(name, 0))
+        for name in self._own:
+            self.seen[name] = max(self.seen[name], mark.streams.get(name, 0))
         again = {name for name in mark.streams if split_vintage(name)[1] > 1 and not self._book.last_step(name)}
         self.revised |= {split_vintage(name)[0] for name in again}
 
+    def _note_vintage(self, name: str) -> None:
+        """Note a file of steps that were published again, also of a stream whose output is no file."""
+        again = find_vintage_file(self._policy, name, FIRST_AGAIN + len(find_vintages(self._book, name)))
+        if os.path.lexists(again):
+            self.ahead.append(f"{again} holds steps that were published again, which the backup does not know")
+            self.revised.add(name)
+
+    def _note_output(self, name: str, target: str, passed: int) -> None:
+        """Note an output that holds more. One that does not says nothing: whoever puts a ledger back puts outputs back too.
+
+        So does one that a restore moved aside, which may have been killed then: it holds what is passed over already, or more.
+        """
+        last = _find_last_step(target, name)
+        if last > self._own[name]:
+            self.ahead.append(f"{target} holds step {last:,} of {name}, the backup goes up to {self._own[name]:,}")
+        for aside in _find_aside(target):
+            found = _find_last_step(str(aside), name)
+            if found > max(self._own[name], passed):
+                self.ahead.append(f"{aside} holds step {found:,} of {name}, the backup goes up to {self._own[name]:,}")
+            last = max(last, found)
+        if last > passed:
+            self.seen[name] = max(self.seen[name], last)
+
     def _note_guard(self, url: str) -> None:
+        """Note what the guard shows. It is written before marks and outputs, so where they are ahead it was put back itself."""
         shown, newest = read_shown(url), self._book.newest()
         if shown is None or not shown[0] or newest is None:
             return
@@ -115,28 +157,8 @@ class _Evidence:
             self.ahead.append(f"{url}.shown says {shown[0]:,} entries")
             self.unknown = (shown[0], shown[1].hex()) not in self.lost
             self.lost.append((shown[0], shown[1].hex()))
-        elif shown == (newest.last, newest.link):
-            for name, step in self._own.items():
-                self._note(name, step)
-
-    def _note_output(self, name: str, target: str) -> None:
-        """Note an output that holds more. One that does not says nothing: whoever puts a ledger back puts outputs back too."""
-        again = find_vintage_file(self._policy, name, FIRST_AGAIN + len(find_vintages(self._book, name)))
-        if os.path.lexists(again):
-            self.ahead.append(f"{again} holds steps that were published again, which the backup does not know")
-            self.revised.add(name)
-        if not os.path.exists(target):
-            return
-        try:
-            last = max(read_rows_of(target, name).frame["step"].to_pylist(), default=0)
-        except InvalidInput:  # empty, or cut off: it says nothing
-            return
-        if last > self._own[name]:
-            self.ahead.append(f"{target} holds step {last:,} of {name}, the backup goes up to {self._own[name]:,}")
-
-    def _note(self, stream: str, step: int) -> None:
-        if step >= self._own[stream]:
-            self.newest[stream] = max(self.newest.get(stream, 0), step)
+        elif shown == (newest.last, newest.link) and not self.ahead:
+            self.newest = dict(self._own)
 
     @property
     def lacking(self) -> list[str]:
@@ -147,6 +169,20 @@ class _Evidence:
     def doubtful(self) -> bool:
         """Whether more was published than the copy holds, or may have been."""
         return bool(self.ahead or self.lacking)
+
+
+def _find_last_step(output: str, stream: str) -> int:
+    """Return the last step of a stream that an output holds; 0 if there is none, or it is empty or cut off: it says nothing."""
+    try:
+        return max(read_rows_of(output, stream).frame["step"].to_pylist(), default=0) if os.path.exists(output) else 0
+    except InvalidInput:
+        return 0
+
+
+def _find_aside(output: str) -> list[Path]:
+    """Return what restores have moved aside of an output."""
+    path = Path(os.path.realpath(output))
+    return sorted(path.parent.glob(f"{escape(path.stem)}{ASIDE}*{escape(path.suffix)}"))
 
 
 def restore(
@@ -181,7 +217,7 @@ def restore(
         declare_shown(copy, base)
         with open_ledger(copy) as book:
             same = _check_place(book, base, made)
-            evidence = _Evidence(book, made)
+            evidence = _Evidence(book, made, found)
             _refuse_doubt(found, evidence, newest, pass_over, unamended)
             if same and not evidence.doubtful:
                 raise LedgerError(f"{made.ledger_url} is what the backup holds already: there is nothing to restore")
@@ -215,8 +251,11 @@ def _mark(policy: Policy) -> Batch:
 
 
 def _bring_policy(found: Backup, given: GivenPolicy) -> tuple[str, ...]:
-    """Put the policy of a backup where one is named and missing, and then the public tables that are missing too."""
-    if not isinstance(given, str | Path) or Path(given).exists():
+    """Put the policy of a backup where one is named and missing; and public tables that are missing, whether it was there or not.
+
+    A policy that was read already has its tables; a ledger's file that was copied otherwise brings nothing.
+    """
+    if not isinstance(given, str | Path) or not found.policy:
         return ()
     target, brought = Path(given), []
     pairs = [
@@ -240,8 +279,26 @@ def _check_copy(copy: Path, found: Backup, policy: Policy, progress: Progress) -
             raise LedgerError(
                 f"{found.folder} is not a whole backup: its ledger is damaged, or not what it says: take another one"
             )
-        hold_to_ledger(book, policy)
+        _check_policy(book, policy, found)
     return newest
+
+
+def _check_policy(book: Ledger, policy: Policy, found: Backup) -> None:
+    """Refuse a policy that is not the one of a copy; if a mark says that it was amended since, that is why.
+
+    Messages name the backup: the copy's own name is gone when they are read.
+    """
+    try:
+        hold_to_ledger(book, policy)
+    except LedgerError as error:
+        for place, mark in _read_marks(policy):
+            if mark.ledger == found.mark.ledger:
+                _check_mark(book, mark, place.file, found)
+        why = str(error).removeprefix(f"{book.name}: ").partition(". Undo the change, or see")[0]
+        raise LedgerError(
+            f"{found.folder} is no backup under this policy: {why}. Give the policy as it was when the backup was made; if the "
+            "ledger was amended since, find a newer backup"
+        ) from None
 
 
 def _check_place(book: Ledger, base: Batch, policy: Policy) -> bool:
@@ -281,26 +338,32 @@ def _open_old(url: str) -> Ledger:
     return book
 
 
-def _check_mark(book: Ledger, mark: Mark, file: str) -> None:
+def _read_marks(policy: Policy) -> list[tuple[Place, Mark]]:
+    """Return the marks that there are, each with its place."""
+    return [(place, mark) for place in policy.marks if (mark := read_mark(place.file)) is not None]
+
+
+def _check_mark(book: Ledger, mark: Mark, file: str, found: Backup) -> None:
+    """Refuse a backup of another ledger than a mark's, or from before an event of it."""
     newest = book.newest()
     assert newest is not None  # a backup holds entries
     if mark.ledger != first_link(book.begun()).hex():
         raise LedgerError(
-            f"{file} is the mark of another ledger than the backup's: give each policy outputs, and a `mark`, of its own"
+            f"{found.folder}: {file} is the mark of another ledger than the backup's: give each policy outputs, and a `mark`, of "
+            "its own"
         )
     if book.holds(mark.entries, bytes.fromhex(mark.head)):
         return
     if mark.events > len(book.events()):
         raise LedgerError(
-            f"{file} says that the ledger was amended, or its key changed, after the backup ({mark.events:,} events, "
-            "the backup has "
-            f"{len(book.events()):,}): what was published since cannot be worked out from it. Find a newer backup"
+            f"{found.folder}: {file} says that the ledger was amended, or its key changed, after the backup ({mark.events:,} "
+            f"events, the backup has {len(book.events()):,}): what was published since cannot be worked out from it. Find a "
+            "newer backup"
         )
     if mark.entries <= newest.last:
         raise LedgerError(
-            f"{file} says that {mark.entries:,} entries of another chain than the backup's were published: one of the "
-            "two is not this "
-            "publication's. Find the right backup"
+            f"{found.folder}: {file} says that {mark.entries:,} entries of another chain than the backup's were published: one "
+            "of the two is not this publication's. Find the right backup"
         )
 
 
@@ -343,7 +406,7 @@ def _pass_over(book: Ledger, given: Policy, found: _Evidence, now_us: int, reaso
     _check_promise(made)
     done = find_done(book, made)
     known = {name: step for name, step in found.newest.items() if name not in found.lacking}
-    upto = {c.name: max(known.get(c.name, c.newest(now_us)), done[c.name]) for c in made}
+    upto = {c.name: max(known.get(c.name, c.newest(now_us)), done[c.name], found.seen[c.name]) for c in made}
     wrong = [c.name for c in made if upto[c.name] > c.newest(now_us)]
     if wrong:
         raise LedgerError(f"steps of {', '.join(wrong)} were published that are not over by the clock: set the clock")
@@ -356,9 +419,9 @@ def _pass_over(book: Ledger, given: Policy, found: _Evidence, now_us: int, reaso
     with book.hold():
         book.begin(ledger_facts(policy))
         saved = SavedStates(policy, book)
-        draw, releases = _charge(saved, made, done, upto)
+        draw, runs = _charge(saved, made, done, upto)
         passed = {c.name: (done[c.name] + 1, upto[c.name]) for c in made if upto[c.name] > done[c.name]}
-        event = Restore(now_us, newest.last, reason, by, passed, tuple(dict.fromkeys(found.lost)), releases)
+        event = Restore(now_us, newest.last, reason, by, passed, tuple(dict.fromkeys(found.lost)), runs)
         saved.commit([], draw, now_us, json.dumps(event.to_event(), sort_keys=True))
     return event
 
@@ -384,19 +447,24 @@ def _check_promise(made: Sequence[Channel]) -> None:
 
 def _charge(
     saved: SavedStates, made: Sequence[Channel], done: Mapping[str, int], upto: Mapping[str, int]
-) -> tuple[ReleaseDraw, tuple[Release, ...]]:
+) -> tuple[ReleaseDraw, tuple[Run, ...]]:
     """Charge what the plan has for the steps after `done` up to `upto`, in the order of the account's steps."""
     draw = saved.draw.copy()
-    turns = []
+    turns: list[Iterator[tuple[Turn, str]]] = []
     for c in made:
         mechanism = c.make_mechanism()
         assert isinstance(mechanism, PlannedNoise)
-        turns.append(find_turns(find_due(c, done[c.name] + 1, upto[c.name], draw.account.step), mechanism))
+        found = find_turns(find_due(c, done[c.name] + 1, upto[c.name], draw.account.step), mechanism)
+        turns.append(zip(found, repeat(c.name)))
+    ordered = list(heapq.merge(*turns, key=lambda turn: turn[0].step))
     try:
-        batch = draw.batch(heapq.merge(*turns, key=lambda turn: turn.step))
+        batch = draw.batch(turn for turn, _ in ordered)
     except (BudgetExceeded, InvalidInput) as error:
         raise LedgerError(f"the lost steps cannot be charged to the account, so none is passed over: {error}") from None
-    return draw, tuple(release for one in batch.releases for release in one)
+    charged: dict[str, list[Release]] = {c.name: [] for c in made}
+    for (_, name), releases in zip(ordered, batch.releases, strict=True):
+        charged[name] += releases
+    return draw, find_runs(charged)
 
 
 def _plan_moves(book: Ledger, policy: Policy, clock: Callable[[], float]) -> dict[str, str]:
@@ -409,7 +477,7 @@ def _plan_moves(book: Ledger, policy: Policy, clock: Callable[[], float]) -> dic
             session.check_output(c)
         except InvalidInput:
             path = Path(os.path.realpath(policy.outputs[c.name]))
-            aside = path.with_name(f"{path.stem}.before-restore-{stamp}{path.suffix}")
+            aside = path.with_name(f"{path.stem}{ASIDE}{stamp}{path.suffix}")
             if os.path.lexists(aside):
                 raise InvalidInput(f"{aside} is in the way: move it, and restore again") from None
             moves[str(path)] = str(aside)

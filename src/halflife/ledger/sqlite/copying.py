@@ -19,6 +19,7 @@ from halflife.ledger.sqlite.faults import translate
 from halflife.ledger.sqlite.guard import Guard, Shown
 from halflife.ledger.sqlite.lock import Lock
 from halflife.numerics.progress import Progress
+from halflife.numerics.syncing import sync
 
 PAGES = 2_000
 """So many pages are copied at a time, and then it is said how far it is."""
@@ -40,7 +41,7 @@ class Copying:
             db.execute("SELECT count(*) FROM sqlite_master").fetchone()
             db.backup(copy, pages=PAGES, progress=lambda _, left, total: progress("copying", total - left, total))
             copy.execute("PRAGMA journal_mode = DELETE").fetchone()
-        _sync(file)
+        sync(file)
 
     @contextmanager
     def hold(self, wait: float) -> Iterator[Path]:
@@ -75,13 +76,4 @@ class Copying:
         if guard.read() is None:
             guard.write(shown)
         os.replace(copy, self.path)
-        _sync(self.path.parent)
-
-
-def _sync(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are on disk."""
-    number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
+        sync(self.path.parent)

@@ -16,6 +16,42 @@ class Break(NamedTuple):
 
 
 BREAKS: tuple[Break, ...] = (
+    # found by attack -----------------------------------------------------------------------------------------------------
+    Break(
+        "publisher/amending.py",
+        "            if over > entry.release_step:",
+        "            if False:",
+        "late steps are forgotten from before they were published",
+        ("tests/publisher/test_meeting.py",),
+    ),
+    Break(
+        "plans/continuing.py",
+        "held <= notion.epsilon * (1 + TOLERANCE / 10)",
+        "held <= notion.epsilon * (1 + ROUNDING)",
+        "a step published again uses up what rounding hides, and nothing can be published any more",
+        ("tests/publisher/test_meeting.py",),
+    ),
+    Break(
+        "publisher/restoring.py",
+        "self.events = self.events and not self.lacking",
+        "self.events = self.events and not self.unknown",
+        "the mark of one stream answers for what was published again of another",
+        ("tests/publisher/test_restore.py",),
+    ),
+    Break(
+        "publisher/restoring.py",
+        "    if max((entries for entries, _ in found.lost), default=0) > explained:",
+        "    if False:",
+        "entries that no lost step explains are forgotten",
+        ("tests/publisher/test_restore.py",),
+    ),
+    Break(
+        "ledger/marks.py",
+        "if place.named and self._known[place.file] is None and self._book.digests(NAMED, place.file):",
+        "if False:",
+        "a mark on a disk that is not there is made anew",
+        ("tests/publisher/test_restore.py",),
+    ),
     # steps published again, and what must know of them ------------------------------------------------------------------
     Break(
         "publisher/certificate/content.py",
@@ -47,7 +83,7 @@ BREAKS: tuple[Break, ...] = (
     ),
     Break(
         "publisher/session.py",
-        "            if os.path.lexists(ahead):",
+        "            if os.path.lexists(ahead) and not is_output(self.policy, ahead):",
         "            if False:",
         "a vintage that the ledger does not know is no sign of an older copy",
         ("tests/publisher/test_meeting.py",),
@@ -82,8 +118,8 @@ BREAKS: tuple[Break, ...] = (
     ),
     Break(
         "publisher/vintages/room.py",
-        "planned.losses / self._share)",
-        "planned.losses / self._share**1.2)",
+        "share = self._share * (1 + 4 * ROUNDING)",
+        "share = self._share**1.2",
         "room is taken to be larger than what no stream has",
         ("tests/publisher/test_vintages.py",),
     ),

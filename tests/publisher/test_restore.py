@@ -398,7 +398,7 @@ def test_streams_of_which_nothing_tells_are_passed_over_up_to_now(tmp_path):
     push(policy, 2, stream="mean")
     push(policy, 2, 3, stream="b")
     lose_ledger(tmp_path, "b.csv", "b.csv.mark")
-    made = hl.restore(tmp_path / "b", policy, pass_over=True, clock=at(6))
+    made = hl.restore(tmp_path / "b", policy, pass_over=True, unamended=True, clock=at(6))
     assert made.passed == {"mean": (2, 2), "b": (2, 6)}
     assert hl.verify(policy.ledger_url).good
 
@@ -762,3 +762,71 @@ def test_restore_as_its_users_run_it(tmp_path):
     assert done.exit_code == 0, done.output
     assert "mean: steps 3 to 3 are passed over, and charged" in done.output
     assert "the record of what was published" in done.output
+
+
+# Found by attack ------------------------------------------------------------------------------------------------------
+
+
+def make_two(folder):
+    """Two streams that leave room, with readings of a day."""
+    from publisher.town import readings, write_readings
+
+    write_readings(folder, readings(steps=48))
+    data = policy_dict(stream={"share": 0.3}, clock={"end": "2026-01-03"})
+    data["streams"].append(data["streams"][0] | {"name": "other", "output": "other.csv"})
+    (folder / "policy.yaml").write_text(json.dumps(data))
+    return hl.Policy.load(folder / "policy.yaml")
+
+
+@pytest.mark.parametrize("guard", [True, False])
+def test_a_revision_that_is_lost_with_its_marks_is_not_forgotten(tmp_path, guard):
+    """The mark of another stream knows nothing of it; the guard counts one entry more than any steps explain."""
+    policy = make_two(tmp_path)
+    hl.publish(policy, clock=at(20))
+    hl.backup(policy, tmp_path / "b", clock=at(20))
+    hl.revise(policy, "other", 18, clock=at(20))
+    for file in [*tmp_path.glob("town.ledger*"), *tmp_path.glob("other.*")]:
+        if not (guard and file.name.endswith(".shown")):
+            file.unlink()
+    with pytest.raises(LedgerError, match="--unamended"):
+        hl.restore(tmp_path / "b", policy, pass_over=True, clock=at(20))
+    if guard:
+        with pytest.raises(LedgerError, match="41 entries were published"):
+            hl.restore(tmp_path / "b", policy, pass_over=True, unamended=True, clock=at(20))
+
+
+def test_a_mark_on_a_disk_that_is_not_there_is_missed(tmp_path):
+    policy = town(tmp_path, output="-", mark="disk/town.mark")
+    push(policy, 1, 2)
+    kept = {name: (tmp_path / name).read_bytes() for name in ("town.ledger", "town.ledger.shown")}
+    push(policy, 3)
+    for file in tmp_path.glob("town.ledger*"):
+        file.unlink()
+    for name, content in kept.items():
+        (tmp_path / name).write_bytes(content)
+    shutil.move(tmp_path / "disk", tmp_path / "unmounted")
+    with pytest.raises(LedgerError, match="is its disk not there"):
+        push(policy, 3)
+    shutil.move(tmp_path / "unmounted", tmp_path / "disk")
+    with pytest.raises(LedgerError, match="3 entries"):
+        push(policy, 3)
+    elsewhere = town(tmp_path, output="-", mark="elsewhere.mark")
+    push(elsewhere, 3)  # another place is a declaration: nobody can tell what is lost there
+
+
+def test_a_backup_writes_nothing_outside_and_odd_manifests_are_refused(tmp_path):
+    from halflife.numerics.checked import parse_checked, write_checked
+
+    policy = make_two(tmp_path)
+    hl.publish(policy, clock=at(3))
+    hl.backup(tmp_path / "policy.yaml", tmp_path / "b", clock=at(3))
+    manifest = tmp_path / "b" / "manifest.json"
+    said = parse_checked(manifest.read_bytes())
+    own = said["policy"]
+    for change in ({"tables": {"../../escaped.txt": own}}, {"tables": [1]}, {"files": None}, {"policy": None},
+                   {"policy": "../../x"}, {"tables": {"t.csv": "/etc/hostname"}}):  # fmt: skip
+        manifest.write_text(write_checked({**said, **change}))
+        (tmp_path / "new" / "deep").mkdir(parents=True, exist_ok=True)
+        with pytest.raises(HalflifeError):
+            hl.restore(tmp_path / "b", tmp_path / "new" / "deep" / "policy.yaml", newest=True, clock=at(3))
+    assert not (tmp_path / "escaped.txt").exists()

@@ -27,6 +27,8 @@ from halflife.numerics.forms import read_form
 from halflife.numerics.syncing import sync
 
 ENDING = ".mark"
+NAMED = "*mark"
+"""No stream has this name: under it a ledger keeps where it has written marks that a policy names."""
 LARGEST = 1_000_000
 """No mark has more bytes: it holds a step for each stream."""
 REMEDY = "Put the newest copy back; if there is none, see `halflife restore --help`"
@@ -51,10 +53,14 @@ class Mark(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A file for a mark, and the streams that it answers for: it is written before anything of them is shown."""
+    """A file for a mark, and the streams that it answers for: it is written before anything of them is shown.
+
+    named  whether the policy names it: then it is missed once it was written, as a disk that is not there would be
+    """
 
     file: str
     streams: frozenset[str]
+    named: bool = False
 
 
 def mark_beside(output: str) -> str:
@@ -126,15 +132,23 @@ class Marks:
         self._known: dict[str, Mark | None] = {}
         self._identity: tuple[str, tuple[str, ...]] | None = None
 
-    def find_problem(self) -> str | None:
+    def find_problem(self, may_be_missing: bool = False) -> str | None:
         """Say which mark shows that the ledger is an older copy or another one, or cannot be read; None if all is well.
 
-        Marks are read first: a publisher who goes on meanwhile only adds to what they are compared with.
+        Marks are read first: a publisher who goes on meanwhile only adds to what they are compared with. One that the policy
+        names and that was written before is a problem too if it is missing, unless that may be.
         """
         try:
             self._known = {place.file: read_mark(place.file) for place in self._places}
         except LedgerError as error:
             return str(error)
+        for place in () if may_be_missing else self._places:
+            if place.named and self._known[place.file] is None and self._book.digests(NAMED, place.file):
+                return (
+                    f"{place.file} is missing, and {self._name} wrote its mark there before: is its disk not there? Bring it "
+                    "back. If it is lost for good, make sure that the ledger is the newest copy, and let the policy's `mark` "
+                    "name another file"
+                )
         found = ((file, mark) for file, mark in self._known.items() if mark is not None)
         return next((wrong for file, mark in found if (wrong := self._compare(file, mark)) is not None), None)
 
@@ -160,9 +174,9 @@ class Marks:
             f"{REMEDY}"
         )
 
-    def refuse_older(self) -> None:
+    def refuse_older(self, may_be_missing: bool = False) -> None:
         """Refuse a ledger that a mark shows to be an older copy or another one."""
-        wrong = self.find_problem()
+        wrong = self.find_problem(may_be_missing)
         if wrong:
             raise LedgerError(wrong)
 
@@ -177,6 +191,8 @@ class Marks:
         now = self.now()
         for place in self._places:
             if now is not None and _is_behind(self._known.get(place.file), now, place.streams):
+                if place.named and not self._book.digests(NAMED, place.file):
+                    self._book.mark_written(NAMED, place.file, 1, b"mark")
                 _replace(place.file, now.text())
                 self._known[place.file] = now
 

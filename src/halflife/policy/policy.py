@@ -91,7 +91,7 @@ class Policy(PolicyKeys):
         names = frozenset(s.name for s in self.streams)
         nowhere = names - self.outputs.keys()
         made = [Place(mark_beside(file), nowhere | {name}) for name, file in self.outputs.items()]
-        return (*made, *([] if self.mark is None else [Place(os.path.realpath(self.path(self.mark)), names)]))
+        return (*made, *([] if self.mark is None else [Place(os.path.realpath(self.path(self.mark)), names, True)]))
 
     @property
     def tables(self) -> tuple[str, ...]:

@@ -202,8 +202,12 @@ def read_backup(folder: Path | str) -> Backup:
         form = read_form("a backup", said, KEYS)
         form["mark"] = Mark(**form["mark"])
         found = Backup(place, **form)
+        names = (found.policy, *found.files, *found.files.values(), *found.tables, *found.tables.values())
+        own = [Path(name) for name in (found.policy, *found.tables.values()) if isinstance(name, str)]
+        if not all(isinstance(name, str) for name in names) or any(p.is_absolute() or ".." in p.parts for p in own):
+            raise InvalidInput("it names files that are none of its own")
         there = _digest_files(place)
-    except (InvalidInput, OSError, TypeError) as error:
+    except (InvalidInput, OSError, TypeError, AttributeError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise InvalidInput(
             f"{place} is not a whole backup: {MANIFEST}: {why}: give the folder of another one"

@@ -113,7 +113,7 @@ class _Evidence:
         self._note_guard(policy.ledger_url)
         if any(name not in self.newest for place, _ in marks for name in place.streams):
             self.unknown = True
-        self.events = self.events and not self.unknown
+        self.events = self.events and not self.lacking
 
     def _note_mark(self, place: Place, mark: Mark) -> None:
         """Note what a mark shows at least, of whichever stream."""
@@ -243,7 +243,7 @@ def _mark(policy: Policy) -> Batch:
     """Write the marks of a ledger that was put in place, and return its newest batch."""
     with open_ledger(policy.ledger_url) as book:
         marks = Marks(book, policy.marks, policy.ledger_url)
-        marks.refuse_older()
+        marks.refuse_older(may_be_missing=True)
         marks.mark_shown()
         newest = book.newest()
         assert newest is not None  # a backup holds entries
@@ -265,6 +265,10 @@ def _bring_policy(found: Backup, given: GivenPolicy) -> tuple[str, ...]:
     for file, place in pairs:
         if not place.exists():
             source = found.folder / file
+            if not Path(os.path.normpath(place)).is_relative_to(target.parent):
+                raise InvalidInput(
+                    f"{place} is missing, and lies outside the policy's folder: copy it there from {source}, if that is meant"
+                )
             place.parent.mkdir(parents=True, exist_ok=True)
             (shutil.copytree if source.is_dir() else shutil.copyfile)(source, place)
             brought.append(str(place))
@@ -415,6 +419,12 @@ def _pass_over(book: Ledger, given: Policy, found: _Evidence, now_us: int, reaso
     if now_us < newest.at_us:
         raise LedgerError(
             "the clock lies before the newest entry of the backup, and it bounds what is lost: set the clock"
+        )
+    explained = newest.last + sum(upto[name] - done[name] for name in upto)
+    if max((entries for entries, _ in found.lost), default=0) > explained:
+        raise LedgerError(
+            f"{max(found.lost)[0]:,} entries were published, and the backup with all steps that may have been come to "
+            f"{explained:,}: some were published again (halflife revise), and what that cost is lost. Find a newer backup"
         )
     with book.hold():
         book.begin(ledger_facts(policy))

@@ -1650,7 +1650,7 @@ BREAKS: tuple[Break, ...] = (
         ("tests/publisher/test_amending.py",),
     ),
     Break(
-        "publisher/amending.py",
+        "publisher/going_on.py",
         "        return {c.name: max(1, c.steps.step(moment - 1) + 1) for c in added}",
         "        return {c.name: 1 for c in added}",
         "an added stream publishes about steps of the past",
@@ -1678,7 +1678,7 @@ BREAKS: tuple[Break, ...] = (
         ("tests/publisher/test_amending.py",),
     ),
     Break(
-        "publisher/amending.py",
+        "publisher/going_on.py",
         "        if added:\n            nexts",
         "        if False:\n            nexts",
         "a raised share does not fit before added streams begin",

@@ -27,6 +27,7 @@ from halflife.numerics.forms import read_form
 from halflife.numerics.syncing import sync
 
 ENDING = ".mark"
+KEYS = ("ledger", "entries", "events", "head", "streams")
 NAMED = "*mark"
 """No stream has this name: under it a ledger keeps where it has written marks that a policy names."""
 LARGEST = 1_000_000
@@ -49,7 +50,8 @@ class Mark(NamedTuple):
         >>> Mark("ab", 2, 0, "cd", {"use": 2}).text()[:44]
         '{"entries": 2, "events": 0, "format": "halfl'
         """
-        return write_checked({"format": "halflife.mark", "version": 1, **self._asdict(), "streams": dict(self.streams)})
+        said = {"ledger": self.ledger, "entries": self.entries, "events": self.events, "head": self.head}
+        return write_checked({"format": "halflife.mark", "version": 1, **said, "streams": dict(self.streams)})
 
 
 class Place(NamedTuple):
@@ -81,8 +83,8 @@ def read_mark(file: str) -> Mark | None:
         said = parse_checked(content)
         if said.pop("format", None) != "halflife.mark":
             raise InvalidInput("it is no mark")
-        form = read_form("a mark", said, Mark._fields)
-        mark = Mark(*(form[key] for key in Mark._fields))
+        form = read_form("a mark", said, KEYS)
+        mark = Mark(*(form[key] for key in KEYS))
         _check(mark)
     except (InvalidInput, ValueError) as error:
         raise LedgerError(

@@ -165,9 +165,10 @@ def _pin(target: str, stack: ExitStack) -> Pinned | InvalidInput:
 
 def _find_vintage_files(book: Ledger, policy: Policy) -> dict[str, str]:
     """Return the files of later vintages of a policy's streams, by the names of their entries; none of a damaged ledger."""
-    if book.find_damage() is not None:
+    try:
+        known = [(s.name, found) for s in policy.streams for found in find_vintages(book, s.name).items()]
+    except LedgerError:  # which is named as damage
         return {}
-    known = ((s.name, found) for s in policy.streams for found in find_vintages(book, s.name).items())
     return {name: find_vintage_file(policy, stream, number) for stream, (name, number) in known}
 
 

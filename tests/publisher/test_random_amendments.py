@@ -112,7 +112,8 @@ def run_town(folder, seed):
         town.change()
         try:
             accepted += town.amend()
-        except hl.PolicyError:
+            town.policy()
+        except hl.PolicyError:  # what was refused may be a policy that cannot be loaded at all
             town.data = before
             continue
         if hl.verify(town.policy()).problems:

@@ -73,16 +73,16 @@ def _hash_again(ledger: Path) -> None:
     with open_ledger(ledger, read_only=True) as book:
         entries = [(number, entry) for number, entry, _ in book.chained()]
         batches = [*book.batches()]
-        head, saved = first_link(book.facts()), digest(book.states().items())
-    ends = {last: (at, states if last != batches[-1][0] else saved) for last, at, states, _ in batches}
+        head, saved = first_link(book.begun()), digest(book.states().items())
+    batches[-1:] = [batch._replace(states=saved) for batch in batches[-1:]]
     with _opened(ledger) as db:
         for number, entry in entries:
             head = entry.link(head)
             db.execute("UPDATE entry SET chain = ? WHERE id = ?", (head, number))
-            if number in ends:
-                at, states = ends[number]
-                head = batch_link(head, at, states)
-                db.execute("UPDATE batch SET states = ?, chain = ? WHERE last_entry = ?", (states, head, number))
+            for batch in [b for b in batches if b.last == number]:
+                head, old = batch_link(head, batch.at_us, batch.states, batch.event), batch.link
+                table = "batch" if batch.event is None else "event"
+                db.execute(f"UPDATE {table} SET states = ?, chain = ? WHERE chain = ?", (batch.states, head, old))
 
 
 # Rows -------------------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from halflife.audit.exact import audit_history
 from halflife.audit.planted_noise import draw_planted
 from halflife.audit.post_faults import plant_post_faults
 from halflife.audit.registry import Faults, all_audits
+from halflife.audit.rivals.verdicts import plant_rivals
 from halflife.audit.running import audit_paths
 from halflife.audit.verdict import Finding, Verdict
 from halflife.numerics.arrays import Floats
@@ -109,7 +110,7 @@ def plant_faults() -> Faults:
 
 def all_faults() -> Faults:
     """Return every planted fault: those of all notions together."""
-    planted = [plant_faults(), plant_post_faults()]
+    planted = [plant_faults(), plant_post_faults(), plant_rivals()]
     planted += [audit.faults() for audit in all_audits().values() if audit.faults is not None]
     return Faults(
         histories={name: history for faults in planted for name, history in faults.histories.items()},
@@ -120,15 +121,18 @@ def all_faults() -> Faults:
 
 
 def audit_faults(
-    seconds: float = 60.0, runs: int = 20_000, progress: Progress = lambda what, done, total: None
+    planted: Faults | None = None,
+    seconds: float = 60.0,
+    runs: int = 20_000,
+    progress: Progress = lambda what, done, total: None,
 ) -> Verdict:
-    """Audit every planted fault: a good audit accuses all of them, and none of the honest paths beside them."""
-    planted = all_faults()
-    cases = [(replace(pair, name=name), path) for name, (pair, path) in (planted.paths | planted.honest).items()]
-    findings = [audit_history(name, *history) for name, history in planted.histories.items()]
-    findings += planted.rules
+    """Audit planted faults, all there are if none are given: a good audit accuses each, and none of the honest paths beside them."""
+    faults = all_faults() if planted is None else planted
+    cases = [(replace(pair, name=name), path) for name, (pair, path) in (faults.paths | faults.honest).items()]
+    findings = [audit_history(name, *history) for name, history in faults.histories.items()]
+    findings += faults.rules
     findings += audit_paths(cases, seconds=seconds, runs=runs, chunk=2_000, progress=progress)
-    return Verdict("planted faults", tuple(_worst_of_each(findings)))
+    return Verdict("planted faults" if planted is None else "rivals", tuple(_worst_of_each(findings)))
 
 
 def find_mistakes(verdict: Verdict) -> list[str]:

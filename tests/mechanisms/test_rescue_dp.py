@@ -12,7 +12,7 @@ import pytest
 
 from halflife import Accountant, InvalidInput, ReleaseDraw, SimulatedDraw, WEvent
 from halflife.audit.confidence import least_epsilon
-from halflife.audit.notions.w_event import FutureVariance
+from halflife.audit.rivals.rescue_dp import FutureVariance
 from halflife.mechanisms import LaneDraw, RescueDP
 from halflife.testing import check_mechanism
 from thinning import keep

@@ -126,7 +126,7 @@ def audit_faults(
     runs: int = 20_000,
     progress: Progress = lambda what, done, total: None,
 ) -> Verdict:
-    """Audit planted faults, all there are if none are given: a good audit accuses each, and none of the honest paths beside them."""
+    """Audit planted faults, by default all there are: a good audit accuses each, and none of the honest paths beside them."""
     faults = all_faults() if planted is None else planted
     cases = [(replace(pair, name=name), path) for name, (pair, path) in (faults.paths | faults.honest).items()]
     findings = [audit_history(name, *history) for name, history in faults.histories.items()]

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 @main.command()
 @click.argument("policy", required=False, type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--faults", is_flag=True, help="Audit planted faults instead: every one of them must be accused.")
-@click.option("--rivals", is_flag=True, help="Audit rivals instead: faulty ones must be accused, and none of our forms.")
+@click.option(
+    "--rivals", is_flag=True, help="Audit rivals instead: faulty ones must be accused, and none of our forms."
+)
 @click.option(
     "--seconds", type=float, default=60.0, show_default=True, help="Time for all of it: what is left is for runs."
 )
@@ -31,7 +33,8 @@ def audit(policy: Path | None, faults: bool, rivals: bool, seconds: float, runs:
     """Attack what a policy promises: does what is really published keep it?
 
     Runs the policy's own publisher on neighbouring populations that are made for it, and works its losses out again by other
-    means. None of its data is read. Ends with status 1 if anything is accused (with --faults or --rivals: if a fault is not, or what is honest is).
+    means. None of its data is read. Ends with status 1 if anything is accused; with --faults or --rivals if a fault is not, or
+    something honest is.
 
     \b
     Example:
@@ -75,4 +78,8 @@ def _sum_up(verdict: Verdict, planted: bool) -> str:
     if not planted:
         return "Nothing is accused." if verdict.good else "Accused: the promise is not kept."
     mistakes = find_mistakes(verdict)
-    return f"The audit is wrong about {', '.join(mistakes)}." if mistakes else "Every fault is accused, and nothing honest is."
+    return (
+        f"The audit is wrong about {', '.join(mistakes)}."
+        if mistakes
+        else "Every fault is accused, and nothing honest is."
+    )

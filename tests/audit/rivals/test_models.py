@@ -48,7 +48,7 @@ def test_the_programs_outputs_with_the_same_draws(golden, column, run):
 
 
 def run_to_a_window(value, noise_of_questions, w=20, steps=400):
-    """DSAT on a constant, every question answered with the given unit noise from step 300 on; outputs and the scale of questions."""
+    """DSAT on a constant, with this noise in every question from step 300 on: outputs before, all outputs, how many questions."""
     scale = 4 * 3 / 0.85
     before = Scripted(lambda i: 0.0)
     quiet = dsat.run_dsat([1000.0] * 300, w, 1.0, before)
@@ -57,7 +57,7 @@ def run_to_a_window(value, noise_of_questions, w=20, steps=400):
 
 
 def test_dsat_asks_at_every_step_of_a_window_against_a_threshold_of_zero():
-    """A question of distance 5 is answered "below" just if its noise is below −5: the threshold is 0, and b = 4c/(kε) its scale."""
+    """A question of distance 5 is answered "below" just if its noise is below −5: the threshold is 0, the scale b = 4c/(kε)."""
     quiet, outputs, questions = run_to_a_window(1005.0, -5.001)
     assert outputs[300:] == [quiet[-1]] * 100
     assert questions - run_to_a_window(1005.0, -5.001, steps=380)[2] == 20  # one a step of a window without a sample
@@ -77,7 +77,9 @@ def test_dsat_attains_what_is_said():
 def joins(moved, unit, steps=12):
     """Whether AdaPub's group goes on for so many steps at the level of a million, where questions have this unit noise."""
     values = [1e6 + moved, *[1e6] * (steps - 1)]
-    noise = Scripted(lambda i: 0.0 if i == 0 else (i if i % 2 else unit))  # values get noise 1, 3, 5 …, questions `unit`
+    noise = Scripted(
+        lambda i: 0.0 if i == 0 else (i if i % 2 else unit)
+    )  # values get noise 1, 3, 5 …, questions `unit`
     outputs = adapub.run_adapub(values, 1, 1.0, noise)
     return len(set(np.round(outputs, 6))) < steps
 
@@ -124,7 +126,6 @@ def test_pegasus_loses_what_the_theorem_says_and_no_more():
 
 
 def test_rescue_dp_tells_of_the_future():
-    outputs = tuple(rescue_dp.vary_before_they_differ(which, 8_000) for which in (0, 1))
+    ahead = rescue_dp.FutureVariance(looks_ahead=True)
+    outputs = tuple(ahead(which, 8_000) for which in (0, 1))
     assert attack(outputs, rescue_dp.look_ahead_pair(), 1e-7).epsilon > 2.0
-    first, second = rescue_dp.streams()
-    assert (first[:30] == second[:30]).all()

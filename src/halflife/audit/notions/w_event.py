@@ -1,22 +1,16 @@
-"""w-event privacy audited: the loss of a history again, a headroom that forgets the newest release, a filter that looks ahead."""
+"""w-event privacy audited: the loss of a history again, and a headroom that forgets the newest release."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import count
-from typing import ClassVar
+from collections.abc import Sequence
 
 import numpy as np
 
 from halflife.accountant import Accountant
-from halflife.audit.black_box import Pair
 from halflife.audit.exact import compose
 from halflife.audit.registry import Faults, History, NotionAudit, register_audit
-from halflife.mechanisms import LaneDraw, RescueDP
 from halflife.notions import WEvent
-from halflife.numerics.arrays import Floats
 from halflife.release import Release
 
 
@@ -61,43 +55,9 @@ def forget_newest_release() -> History:
     return notion, releases, 1.0
 
 
-@dataclass(frozen=True, eq=False)
-class FutureVariance:
-    """RescueDP on a steady load of 1 MW, of which one household switches 3,920 W on for the last w of 40 steps, or does not.
-
-    What an observer looks at is the largest change between outputs of the steps *before*, which are the same in both streams.
-    As published, the filter's q is the variance of the whole stream: 0 or 1.4 · 10⁶ W². So the filter stands still or moves from
-    step 2 on, and outputs tell what will happen. (The budget is kept all the while: an account sees no fault.)
-
-    looks_ahead  False: the mechanism as it is here, whose q comes from noisy values
-    """
-
-    looks_ahead: bool
-    notion: WEvent = field(default_factory=lambda: WEvent(1.0, w=4))
-    threshold: ClassVar[float] = 10.0
-    """Changes in W that only a filter which moves makes."""
-    _seeds: Iterator[int] = field(default_factory=lambda: count(1), repr=False)
-
-    def __call__(self, which: int, runs: int) -> Floats:
-        """Return the largest change in each of so many runs."""
-        w, steps, watts = self.notion.w, 40, 3920.0
-        stream = 1e6 + watts * which * (np.arange(steps) >= steps - w)
-        rescue = RescueDP(self.notion, watts, variance=float(stream.var()) if self.looks_ahead else None)
-        draw = LaneDraw(self.notion, 2 * next(self._seeds) + which, runs)
-        outputs = [draw.run(rescue, k, np.full(runs, x)) for k, x in enumerate(stream[: steps - w].tolist(), start=1)]
-        changes: Floats = np.abs(np.diff(outputs, axis=0)).max(axis=0)
-        return changes[:, None]
-
-
 def plant_faults() -> Faults:
-    """Return the planted faults of w-event accounts, and of a mechanism that keeps its budget."""
-    ahead, honest = FutureVariance(looks_ahead=True), FutureVariance(looks_ahead=False)
-    pair = Pair("", np.zeros(1), np.ones(1), np.ones(1), ahead.notion.epsilon, sized=False)
-    return Faults(
-        histories={"a headroom that forgets the newest release": forget_newest_release()},
-        paths={"a filter whose variance is the whole true stream's (RescueDP as published)": (pair, ahead)},
-        honest={"honest RescueDP, whose variance is estimated from noisy values": (pair, honest)},
-    )
+    """Return the planted faults of w-event accounts."""
+    return Faults(histories={"a headroom that forgets the newest release": forget_newest_release()})
 
 
 register_audit("w-event", audit=NotionAudit(worst_loss=worst_window, faults=plant_faults))

@@ -5,7 +5,7 @@ Hütter, Schäler (PVLDB 16(8), 2023) coded it with the line taken out that swit
 program's outputs draw by draw. Every step publishes x_t + Laplace(w/(0.8 ε)), smoothed by the median of its group. A step joins
 the group if
 
-    D_t + Laplace(b) < θ_t,   D_t = Σ |x_i − mean| over the group and t,   b = 2w/(0.2 ε),   θ_t ≥ 1 from public values, without noise
+    D_t + Laplace(b) < θ_t,   D_t = Σ |x_i − mean| over the group and t,   b = 2w/(0.2 ε)      θ_t ≥ 1: public, without noise
 
 One reading moves D_t by up to 2(n − 1)/n in a group of n steps, in *each* of its steps. At a large level θ_t = 1. Somebody who
 moves the first reading by 1 changes what a group of L steps tells by

@@ -4,15 +4,19 @@ Chen, Machanavajjhala, Hay, Miklau (CCS 2017) publish x_t + Laplace(Δ/ε_p), sm
 
     |D_t + Laplace(4S/ε_g)| < |θ + Laplace(2S/ε_g)|,    D_t = Σ |x_i − mean| over the group and t,   S = 2Δ,   θ = 5Δ/ε_g
 
-with absolute values in a published program, which the sparse-vector proof does not cover. It holds all the same. **Theorem (ours).**
-A group's answers, n times "joins" and then "does not" or nothing more, lose at most ε_g if one reading of the group is moved by Δ.
+with absolute values in a published program, which the sparse-vector proof does not cover. It holds all the same.
+
+**Theorem (ours).** A group's answers, n times "joins" and then "does not" or nothing more, lose at most ε_g if one reading of the
+group is moved by Δ.
 
 Proof. Every D_t moves by at most S to D′_t. Let m = |θ + noise|. The map m → m + S keeps its density within e^{−ε_g/2}: both
 signs of θ + noise move outwards by S, and the noise has scale 2S/ε_g. |D′ + u| ≤ |D + u| + S, so whoever joins under D and m
 joins under D′ and m + S with the same noise u. For the last answer take u → u + 2S where D + u ≥ 0 and u → u − 2S where not:
 |D + u| ≥ m then gives |D′ + u ± 2S| ≥ m + S. On the outcomes in question the map is one to one, and costs e^{−ε_g/2} at the
-noise's scale 4S/ε_g. So P ≤ e^{ε_g} P′. ∎  A reading is in one group's questions only (a step that does not join closes its group and is
-asked about no more), so a step loses ε_p + ε_g, and w steps w times as much: with (ε_p, ε_g) = (0.8, 0.2) ε/w, ε in any window.
+noise's scale 4S/ε_g. So P ≤ e^{ε_g} P′. ∎
+
+A reading is in one group's questions only: a step that does not join closes its group, and is asked about no more. So a step
+loses ε_p + ε_g, and w steps w times as much: with (ε_p, ε_g) = (0.8, 0.2) ε/w, ε in any window.
 """
 
 from __future__ import annotations
@@ -79,7 +83,9 @@ def _log_joins(m: Floats, deviation: float, joins: bool) -> Floats:
     """ln P(|d + u| < m), or of its contrary, for noise u of scale 8 and m ≥ 0; in units of 1/ε_g."""
     high, low = _below((m - deviation) / QUESTION), _below((-m - deviation) / QUESTION)
     with np.errstate(divide="ignore"):
-        made: Floats = np.log(high - low) if joins else np.logaddexp(np.log(low), np.log(_below((deviation - m) / QUESTION)))
+        made: Floats = (
+            np.log(high - low) if joins else np.logaddexp(np.log(low), np.log(_below((deviation - m) / QUESTION)))
+        )
     return made
 
 

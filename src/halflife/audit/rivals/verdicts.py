@@ -20,7 +20,7 @@ W = 20
 """The window of all verdicts that need one."""
 GROUP = 100
 """How many steps a group of AdaPub's lasts in the verdict."""
-OURS = ("uniform", "sample", "bd", "ba", "rescue-dp")
+OURS = ("uniform", "sample", "bd", "ba", "fast", "rescue-dp")
 """Rivals in our form that the black box is let loose on."""
 
 
@@ -57,16 +57,23 @@ def plant_rivals() -> Faults:
             _attained("AdaPub: readings asked about again and again", groups, f"a group of {GROUP} steps, w = 1"),
         ),
         paths={
-            "RescueDP with the variance of the future (nothing is due yet)": (
-                rescue_dp.look_ahead_pair(), rescue_dp.vary_before_they_differ,
+            "a filter whose variance is the whole true stream's (RescueDP as published)": (
+                rescue_dp.look_ahead_pair(), rescue_dp.FutureVariance(looks_ahead=True),
             ),
         },
-        honest={f"honest {name}": (one_window(), RivalPath(name)) for name in OURS},
+        honest={
+            "honest RescueDP, whose variance is estimated from noisy values": (
+                rescue_dp.look_ahead_pair(), rescue_dp.FutureVariance(looks_ahead=False),
+            ),
+            **{f"honest {name}": (one_window(), RivalPath(name)) for name in OURS},
+        },
     )  # fmt: skip
 
 
 def _attained(name: str, found: float, detail: str) -> Finding:
-    return Finding(name, "attained", 1.0, found, found > 1.0, f"outputs whose probabilities differ by e^{found:.4g}: {detail}", 0.0)
+    return Finding(
+        name, "attained", 1.0, found, found > 1.0, f"outputs whose probabilities differ by e^{found:.4g}: {detail}", 0.0
+    )
 
 
 def judge_rivals() -> list[RivalVerdict]:
@@ -83,7 +90,9 @@ def judge_rivals() -> list[RivalVerdict]:
             "it counts w − 1 steps from sample to sample, so some windows hold two of ε each",
         ),
         RivalVerdict("BD", "paper and benchmark", True, 1.0, "ε/2 for questions, ε/2 for what is published"),
-        RivalVerdict("BA", "paper and benchmark", True, 1.0, "ε/2 for questions; what a release absorbs is given up before or after it"),
+        RivalVerdict(
+            "BA", "paper and benchmark", True, 1.0, "ε/2 for questions; what a release absorbs is given up before or after it",
+        ),
         RivalVerdict(
             "FAST", "benchmark, at a window", True, 1.0,
             "ε/2 a block, and a window meets two blocks. As shipped blocks begin every w + 1 steps, so every (w + 1)-th value "
@@ -100,15 +109,18 @@ def judge_rivals() -> list[RivalVerdict]:
         ),
         RivalVerdict(
             "DSAT", "benchmark, later windows", False, asked,
-            "the threshold's noise is drawn once, and the threshold is held between 0 and 2 while it sinks (as in the paper's Algorithm "
-            f"3): soon it is 0, and known. Then an answer “below” tells as much as any, w times in a window, unpaid (w = {W})",
+            "the threshold's noise is drawn once, and the threshold is held between 0 and 2 while it sinks (as in the paper's "
+            "Algorithm 3): soon it is 0, and known. Then an answer “below” tells as much as any, w times in a window, unpaid "
+            f"(w = {W})",
         ),
         RivalVerdict(
             "AdaPub", "benchmark with its grouping switched on", False, math.inf,
             "each step of a group asks about all readings of the group again, against a threshold without noise: "
             f"{adapub.attained_loss(1.0, 1, GROUP):.1f} ε after {GROUP} steps (w = 1, ε = 1), without bound",
         ),
-        RivalVerdict("AdaPub", "benchmark as shipped", True, 0.8, "a line switches grouping off: what is left is Uniform at 0.8 ε"),
+        RivalVerdict(
+            "AdaPub", "benchmark as shipped", True, 0.8, "a line switches grouping off: what is left is Uniform at 0.8 ε",
+        ),
         RivalVerdict(
             "PeGaSus", "benchmark with its grouping switched on", True, grouping,
             "it compares absolute values, which the sparse-vector proof does not cover; we prove it (theorem in "
@@ -137,7 +149,8 @@ PAGE = """# Rivals: which of them keep their promise
 
 Mechanisms for endless streams under w-event privacy, as their papers print them or as published programs have them. *Attained* is
 what outputs really tell of one person, worked out exactly. The program is the
-benchmark of Schäler, Hütter and Schäler (PVLDB 16(8), 2023); our models of DSAT, of AdaPub and of PeGaSus give its outputs number by number.
+benchmark of Schäler, Hütter and Schäler (PVLDB 16(8), 2023); our models of DSAT, of AdaPub and of PeGaSus give its outputs
+number by number.
 
 ```
 halflife audit --rivals        # the faulty ones are accused, and none of our forms; status 1 if that is not so
@@ -147,8 +160,9 @@ halflife audit --rivals        # the faulty ones are accused, and none of our fo
 | --- | --- | --- | --- | --- |
 {rows}
 
-What halflife has of them is in `mechanisms/`, one file each: it decides from noisy values alone, and every charge goes through `draw`, so an
-account refuses what a window has no room for. RescueDP is mended there. DSAT and AdaPub are models in `audit/rivals/` only.
+What halflife has of them is in `mechanisms/`, one file each: it decides from noisy values alone, and every charge goes through
+`draw`, so an account refuses what a window has no room for. RescueDP is mended there. DSAT and AdaPub are models in
+`audit/rivals/` only.
 `halflife compare` puts them side by side on a series of your own: [compare](compare.md).
 """
 

@@ -8,6 +8,7 @@ from halflife.mechanisms.release_draw import ReleaseDraw, record
 from halflife.mechanisms.rescue_dp import RescueDP
 from halflife.mechanisms.reused import ReusedNoise
 from halflife.mechanisms.simulated_draw import SimulatedDraw
+from halflife.registry import import_modules
 
 __all__ = [
     "Batch",
@@ -26,3 +27,5 @@ __all__ = [
     "publish_series",
     "record",
 ]
+
+import_modules(__name__, __path__)

@@ -9,8 +9,10 @@ import numpy as np
 from halflife.mechanisms.base import Draw
 from halflife.mechanisms.held import HeldOutput, Lanes
 from halflife.numerics.arrays import Floats
+from halflife.registry import register_mechanism
 
 
+@register_mechanism
 class BudgetDistribution(HeldOutput):
     """BD (Kellaris, Papadopoulos, Xiao, Papadias: PVLDB 7(12), 2014, Algorithm 1; paper, for one number a step).
 

@@ -1503,6 +1503,34 @@ BREAKS: tuple[Break, ...] = (
         "the median of PeGaSus reaches into the group before",
         ("tests/mechanisms/test_pegasus.py",),
     ),
+    Break(
+        "lab/personalised_w_event.py",
+        "np.expm1(np.minimum(budgets, threshold)) / np.expm1(threshold)",
+        "np.minimum(budgets, threshold) / threshold",
+        "careful people are sampled too often",
+        ("tests/lab/test_personalised_w_event.py",),
+    ),
+    Break(
+        "lab/personalised_w_event.py",
+        "np.where(losses > 0, np.ceil(losses / _part(state.wishes) - 1e-9), state.paid)",
+        "np.maximum(1.0, np.ceil(losses / _part(state.wishes) - 1e-9))",
+        "what a person has borrowed is forgotten when others publish",
+        ("tests/lab/test_personalised_w_event.py",),
+    ),
+    Break(
+        "lab/personalised_w_event.py",
+        "scale * noisy, np",
+        "noisy, np",
+        "a count of a sample stands for everybody",
+        ("tests/lab/test_personalised_w_event.py",),
+    ),
+    Break(
+        "lab/personalised_w_event.py",
+        "(t - state.at - (state.paid - 1), 0",
+        "(t - state.at, 0",
+        "who has borrowed is not blocked afterwards",
+        ("tests/lab/test_personalised_w_event.py",),
+    ),
     # audit ----------------------------------------------------------------------------------------------------------
     Break(
         "audit/confidence.py",

@@ -110,3 +110,16 @@ def test_lanes_are_repetitions_and_steps_are_in_order(name):
             ReleaseDraw(Accountant(notion)).run(Sample(notion), 3, 5.0)
     with pytest.raises(InvalidInput, match="delta 0"):
         RIVALS[name](WEvent(1.0, 4, 1e-6))
+
+
+def test_rivals_that_are_left_out_are_never_the_best(oracles):
+    """DSAT and AdaPub spend more than they say, and are behind sound ones nevertheless (decision 25)."""
+    errors = {}
+    with (oracles / "w_event_errors.csv").open() as file:
+        for row in csv.DictReader(file):
+            case = tuple(row[key] for key in ("stream", "w", "eps", "truncate"))
+            errors.setdefault(case, {})[row["mechanism"]] = float(row["mae"])
+    assert len(errors) == 36
+    for case in errors.values():
+        assert case["DSAT"] > 1.02 * case["BA"]
+        assert case["AdaPub_fixed"] > 1.15 * min(case["BA"], case["Uniform"])

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
 from halflife.errors import InvalidInput
 from halflife.mechanisms.base import Draw
+from halflife.mechanisms.held import HeldOutput, Lanes
 from halflife.notions import WEvent
 from halflife.numerics.arrays import Floats
-from halflife.numerics.forms import read_form
-from halflife.numerics.parameters import real, whole
-from halflife.plans import Plan
 from halflife.registry import register_mechanism
-from halflife.steps import Steps
 
 PROPORTIONAL, INTEGRAL, RECENT = 0.9, 0.1, 3
 """Gains of the controller, and over how many changes it averages; its derivative has gain 0 and is left out."""
@@ -31,7 +26,7 @@ LEAST = 2.0**-40
 
 
 @register_mechanism
-class RescueDP:
+class RescueDP(HeldOutput):
     """RescueDP for one number a step (Wang, Zhang, Lu, Wang, Qin, Ren: IEEE TDSC 15(4), 2018; corrected: the filter).
 
     A step is sampled or repeats the last output. With I the interval, at a sample in step t:
@@ -66,7 +61,6 @@ class RescueDP:
     """
 
     name: ClassVar[str] = "rescue-dp"
-    adaptive: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -77,48 +71,50 @@ class RescueDP:
         variance: float | Floats | None = None,
         counts: bool = False,
     ) -> None:
-        if not isinstance(notion, WEvent) or notion.delta:
-            raise InvalidInput(f"RescueDP is proved for w-event privacy with delta 0, not for {notion!r}")
+        super().__init__(notion, sensitivity)
         if variance is not None and not (np.all(np.isfinite(variance)) and np.all(np.asarray(variance) >= 0)):
             raise InvalidInput(f"the variance of the process must be a number from 0 on, not {variance!r}")
-        self.notion, self.sensitivity = notion, real("sensitivity", sensitivity, positive=True)
         self.filtered, self.counts = filtered, counts
         self._variance = None if variance is None else np.asarray(variance, dtype=np.float64)
         self._most = notion.epsilon / SHARES
         self._noise = (self.sensitivity * notion.w / notion.epsilon) ** 2
-        self._lanes: dict[str, Any] | None = None
-        self._step = 0
+        self._room: Floats = np.zeros(())
 
-    @classmethod
-    def for_stream(cls, plan: Plan, *, name: str, steps: Steps, begin: int, cells: int, touched: int) -> Self:
-        """Refuse: it is a rival to compare with, and steps that repeat an output would show an error band of no noise."""
-        raise InvalidInput(
-            "RescueDP is there to compare with, in the lab and in Python: a policy's stream is published by its plan"
-        )
+    def begin(self, shape: tuple[int, ...]) -> Lanes:
+        """Nothing sampled yet.
+
+        interval, next  I, and the step of the next sample;  changes  the last three E, of `count` so far
+        spent  losses by step modulo w;  error  P of the filter
+        samples, weight, mean, squares  of noisy values: how many, Σε_k², and their weighted mean and squared distances from it
+        """
+        return {
+            "interval": np.ones(shape), "next": np.ones(shape), "changes": np.zeros((RECENT, *shape)), "count": np.zeros(shape),
+            "spent": np.zeros((self.notion.w, *shape)), "error": np.full(shape, FIRST_ERROR), "samples": np.zeros(shape),
+            "weight": np.zeros(shape), "mean": np.zeros(shape), "squares": np.zeros(shape),
+        }  # fmt: skip
 
     def step(self, step: int, truth: Any, draw: Draw) -> Any:
         """Return the output of this step: a new sample, or the last output again."""
-        single = np.ndim(truth) == 0
-        lanes = self._move_to(step, np.shape(truth))
-        due = lanes["next"] <= step
-        if due.any():
-            room = np.asarray(draw.headroom(), dtype=np.float64)
-            loss = np.where(due, self._allocate(room, lanes["interval"]), 0.0)
-            loss = np.where(loss >= LEAST * self.notion.epsilon, loss, 0.0)
+        value, before = np.asarray(truth, dtype=np.float64), self._step
+        lanes = self._move_to(step, value.shape)
+        if self.filtered and before:
+            lanes["error"] = lanes["error"] + (self._step - before) * self._drift(lanes)
+        if (lanes["next"] <= self._step).any():
+            loss = self.decide(lanes, value, draw, before == 0)
             if loss.any():
-                value = float(truth) if single else truth
-                noisy = value + draw(None, self.sensitivity, loss=float(loss) if single else loss)
-                self._sample(lanes, np.asarray(noisy, dtype=np.float64), loss, room)
+                self._sample(lanes, self.add_noise(value, loss, draw), loss)
         if np.isnan(lanes["last"]).any():
             raise InvalidInput("RescueDP has no output to repeat: the window has no room for its first sample")
-        return float(lanes["last"]) if single else lanes["last"].copy()
+        return lanes["last"].copy() if value.ndim else float(lanes["last"])
 
-    def _allocate(self, room: Floats, interval: Floats) -> Floats:
-        """ε_t of a sample: a part of what is left that grows with the interval, at most e_max."""
-        portion = np.minimum(PORTION * np.log(interval + 1), MOST_PORTION)
-        return np.minimum(portion * room, self._most)
+    def decide(self, lanes: Lanes, truth: Floats, draw: Draw, first: bool) -> Floats:
+        """ε_t where a sample is due: a part of what is left that grows with the interval, at most e_max."""
+        self._room = room = np.asarray(draw.headroom(), dtype=np.float64)
+        portion = np.minimum(PORTION * np.log(lanes["interval"] + 1), MOST_PORTION)
+        loss = np.where(lanes["next"] <= self._step, np.minimum(portion * room, self._most), 0.0)
+        return np.where(loss >= LEAST * self.notion.epsilon, loss, 0.0)
 
-    def _sample(self, lanes: dict[str, Any], noisy: Floats, loss: Floats, room: Floats) -> None:
+    def _sample(self, lanes: Lanes, noisy: Floats, loss: Floats) -> None:
         """Take noisy values in, where there is one, and decide when to sample next: from noisy values and losses alone."""
         sampled = loss > 0
         self._estimate(lanes, noisy, loss)
@@ -132,11 +128,11 @@ class RescueDP:
         lanes["spent"][self._step % self.notion.w] = loss
         leaving = lanes["spent"][(self._step + 1) % self.notion.w]
         moved = sampled & ~first
-        interval = self._next_interval(lanes, np.abs(value - last), moved, room - loss + leaving)
+        interval = self._next_interval(lanes, np.abs(value - last), moved, self._room - loss + leaving)
         lanes["interval"] = np.where(moved, interval, lanes["interval"])
         lanes["next"] = np.where(sampled, self._step + np.floor(lanes["interval"]), lanes["next"])
 
-    def _next_interval(self, lanes: dict[str, Any], change: Floats, moved: Any, left: Floats) -> Floats:
+    def _next_interval(self, lanes: Lanes, change: Floats, moved: Any, left: Floats) -> Floats:
         """I + θ(1 − (D/λ)²), at least 1. `left`: what will be left of the window at the next step."""
         lanes["changes"] = np.where(moved, np.roll(lanes["changes"], 1, axis=0), lanes["changes"])
         lanes["changes"][0] = np.where(moved, change, lanes["changes"][0])
@@ -150,25 +146,7 @@ class RescueDP:
     def _round(self, value: Floats) -> Floats:
         return np.maximum(0.0, np.floor(value + 0.5)) if self.counts else value
 
-    def _move_to(self, step: int, shape: tuple[int, ...]) -> dict[str, Any]:
-        """Go on to a step: forget losses that are out of the window, and let the process drift."""
-        at = whole("step", step, least=1)
-        if self._lanes is None:
-            self._lanes = _begin(self.notion.w, shape)
-        elif at <= self._step:
-            raise InvalidInput(f"step {at} cannot follow step {self._step}: RescueDP needs steps in order")
-        lanes = self._lanes
-        if np.shape(lanes["last"]) != shape:
-            raise InvalidInput(f"values of shape {shape} cannot follow those of shape {np.shape(lanes['last'])}")
-        gone = at - self._step
-        for k in range(min(gone, self.notion.w)):
-            lanes["spent"][(at - k) % self.notion.w] = 0.0
-        if self.filtered and self._step:
-            lanes["error"] = lanes["error"] + gone * self._drift(lanes)
-        self._step = at
-        return lanes
-
-    def _drift(self, lanes: dict[str, Any]) -> Floats:
+    def _drift(self, lanes: Lanes) -> Floats:
         """q: public, or estimated from noisy values; 0 as long as there are fewer than two."""
         if self._variance is not None:
             return self._variance
@@ -176,7 +154,7 @@ class RescueDP:
         estimate: Floats = np.maximum(0.0, lanes["squares"] / lanes["weight"] - noise)
         return estimate
 
-    def _estimate(self, lanes: dict[str, Any], noisy: Floats, loss: Floats) -> None:
+    def _estimate(self, lanes: Lanes, noisy: Floats, loss: Floats) -> None:
         """Count noisy values, each with weight ε_k², in the running mean and squared distances (known: West 1979)."""
         weight = loss**2
         lanes["samples"] = lanes["samples"] + (weight > 0)
@@ -185,34 +163,3 @@ class RescueDP:
         with np.errstate(invalid="ignore"):
             lanes["mean"] = lanes["mean"] + np.where(weight > 0, off * weight / lanes["weight"], 0.0)
         lanes["squares"] = lanes["squares"] + np.where(weight > 0, weight * off * (noisy - lanes["mean"]), 0.0)
-
-    def state(self) -> Any:
-        """Return all that it remembers, lane by lane: outputs, losses, and sums over noisy values. All of it was paid for."""
-        if self._lanes is None:
-            return None
-        return {"step": self._step} | {key: np.asarray(value).tolist() for key, value in self._lanes.items()}
-
-    def restore(self, state: Any) -> None:
-        """Go on from a saved state."""
-        self._lanes, self._step = None, 0
-        if state is not None:
-            keys = tuple(_begin(self.notion.w, ()))
-            form: Mapping[str, Any] = read_form("the state of RescueDP", state, ("step", *keys))
-            self._step = whole("step", form["step"], least=1)
-            self._lanes = {key: np.array(form[key], dtype=np.float64) for key in keys}
-
-
-def _begin(w: int, shape: tuple[int, ...]) -> dict[str, Any]:
-    """Nothing sampled yet.
-
-    last      the last output, NaN before the first;  interval, next  I, and the step of the next sample
-    changes   the last three E, of `count` so far;  spent  losses by step modulo w
-    error     P of the filter;  samples, weight, mean, squares  of noisy values: how many, Σε_k², and their weighted mean and
-              squared distances from it
-    """
-    return {
-        "last": np.full(shape, math.nan), "interval": np.ones(shape), "next": np.ones(shape),
-        "changes": np.zeros((RECENT, *shape)), "count": np.zeros(shape), "spent": np.zeros((w, *shape)),
-        "error": np.full(shape, FIRST_ERROR), "samples": np.zeros(shape), "weight": np.zeros(shape),
-        "mean": np.zeros(shape), "squares": np.zeros(shape),
-    }  # fmt: skip

@@ -13,41 +13,29 @@ from halflife.registry import register_mechanism
 
 VALUES = 0.8
 """The part of ε for values; the rest is for groups."""
-THRESHOLD = 5.0
-"""θ in units of what one step may move a value by, over its loss for groups."""
+START, THRESHOLD, QUESTION = 5.0, 4.0, 8.0
+"""θ, and the scales of a threshold's and of a question's noise, in units of Δ/ε_g."""
 LONGEST = 256
-"""A group of so many steps is closed: so much is remembered at the most."""
+"""A group of so many steps is closed: so much is remembered at the most (ours)."""
 
 
 @register_mechanism
 class Pegasus(HeldOutput):
-    """PeGaSus for one number a step (Chen, Machanavajjhala, Hay, Miklau: CCS 2017; corrected: its groups, and windows of w
-    steps).
+    """PeGaSus for one number a step (Chen, Machanavajjhala, Hay, Miklau: CCS 2017; with absolute values, as Schäler, Hütter,
+    Schäler have it: PVLDB 16(8), 2023; its proof: ours).
 
-    Every step has a noisy value y_t = x_t + Laplace(wΔ/ε_v), ε_v = 0.8 ε. Steps are put into groups of consecutive ones, and the
-    output is the median of y over the newest group so far. With G the open group and ε_g = 0.2 ε, step t joins it if
+    Every step has a noisy value y_t = x_t + Laplace(Δ/ε_v), ε_v = 0.8 ε/w, and the output is the median of y over the newest
+    group of consecutive steps. The first step of a group draws its threshold, θ = 5Δ/ε_g, ε_g = 0.2 ε/w. Each later one, t,
 
-        dev(G ∪ {t}) + ν_t < θ + ρ,     ν_t ~ Laplace(12wΔ/ε_g) at every step,   ρ ~ Laplace(4wΔ/ε_g) for every group
+        joins if  |D_t + Laplace(8Δ/ε_g)| < |θ + Laplace(4Δ/ε_g)|,     D_t = Σ |x_i − mean| over the group and t
 
-    and else begins the next one, with a ρ of its own. dev is the sum of distances from the mean, θ = 5wΔ/ε_g. A group of 256
-    steps is closed too.
+    or else is alone, the group is closed, and the next step begins another one. A group of 256 steps is closed too.
 
-    **w-event ε.** Fix the values' noise: it costs ε_v a window. What is left are the groups, one sparse-vector test each. Let
-    neighbours differ in a window, and let it share j steps with a group. dev moves by at most twice the sum of the moves of
-    its values (each moves its own distance by 1 − 1/n, and those of the n − 1 others by 1/n), so all questions of a group that
-    were answered "joins" move by at most S = 2jΔ. The step that ended it is not part of it, and moves the last question by
-    2Δ more at most, if it lies in the window (e = 1; else e = 0). Shift ρ by S: every "joins" is at least as likely as before.
-    Then shift ν of the last question by S + 2(j + e)Δ: so is the answer that ended the group. What the group lost is
-
-        S/(4wΔ/ε_g) + (S + 2(j + e)Δ)/(12wΔ/ε_g)  =  ε_g (5j + e)/6w
-
-    and Σj ≤ w, Σe ≤ w over all groups: ε_g for a window. By step, each loses ε_g/2w for the ρ of its group and ε_g/2w for ν, and
-    that is what is drawn and charged: a ρ at every step, used if a group begins there.
-
-    With 8Δ/ε_g for ν, as the paper has it for w = 1, the same account comes to 1.25 ε_g, as the step that ends a group is asked
-    about in two; whether less can be proved is open. The published benchmark moreover compares absolute values, which the
-    argument does not cover: a shift of ρ can make "joins" less likely. On its streams the errors here are 11 to 16 % below
-    those of its `Pegasus_grouping` where noise is large, and up to 11 % above where values move more than their noise.
+    **w-event ε.** D_t moves by less than 2Δ if one reading of the group moves by Δ (its own distance by 1 − 1/n, those of the
+    n − 1 others by 1/n each). So all answers of one group together lose ε_g at most (R1), and it is attained. A reading is in
+    one group's questions alone, as a step that does not join begins no group. It costs ε_v + ε_g = ε/w, and so does each of w
+    readings that are changed one by one: ε. That is what every step is charged. The noise of groups is drawn with a sensitivity
+    of 4Δ (threshold) or 8Δ (question), so that its loss is ε_g.
 
     What it remembers holds *exact values* of the open group: `state()` is as private as the readings are.
 
@@ -64,10 +52,10 @@ class Pegasus(HeldOutput):
     adaptive: ClassVar[bool] = False
 
     def begin(self, shape: tuple[int, ...]) -> Lanes:
-        """Exact and noisy values of the newest steps, how many of these are in the open group, and its θ + ρ."""
+        """Exact and noisy values of the newest steps, how many are in the group, its threshold, and whether it is closed."""
         return {
             "exact": np.zeros((0, *shape)), "noisy": np.zeros((0, *shape)), "size": np.zeros(shape),
-            "threshold": np.zeros(shape),
+            "threshold": np.zeros(shape), "closed": np.ones(shape),
         }  # fmt: skip
 
     def step(self, step: int, truth: Any, draw: Draw) -> Any:
@@ -78,10 +66,9 @@ class Pegasus(HeldOutput):
         for kept, new in (("exact", value), ("noisy", noisy)):
             lanes[kept] = np.concatenate([lanes[kept], new[None]])
         self._group(lanes, draw)
-        size = lanes["size"]
         for kept in ("exact", "noisy"):
-            lanes[kept] = lanes[kept][-int(size.max()) :]
-        lanes["last"] = np.asarray(np.nanmedian(_select(lanes["noisy"], size), axis=0))
+            lanes[kept] = lanes[kept][-int(lanes["size"].max()) :]
+        lanes["last"] = np.asarray(np.nanmedian(_select(lanes["noisy"], lanes["size"]), axis=0))
         return lanes["last"].copy() if value.ndim else float(lanes["last"])
 
     def decide(self, lanes: Lanes, truth: Floats, draw: Draw, first: bool) -> Floats:
@@ -89,21 +76,23 @@ class Pegasus(HeldOutput):
         return np.full(truth.shape, VALUES * self.notion.epsilon / self.notion.w)
 
     def _group(self, lanes: Lanes, draw: Draw) -> None:
-        """Let this step join the open group, or begin the next one: by what was paid for alone."""
+        """Begin a group, or ask whether this step joins the open one: by what was paid for alone."""
+        closed, joined = lanes["closed"] > 0, lanes["size"] + 1
         loss = (1 - VALUES) * self.notion.epsilon / self.notion.w
-        joined = lanes["size"] + 1
-        deviation = _deviate(_select(lanes["exact"], joined))
-        asked = self._add(deviation, 6 * self.sensitivity, loss / 2, draw)
-        threshold = self._add(
-            np.full(deviation.shape, THRESHOLD * self.sensitivity / loss), 2 * self.sensitivity, loss / 2, draw
-        )
-        joins = (lanes["size"] > 0) & (joined <= LONGEST) & (asked < lanes["threshold"])
+        start = np.full(closed.shape, START * self.sensitivity / loss)
+        threshold = self._add(start, THRESHOLD, np.where(closed, loss, 0.0), draw)
+        asked = self._add(_deviate(_select(lanes["exact"], joined)), QUESTION, np.where(closed, 0.0, loss), draw)
+        joins = ~closed & (np.abs(asked) < np.abs(lanes["threshold"]))
         lanes["size"] = np.where(joins, joined, 1.0)
-        lanes["threshold"] = np.where(joins, lanes["threshold"], threshold)
+        lanes["threshold"] = np.where(closed, threshold, lanes["threshold"])
+        lanes["closed"] = ((~closed & ~joins) | (lanes["size"] >= LONGEST)).astype(np.float64)
 
-    @staticmethod
-    def _add(value: Floats, sensitivity: float, loss: float, draw: Draw) -> Floats:
-        return np.asarray((value if value.ndim else float(value)) + draw(None, sensitivity, loss=loss))
+    def _add(self, value: Floats, times: float, loss: Floats, draw: Draw) -> Floats:
+        """Values with noise of these losses and so many times the sensitivity, NaN where a loss is 0."""
+        if not loss.any():
+            return np.full(loss.shape, np.nan)
+        noise = draw(None, times * self.sensitivity, loss=loss if value.ndim else float(loss))
+        return np.asarray((value if value.ndim else float(value)) + noise)
 
 
 def _select(values: Floats, size: Floats) -> Floats:

@@ -66,7 +66,7 @@ def test_dsat_asks_at_every_step_of_a_window_against_a_threshold_of_zero():
 
 
 def test_dsat_attains_what_is_said():
-    """w answers "below", each of probability e^(−d/b)/2, at distances 5 and 6."""
+    """R2: w answers "below", each of probability e^(−d/b)/2, at distances 5 and 6."""
     b = 4 * 3 / 0.85
     below = [math.log(0.5 * math.exp(-d / b)) for d in (5.0, 6.0)]
     assert dsat.attained_loss(1.0, 20) == pytest.approx(20 * (below[0] - below[1]), rel=1e-12)
@@ -95,7 +95,7 @@ def test_adapub_asks_about_the_first_reading_in_every_step_of_its_group(moved, m
 
 
 def test_adapub_attains_what_is_said():
-    """Joins of D = 0 against D = 2(n − 1)/n, each counted in a million draws; and the sum worked out by hand for three steps."""
+    """R3: joins of D = 0 against D = 2(n − 1)/n, each counted in a million draws."""
     noise = np.random.default_rng(1).laplace(0.0, 10.0, 1_000_000)
     rates = [[(np.maximum(d + noise, 0.0) < 1).mean() for d in (0.0, 2 * (n - 1) / n)] for n in range(2, 11)]
     counted = 0.8 + sum(math.log(a / b) for a, b in rates)
@@ -116,6 +116,7 @@ def test_pegasus_answers_are_as_likely_as_counted():
 
 
 def test_pegasus_loses_what_the_theorem_says_and_no_more():
+    """R1, for random deviations that move by at most 2; and how near to it some come."""
     rng = np.random.default_rng(5)
     for _ in range(60):
         n, epsilon = int(rng.integers(1, 30)), float(rng.choice([0.1, 1.0, 4.0]))
@@ -126,6 +127,7 @@ def test_pegasus_loses_what_the_theorem_says_and_no_more():
 
 
 def test_rescue_dp_tells_of_the_future():
+    """R4: outputs of steps at which both streams are alike tell them apart."""
     ahead = rescue_dp.FutureVariance(looks_ahead=True)
     outputs = tuple(ahead(which, 8_000) for which in (0, 1))
     assert attack(outputs, rescue_dp.look_ahead_pair(), 1e-7).epsilon > 2.0

@@ -13,7 +13,7 @@ moves the first reading by 1 changes what a group of L steps tells by
     0.8 ε/w  +  Σ_{n=2}^{L} ln( F(1/b) / F((1 − 2(n − 1)/n)/b) ),   F the distribution function of Laplace(1)
 
 which grows without bound with L. Whether a step joined its group can be seen: its output is then the median of earlier ones, and
-a new group's output is a fresh noisy value. Status: ours (a sum of budgets was known; this is what outputs really tell).
+a new group's output is a fresh noisy value. Status: ours, R3.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """DSAT as a published program has it: more than its ε in the first window, and questions that nobody pays for in every other.
 
-Li, Xiong, Jiang, Liu (CIKM 2015), Algorithm 3, for one number a step, as the benchmark of Schäler, Hütter, Schäler (PVLDB 16(8),
+Li, Xiong, Jiang, Liu (CIKM 2015), for one number a step, as the benchmark of Schäler, Hütter, Schäler (PVLDB 16(8),
 2023) coded it; `run_dsat` is held to that program's outputs draw by draw. With c = ⌈0.15 w⌉ samples a window and k = 1 − c/w:
 
 - **The first window loses 1.1 ε by its own accounting.** 0.1 ε pays for a noisy first count. Questions then get ε₁ = 0.9 k ε, but
@@ -9,7 +9,7 @@ Li, Xiong, Jiang, Liu (CIKM 2015), Algorithm 3, for one number a step, as the be
   noise, drawn once at the start; but it sinks by 1 with every question and stays at 0, so soon it is no secret. Sparse vectors
   pay for answers "at least T" alone *because* T is noisy. With T = 0 each answer "below" has probability e^{−|x_t − last|/b}/2,
   which a person moves by e^{1/b}. In a window without a sample there are w of them: w/b = k w ε/(4c), which is 1.4167 ε
-  at w = 20 and at w = 100. Status: ours.
+  at w = 20 and at w = 100. Status: ours, R2.
 """
 
 from __future__ import annotations

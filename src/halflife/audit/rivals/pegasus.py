@@ -4,19 +4,8 @@ Chen, Machanavajjhala, Hay, Miklau (CCS 2017) publish x_t + Laplace(Δ/ε_p), sm
 
     |D_t + Laplace(4S/ε_g)| < |θ + Laplace(2S/ε_g)|,    D_t = Σ |x_i − mean| over the group and t,   S = 2Δ,   θ = 5Δ/ε_g
 
-with absolute values in a published program, which the sparse-vector proof does not cover. It holds all the same.
-
-**Theorem (ours).** A group's answers, n times "joins" and then "does not" or nothing more, lose at most ε_g if one reading of the
-group is moved by Δ.
-
-Proof. Every D_t moves by at most S to D′_t. Let m = |θ + noise|. The map m → m + S keeps its density within e^{−ε_g/2}: both
-signs of θ + noise move outwards by S, and the noise has scale 2S/ε_g. |D′ + u| ≤ |D + u| + S, so whoever joins under D and m
-joins under D′ and m + S with the same noise u. For the last answer take u → u + 2S where D + u ≥ 0 and u → u − 2S where not:
-|D + u| ≥ m then gives |D′ + u ± 2S| ≥ m + S. On the outcomes in question the map is one to one, and costs e^{−ε_g/2} at the
-noise's scale 4S/ε_g. So P ≤ e^{ε_g} P′. ∎
-
-A reading is in one group's questions only: a step that does not join closes its group, and is asked about no more. So a step
-loses ε_p + ε_g, and w steps w times as much: with (ε_p, ε_g) = (0.8, 0.2) ε/w, ε in any window.
+with absolute values in a published program, which the sparse-vector proof does not cover. It holds all the same: a group's
+answers lose at most ε_g if one reading of the group is moved by Δ (R1; proved, ours). Here their probabilities are worked out.
 """
 
 from __future__ import annotations
@@ -56,7 +45,7 @@ def log_probability(deviations: Sequence[float], epsilon: float, closes: bool) -
 
 
 def grouping_loss(first: Sequence[float], second: Sequence[float], epsilon: float, closes: bool) -> float:
-    """Return |ln P/P′| of the same answers for the deviations of two neighbours; the theorem says at most ε_g.
+    """Return |ln P/P′| of the same answers for the deviations of two neighbours; R1 says at most ε_g.
 
     >>> 0.4 < grouping_loss([0.0] * 20, [2.0] * 20, 1.0, False) <= 1.0
     True
@@ -67,7 +56,7 @@ def grouping_loss(first: Sequence[float], second: Sequence[float], epsilon: floa
 def largest_loss(epsilon: float) -> float:
     """Return the largest of such losses over some groups: deviations that all move by 2, the last one perhaps the other way.
 
-    It comes as near to ε_g as one likes, so the theorem cannot be bettered.
+    It comes as near to ε_g as one likes, so R1 cannot be bettered.
 
     >>> 0.99 < largest_loss(1.0) <= 1.0
     True

@@ -2,7 +2,7 @@
 
 Wang et al. (IEEE TDSC 15(4), 2018) with the filter's q = variance of the true stream, as the benchmark of Schäler, Hütter and
 Schäler (PVLDB 16(8), 2023) coded it. An output is r + K(z − r), whose noise has the scale K·b, and K follows q. Laplace noises of
-two scales have no bounded ratio of densities, so nothing bounds the loss; how much of it can be seen is counted. Status: ours.
+two scales have no bounded ratio of densities, so nothing bounds the loss; how much of it shows is counted. Status: ours, R4.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ W = 20
 """The window of all verdicts that need one."""
 GROUP = 100
 """How many steps a group of AdaPub's lasts in the verdict."""
-OURS = ("uniform", "sample", "bd", "ba", "fast", "rescue-dp")
+OURS = ("uniform", "sample", "bd", "ba", "fast", "pegasus", "rescue-dp")
 """Rivals in our form that the black box is let loose on."""
 
 
@@ -109,8 +109,8 @@ def judge_rivals() -> list[RivalVerdict]:
         ),
         RivalVerdict(
             "DSAT", "benchmark, later windows", False, asked,
-            "the threshold's noise is drawn once, and the threshold is held between 0 and 2 while it sinks (as in the paper's "
-            "Algorithm 3): soon it is 0, and known. Then an answer “below” tells as much as any, w times in a window, unpaid "
+            "the threshold's noise is drawn once, and the threshold is held between 0 and 2 while it sinks (the paper "
+            "has that too): soon it is 0, and known. Then an answer “below” tells as much as any, w times in a window, unpaid "
             f"(w = {W})",
         ),
         RivalVerdict(
@@ -123,8 +123,8 @@ def judge_rivals() -> list[RivalVerdict]:
         ),
         RivalVerdict(
             "PeGaSus", "benchmark with its grouping switched on", True, grouping,
-            "it compares absolute values, which the sparse-vector proof does not cover; we prove it (theorem in "
-            "`audit/rivals/pegasus.py`), and the bound is attained",
+            "it compares absolute values, which the sparse-vector proof does not cover; we prove it ([R1](theory.md#r1)), and "
+            "the bound is attained",
         ),
     ]  # fmt: skip
 

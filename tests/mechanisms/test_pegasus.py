@@ -157,3 +157,5 @@ def test_it_keeps_the_contract_of_mechanisms(w):
 def test_what_it_is_not_for():
     with pytest.raises(InvalidInput, match="delta 0"):
         Pegasus(WEvent(1.0, 3, 1e-6))
+    with pytest.raises(InvalidInput, match="remembers exact values"):
+        Pegasus.for_stream(WEvent(1.0, 4).plan(), name="", steps=None, begin=1, cells=1, touched=1)

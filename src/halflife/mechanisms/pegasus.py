@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from halflife.errors import InvalidInput
 from halflife.mechanisms.base import Draw
 from halflife.mechanisms.held import HeldOutput, Lanes
 from halflife.numerics.arrays import Floats
+from halflife.plans import Plan
 from halflife.registry import register_mechanism
+from halflife.steps import Steps
 
 VALUES = 0.8
 """The part of ε for values; the rest is for groups."""
@@ -62,6 +65,14 @@ class Pegasus(HeldOutput):
 
     name: ClassVar[str] = "pegasus"
     adaptive: ClassVar[bool] = False
+
+    @classmethod
+    def for_stream(cls, plan: Plan, *, name: str, steps: Steps, begin: int, cells: int, touched: int) -> Self:
+        """Refuse: what it remembers are exact values of readings, which a ledger must not hold."""
+        raise InvalidInput(
+            f"{cls.name} remembers exact values from step to step, and a ledger holds noisy values alone: it is there to compare "
+            "with, in the lab and in Python; a policy's stream is published by its plan"
+        )
 
     def begin(self, shape: tuple[int, ...]) -> Lanes:
         """Exact and noisy values of the newest steps, how many of these are in the open group, and its θ + ρ."""

@@ -126,11 +126,12 @@ def test_outputs_are_medians_of_groups():
 
 
 def test_memory_is_bounded():
-    pegasus = Pegasus(WEvent(1.0, 1))
+    pegasus, sizes = Pegasus(WEvent(1.0, 1)), []
     for step in range(1, 2 * LONGEST):
         pegasus.step(step, 1.0, lambda *_, **__: 0.0)
-    assert len(pegasus._lanes["exact"]) == len(pegasus._lanes["noisy"]) == LONGEST - 1
-    assert pegasus._lanes["size"] == LONGEST - 1
+        sizes.append(float(pegasus._lanes["size"]))
+    assert sizes == [*range(1, LONGEST + 1), *range(1, LONGEST)]
+    assert len(pegasus._lanes["exact"]) == len(pegasus._lanes["noisy"]) == LONGEST
 
 
 @pytest.mark.parametrize(("stream", "low", "high"), [("const", 0.8, 0.9), ("sine", 0.8, 1.1), ("gefcom_z4", 0.8, 1.2)])

@@ -77,7 +77,7 @@ class Pegasus(HeldOutput):
     def begin(self, shape: tuple[int, ...]) -> Lanes:
         """Exact and noisy values of the newest steps, how many of these are in the open group, and its θ + ρ."""
         return {
-            "exact": np.zeros((0, *shape)), "noisy": np.zeros((0, *shape)), "size": np.zeros(shape),
+            "exact": np.zeros((LONGEST, *shape)), "noisy": np.zeros((LONGEST, *shape)), "size": np.zeros(shape),
             "threshold": np.zeros(shape),
         }  # fmt: skip
 
@@ -87,12 +87,9 @@ class Pegasus(HeldOutput):
         lanes = self._move_to(step, value.shape)
         noisy = self.add_noise(value, self.decide(lanes, value, draw, False), draw)
         for kept, new in (("exact", value), ("noisy", noisy)):
-            lanes[kept] = np.concatenate([lanes[kept], new[None]])
+            lanes[kept] = np.concatenate([lanes[kept][1:], new[None]])
         self._group(lanes, draw)
-        size = lanes["size"]
-        for kept in ("exact", "noisy"):
-            lanes[kept] = lanes[kept][-int(size.max()) :]
-        lanes["last"] = np.asarray(np.nanmedian(_select(lanes["noisy"], size), axis=0))
+        lanes["last"] = np.asarray(np.nanmedian(_select(lanes["noisy"], lanes["size"]), axis=0))
         return lanes["last"].copy() if value.ndim else float(lanes["last"])
 
     def decide(self, lanes: Lanes, truth: Floats, draw: Draw, first: bool) -> Floats:
@@ -118,9 +115,10 @@ class Pegasus(HeldOutput):
 
 
 def _select(values: Floats, size: Floats) -> Floats:
-    """The newest `size` of these values, lane by lane; NaN for the others."""
-    age = np.arange(len(values))[::-1].reshape(-1, *(1 for _ in size.shape))
-    return np.where(age < size, values, np.nan)
+    """The newest `size` of these values, lane by lane; NaN for the others, as far as any lane reaches."""
+    reach = min(int(size.max()), len(values))
+    age = np.arange(reach)[::-1].reshape(-1, *(1 for _ in size.shape))
+    return np.where(age < size, values[-reach:], np.nan)
 
 
 def _deviate(values: Floats) -> Floats:

@@ -123,11 +123,12 @@ def test_outputs_are_medians_of_groups():
 
 
 def test_memory_is_bounded():
-    pegasus = Pegasus(WEvent(1.0, 1))
+    pegasus, sizes = Pegasus(WEvent(1.0, 1)), []
     for step in range(1, 2 * LONGEST):
         pegasus.step(step, 1.0, lambda *_, **__: 0.0)
-    assert len(pegasus._lanes["exact"]) == len(pegasus._lanes["noisy"]) == LONGEST - 1
-    assert pegasus._lanes["size"] == LONGEST - 1
+        sizes.append(float(pegasus._lanes["size"]))
+    assert sizes == [*range(1, LONGEST + 1), *range(1, LONGEST)]
+    assert len(pegasus._lanes["exact"]) == len(pegasus._lanes["noisy"]) == LONGEST
 
 
 def test_the_benchmarks_outputs_with_the_same_draws(oracles):
@@ -168,3 +169,5 @@ def test_it_keeps_the_contract_of_mechanisms(w):
 def test_what_it_is_not_for():
     with pytest.raises(InvalidInput, match="delta 0"):
         Pegasus(WEvent(1.0, 3, 1e-6))
+    with pytest.raises(InvalidInput, match="remembers exact values"):
+        Pegasus.for_stream(WEvent(1.0, 4).plan(), name="", steps=None, begin=1, cells=1, touched=1)

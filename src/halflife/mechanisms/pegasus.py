@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from halflife.errors import InvalidInput
 from halflife.mechanisms.base import Draw
 from halflife.mechanisms.held import HeldOutput, Lanes
 from halflife.numerics.arrays import Floats
+from halflife.plans import Plan
 from halflife.registry import register_mechanism
+from halflife.steps import Steps
 
 VALUES = 0.8
 """The part of ε for values; the rest is for groups."""
@@ -51,10 +54,18 @@ class Pegasus(HeldOutput):
     name: ClassVar[str] = "pegasus"
     adaptive: ClassVar[bool] = False
 
+    @classmethod
+    def for_stream(cls, plan: Plan, *, name: str, steps: Steps, begin: int, cells: int, touched: int) -> Self:
+        """Refuse: what it remembers are exact values of readings, which a ledger must not hold."""
+        raise InvalidInput(
+            f"{cls.name} remembers exact values from step to step, and a ledger holds noisy values alone: it is there to compare "
+            "with, in the lab and in Python; a policy's stream is published by its plan"
+        )
+
     def begin(self, shape: tuple[int, ...]) -> Lanes:
         """Exact and noisy values of the newest steps, how many are in the group, its threshold, and whether it is closed."""
         return {
-            "exact": np.zeros((0, *shape)), "noisy": np.zeros((0, *shape)), "size": np.zeros(shape),
+            "exact": np.zeros((LONGEST, *shape)), "noisy": np.zeros((LONGEST, *shape)), "size": np.zeros(shape),
             "threshold": np.zeros(shape), "closed": np.ones(shape),
         }  # fmt: skip
 
@@ -64,10 +75,8 @@ class Pegasus(HeldOutput):
         lanes = self._move_to(step, value.shape)
         noisy = self.add_noise(value, self.decide(lanes, value, draw, False), draw)
         for kept, new in (("exact", value), ("noisy", noisy)):
-            lanes[kept] = np.concatenate([lanes[kept], new[None]])
+            lanes[kept] = np.concatenate([lanes[kept][1:], new[None]])
         self._group(lanes, draw)
-        for kept in ("exact", "noisy"):
-            lanes[kept] = lanes[kept][-int(lanes["size"].max()) :]
         lanes["last"] = np.asarray(np.nanmedian(_select(lanes["noisy"], lanes["size"]), axis=0))
         return lanes["last"].copy() if value.ndim else float(lanes["last"])
 
@@ -96,9 +105,10 @@ class Pegasus(HeldOutput):
 
 
 def _select(values: Floats, size: Floats) -> Floats:
-    """The newest `size` of these values, lane by lane; NaN for the others."""
-    age = np.arange(len(values))[::-1].reshape(-1, *(1 for _ in size.shape))
-    return np.where(age < size, values, np.nan)
+    """The newest `size` of these values, lane by lane; NaN for the others, as far as any lane reaches."""
+    reach = min(int(size.max()), len(values))
+    age = np.arange(reach)[::-1].reshape(-1, *(1 for _ in size.shape))
+    return np.where(age < size, values[-reach:], np.nan)
 
 
 def _deviate(values: Floats) -> Floats:

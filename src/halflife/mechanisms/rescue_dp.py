@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -11,7 +11,9 @@ from halflife.mechanisms.base import Draw
 from halflife.mechanisms.held import HeldOutput, Lanes
 from halflife.notions import WEvent
 from halflife.numerics.arrays import Floats
+from halflife.plans import Plan
 from halflife.registry import register_mechanism
+from halflife.steps import Steps
 
 PROPORTIONAL, INTEGRAL, RECENT = 0.9, 0.1, 3
 """Gains of the controller, and over how many changes it averages; its derivative has gain 0 and is left out."""
@@ -79,6 +81,13 @@ class RescueDP(HeldOutput):
         self._most = notion.epsilon / SHARES
         self._noise = (self.sensitivity * notion.w / notion.epsilon) ** 2
         self._room: Floats = np.zeros(())
+
+    @classmethod
+    def for_stream(cls, plan: Plan, *, name: str, steps: Steps, begin: int, cells: int, touched: int) -> Self:
+        """Refuse: it is a rival to compare with, and takes all that is left of an account, whoever else is to have it."""
+        raise InvalidInput(
+            "RescueDP is there to compare with, in the lab and in Python: a policy's stream is published by its plan"
+        )
 
     def begin(self, shape: tuple[int, ...]) -> Lanes:
         """Nothing sampled yet.

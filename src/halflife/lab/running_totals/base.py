@@ -7,9 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from halflife import noise as grade
+from halflife.accountant import Accountant
 from halflife.errors import InvalidInput
-from halflife.notions import WEvent
+from halflife.mechanisms import SimulatedDraw
+from halflife.notions import Classical, WEvent
 from halflife.notions.gaussian_dp import gaussian_mu
 from halflife.numerics.arrays import Floats
 from halflife.numerics.parameters import real, whole
@@ -73,14 +74,18 @@ class FactoredTotals(ABC):
         return self.scale / self.window_norm() * self.multipliers(steps)
 
     def simulate(self, series: Floats, seed: int, lanes: int = 1) -> Floats:
-        """Return noisy totals of a series in so many repetitions, an array (steps, lanes). Seeded: never for a release."""
+        """Return noisy totals of a series in so many repetitions, an array (steps, lanes). Seeded: never for a release.
+
+        All measurements together are charged as one release to an account of (ε, δ) about a window, whichever it is.
+        """
         values = np.asarray(series, dtype=np.float64)
         if values.ndim != 1 or not np.isfinite(values).all():
             raise InvalidInput(f"a series is a row of finite numbers, not of shape {values.shape}")
-        noise = grade.SimulatedNoise(seed).draw("gaussian", self.scale, (len(values), whole("lanes", lanes, least=1)))
-        second = self._second(len(values))
-        correlated = np.stack([convolution(second, lane) for lane in noise.T], axis=1)
-        return np.cumsum(values)[:, None] + correlated
+        second, moves = self._second(len(values)), self.sensitivity * self.window_norm()
+        draw = SimulatedDraw([Accountant(Classical(self.notion.epsilon, self.notion.delta))], seed, lanes)
+        with draw.step(1) as d:
+            noise = d(None, moves, scale=self.scale, noise="gaussian", size=len(values)).reshape(lanes, len(values))
+        return np.cumsum(values)[:, None] + np.stack([convolution(second, lane) for lane in noise], axis=1)
 
     def _second(self, steps: int) -> Floats:
         """l: the prefix sums of the inverse of c."""

@@ -22,7 +22,7 @@ from halflife.local_time import (
     naive_to_utc,
     parse_time,
 )
-from halflife.mechanisms import Mechanism, PlannedNoise, Request, ScheduledMechanism, Turn, check_adaptive, record
+from halflife.mechanisms import HeldOutput, Mechanism, Request, ScheduledMechanism, Turn, check_adaptive, record
 from halflife.noise import SMALLEST_LOSS
 from halflife.numerics.arrays import Integers
 from halflife.numerics.rounding import down
@@ -243,11 +243,35 @@ def work_out(policy: PolicyKeys) -> tuple[Channel, ...]:
     )
     for channel in made:
         with policy.about("streams", channel.index, "mechanism"):
-            check_adaptive(channel.make_mechanism(), Accountant(promise.notion))
-    if policy.noise_key is not None and all(channel.mechanism == PlannedNoise.name for channel in made):
+            mechanism = channel.make_mechanism()
+            check_adaptive(mechanism, Accountant(promise.notion))
+        if isinstance(mechanism, HeldOutput):
+            _check_held(policy, channel)
+    kept = [getattr(registry.find_mechanism(channel.mechanism), "keeps_noise", True) for channel in made]
+    if policy.noise_key is not None and not any(kept):
         why = "no noise is kept to be used again under this promise, so there is nothing to seal: leave this out"
         raise policy.error((("noise_key",), why))
     return made
+
+
+def _check_held(policy: PolicyKeys, channel: Channel) -> None:
+    """Refuse what nobody can say an error of, where a stream repeats outputs at steps that depend on what it published."""
+    at, name = ("streams", channel.index), channel.mechanism
+    if channel.part.post:
+        why = (
+            f"{name} repeats outputs, and how far the truth has moved since is not known: no estimate can be told how far a value "
+            "is from it; leave this out"
+        )
+        raise policy.error(((*at, "post"), why))
+    if channel.quantiles is not None:
+        why = f"{name} repeats outputs, whose errors are not known, and a quantile's error band follows from them: count in bins"
+        raise policy.error(((*at, "statistic", "kind"), why))
+    if len(channel.worth.since) > 1:
+        why = (
+            f"{name} repeats outputs, and the total of a step would be divided by the people of another one: publish a sum, or "
+            "leave the mechanism out"
+        )
+        raise policy.error(((*at, "mechanism"), why))
 
 
 def _check_members(policy: PolicyKeys, promise: Adapter) -> None:

@@ -22,9 +22,9 @@ class BudgetAbsorption(HeldOutput):
 
         ε_t = (ε/2w) · min(t − l − (n − 1), w);   publish if (Σ_i |x_{t,i} − last output_i| + Laplace(2wΔ/ε))/d > Δ/ε_t
 
-    for d numbers a step. The question costs ε/2w a step, and is not asked in steps that publish nothing anyway (as the benchmark of Schäler et al. has
-    it; the paper asks always). The first step is published with ε/2w, without asking. In any window outputs cost ε/2 at the most:
-    what a release absorbs is taken from before it, or given up after it.
+    for d numbers a step. The question costs ε/2w a step, and is not asked in steps that publish nothing anyway (as the benchmark
+    of Schäler et al. has it; the paper asks always). The first step is published with ε/2w, without asking. In any
+    window outputs cost ε/2 at the most: what a release absorbs is taken from before it, or given up after it.
 
     >>> from halflife import WEvent
     >>> from halflife.mechanisms.lane_draw import LaneDraw
@@ -36,6 +36,15 @@ class BudgetAbsorption(HeldOutput):
     """
 
     name: ClassVar[str] = "ba"
+    source: ClassVar[str] = "Kellaris, Papadopoulos, Xiao, Papadias: PVLDB 7(12), 2014, Algorithm 2"
+    rule: ClassVar[str] = (
+        "publishes where values have moved by more than its noise, with the budgets of steps that it skipped"
+    )
+
+    @property
+    def most_loss(self) -> float:
+        """Half of ε: all budgets of a window."""
+        return self.notion.epsilon / 2
 
     def begin(self, shape: tuple[int, ...]) -> Lanes:
         """The step of the newest release, and how many budgets it paid with."""

@@ -33,6 +33,15 @@ class BudgetDistribution(HeldOutput):
     """
 
     name: ClassVar[str] = "bd"
+    source: ClassVar[str] = "Kellaris, Papadopoulos, Xiao, Papadias: PVLDB 7(12), 2014, Algorithm 1"
+    rule: ClassVar[str] = (
+        "publishes where values have moved by more than its noise, with half of what is left of the window"
+    )
+
+    @property
+    def most_loss(self) -> float:
+        """A quarter of ε: half of the half that is for outputs."""
+        return self.notion.epsilon / 4
 
     def begin(self, shape: tuple[int, ...]) -> Lanes:
         """What outputs of the last w steps have cost, by step modulo w."""

@@ -15,7 +15,7 @@ from halflife.mechanisms.base import Draw, Mechanism
 from halflife.noise import SMALLEST_LOSS
 from halflife.notions import Classical, WEvent
 from halflife.numerics.arrays import Floats
-from halflife.numerics.forms import read_form
+from halflife.numerics.forms import JsonObject, read_form
 from halflife.numerics.parameters import real, whole
 from halflife.numerics.rounding import divide_down
 from halflife.plans import Plan
@@ -49,9 +49,12 @@ class HeldOutput(ABC):
     sensitivity  Δ, how far one person can move a value, in the L1 norm
     published    whether the newest step has an output of its own
     repeats      whether streams of a policy have steps that repeat an output
+    source       who found it;  rule  when it publishes, in words
     """
 
     name: ClassVar[str]
+    source: ClassVar[str]
+    rule: ClassVar[str]
     adaptive: ClassVar[bool] = True
     keeps_noise: ClassVar[bool] = False
     repeats: ClassVar[bool] = True
@@ -120,9 +123,10 @@ class HeldOutput(ABC):
     def measure_distance(self, lanes: Lanes, truth: Floats, loss: Floats, draw: Draw) -> Floats:
         """Return how far the values are from the last output, with noise of these losses, which are paid: see `moved_far`.
 
-        It is D = Σ_i |x_i − l_i| over the numbers of a value: the mean of Kellaris et al. times how many they are. By the triangle
-        inequality |D(x) − D(x′)| ≤ Σ_i |x_i − x′_i| ≤ Δ, whatever the last output l is. Whole numbers, which a stream has, are
-        compared with the last output rounded to whole numbers, so that D is exact, and Δ bounds its steps to the last bit.
+        It is D = Σ_i |x_i − l_i| over the numbers of a value: the mean of Kellaris et al. times how many they are. By the
+        triangle inequality |D(x) − D(x′)| ≤ Σ_i |x_i − x′_i| ≤ Δ, whatever the last output l is. Whole numbers, which a
+        stream has, are compared with the last output rounded to whole numbers, so that D is exact, and Δ bounds how far it moves
+        to the last bit.
         """
         if self.shape.cells == 1 and (truth.ndim or truth.dtype.kind not in "iu"):
             return self.add_noise(np.abs(truth - lanes["last"]), loss, draw)
@@ -138,8 +142,22 @@ class HeldOutput(ABC):
         """The least loss that release-grade noise is drawn for: outputs that could only have less are not published."""
         return SMALLEST_LOSS * (self.shape.touched or 1)
 
+    @property
+    def most_loss(self) -> float:
+        """The most that one output can cost: its noise has a scale of Δ over this at the least."""
+        return self.notion.epsilon
+
+    def describe(self) -> JsonObject:
+        """Return what a certificate says of it, as of a plan: its name, family of noise, source, and why the promise is kept."""
+        epsilon, w = self.notion.epsilon, self.notion.w
+        tail = (
+            f"Any {w:,} steps of the stream in a row lose {epsilon:g} nats at most, whatever is published; pure losses may be "
+            "chosen from earlier outputs. At steps that repeat an output nothing is known of how far the truth has moved."
+        )
+        return {"method": self.name, "noise": "laplace", "source": self.source, "tail": tail}
+
     def noise_in_output(self, scales: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return which of the noises drawn in the newest step are in its output: the last of them, or none where it repeats one."""
+        """Return which noises of the newest step are in its output: the one drawn last, or none where it repeats an output."""
         return scales[-1:] if self.published else ()
 
     @classmethod
@@ -151,18 +169,12 @@ class HeldOutput(ABC):
         spread  the scale of its noise: that of its last release; infinite where it repeats the output before it
         """
         if math.isfinite(spread):
-            return (
-                None
-                if releases and releases[-1].scale == spread
-                else "the noise recorded with it is not that of its release"
-            )
+            good = bool(releases) and releases[-1].scale == spread
+            return None if good else "the noise recorded with it is not that of its release"
         if before is None:
             return "repeats an output, and there is none before it"
-        return (
-            None
-            if before.tobytes() == output.tobytes()
-            else "does not repeat the output before it, and has no noise of its own"
-        )
+        same = before.tobytes() == output.tobytes()
+        return None if same else "does not repeat the output before it, and has no noise of its own"
 
     def _move_to(self, step: int, shape: tuple[int, ...]) -> Lanes:
         """Go on to a step, and forget losses that are out of the window."""
@@ -197,9 +209,9 @@ class HeldOutput(ABC):
 def find_window(plan: Plan, name: str) -> WEvent:
     """Return w-event privacy over a stream's own steps that keeps the promise which a plan is made for.
 
-    **w-event**, δ = 0: a window of w steps of the account touches at most n = ⌈(w + m − 1)/every⌉ consecutive releases of a stream,
-    each about m steps (see `plans/w_event.py`); if any n of them in a row lose ε at most, so does every window. **Classical**,
-    δ = 0, with an end: the window is all n releases. Pure losses may be chosen from earlier outputs (known).
+    **w-event**, δ = 0: a window of w steps of the account touches at most n = ⌈(w + m − 1)/every⌉ consecutive releases of a
+    stream, each about m steps (see `plans/w_event.py`); if any n of them in a row lose ε at most, so does every window.
+    **Classical**, δ = 0, with an end: the window is all n releases. Pure losses may be chosen from earlier outputs (known).
 
     >>> find_window(WEvent(1.0, 48).plan(every=3), "bd")
     WEvent(epsilon=1.0, w=16, delta=0.0, reach=0)

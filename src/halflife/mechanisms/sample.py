@@ -30,6 +30,8 @@ class Sample(HeldOutput):
     """
 
     name: ClassVar[str] = "sample"
+    source: ClassVar[str] = "Kellaris, Papadopoulos, Xiao, Papadias: PVLDB 7(12), 2014"
+    rule: ClassVar[str] = "publishes one step of every window"
     adaptive: ClassVar[bool] = False
 
     def begin(self, shape: tuple[int, ...]) -> Lanes:

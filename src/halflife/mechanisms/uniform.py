@@ -33,6 +33,8 @@ class Uniform(HeldOutput):
     """
 
     name: ClassVar[str] = "uniform"
+    source: ClassVar[str] = "Kellaris, Papadopoulos, Xiao, Papadias: PVLDB 7(12), 2014"
+    rule: ClassVar[str] = "publishes every step with the same noise"
     adaptive: ClassVar[bool] = False
     repeats: ClassVar[bool] = False
 

@@ -30,7 +30,7 @@ TO_MONDAY = 4
 
 BEFORE = "the sum of the values before post-processing, whose band is smaller than that of estimates"
 
-REPEATED = "no band: {:,} of the steps repeat{} an earlier output, and how far the truth has moved since is not known"
+REPEATED = "none: {:,} of the steps repeat{} an earlier output, and how far the truth has moved since is not known"
 
 _readings = count(1)
 

@@ -29,6 +29,7 @@ from halflife.numerics.rounding import down
 from halflife.outputs import Layout
 from halflife.parsing.quantities import parse_quantity
 from halflife.plans import Plan
+from halflife.plans.base import STD_OF_UNIT_SCALE
 from halflife.policy.groups import read_groups, read_units
 from halflife.policy.measure import read_measure
 from halflife.policy.model import PolicyKeys, PostProcessing, SeasonalKeys, Source, StreamPart
@@ -169,6 +170,12 @@ class Channel(Outline):
         return made
 
     @property
+    def held(self) -> HeldOutput | None:
+        """The stream's mechanism if it repeats outputs, so that no step's noise is planned; else None."""
+        mechanism = self.make_mechanism()
+        return mechanism if isinstance(mechanism, HeldOutput) else None
+
+    @property
     def mechanism(self) -> str:
         """The name of the stream's mechanism."""
         return self.part.mechanism or self.plan.notion.mechanism
@@ -259,8 +266,8 @@ def _check_held(policy: PolicyKeys, channel: Channel) -> None:
     at, name = ("streams", channel.index), channel.mechanism
     if channel.part.post:
         why = (
-            f"{name} repeats outputs, and how far the truth has moved since is not known: no estimate can be told how far a value "
-            "is from it; leave this out"
+            f"{name} repeats outputs, and how far the truth has moved since is not known: no estimate can be told how far a "
+            "value is from it; leave this out"
         )
         raise policy.error(((*at, "post"), why))
     if channel.quantiles is not None:
@@ -476,5 +483,12 @@ def _is_fitted(post: PostProcessing) -> bool:
 
 
 def explain(channel: Channel) -> Iterator[str]:
-    """Say how far one person can move a stream's numbers, and why, from the policy alone."""
-    return channel.promise.explain(channel, channel.plan, channel.why)
+    """Say how far one person can move a stream's numbers, and why, and when it repeats outputs, from the policy alone."""
+    yield from channel.promise.explain(channel, channel.plan, channel.why)
+    if (held := channel.held) is not None:
+        least = STD_OF_UNIT_SCALE["laplace"] * held.sensitivity / held.most_loss * float(max(channel.factors))
+        yield (
+            f"{held.name} {held.rule}: its noise has a standard deviation of {least:.4g} {channel.unit}".rstrip()
+            + " at the "
+            "least; all other steps repeat the output before them, without an error band"
+        )

@@ -70,6 +70,7 @@ class StreamView:
     said           what is hidden of a person in it, and how far one can move it
     each           what a panel stands for: a group, or a quantile (of a group)
     covers         what the bands of post-processed values cover, in a sentence
+    repeated       how many steps repeat the output before them, and have no band
     """
 
     name: str
@@ -92,6 +93,7 @@ class StreamView:
     certificate: JsonObject
     each: str = "group"
     covers: str = ""
+    repeated: int = 0
 
 
 class Reading(NamedTuple):
@@ -340,10 +342,16 @@ def _stream(view: PolicyView, i: int) -> str:
     plots = [_maps(view, stream, i), _panels(view, stream, i)]
     band = stream.noise.values[~np.isnan(stream.noise.values)]
     last, top = three_figures(float(band[-1])), three_figures(float(band.max()))
+    newest = "newest step" if not stream.repeated else "newest step with an output of its own"
     caption = (
         f"{'Half-width of the 95 % bands' if stream.covers else '95 % of the noise of a step lies within ± this'}: "
-        f"± {last} {stream.unit} at the newest step, ± {top} at most."
+        f"± {last} {stream.unit} at the {newest}, ± {top} at most."
     )
+    if stream.repeated:
+        caption += (
+            f" {stream.repeated:,} of {stream.steps:,} steps repeat the output before them: how far the truth has moved since is "
+            "not known, and they have no band."
+        )
     if stream.groups or stream.maps:
         caption += " The widest of a step's numbers."
     drawn = plot_line(stream.noise.times, {"95 % within ±": stream.noise.values}, f"± {_plain(stream.unit)}", view.zone)

@@ -204,6 +204,9 @@ class HeldOutput(ABC):
             form = read_form(f"the state of {self.name}", state, ("step", *keys))
             self._step = whole("step", form["step"], least=1)
             self._lanes = {key: np.array(form[key], dtype=np.float64) for key in keys}
+            fresh = self.begin(() if self.shape.cells > 1 else self._lanes["last"].shape)
+            if any(np.shape(self._lanes[key]) != np.shape(value) for key, value in fresh.items()):
+                raise InvalidInput(f"the state is not that of {self.name} over windows of {self.notion.w} steps")
 
 
 def find_window(plan: Plan, name: str) -> WEvent:

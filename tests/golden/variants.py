@@ -153,6 +153,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
         {"name": "count", "source": {"files": "readings.csv", "time": "time"}, "output": "count.csv", "share": 0.25,
          "statistic": {"kind": "count"}},
     ),
+    "bd": policy({"notion": "w-event", "epsilon": 40.0, "w": 6}, {**MEAN, "mechanism": "bd"}),
+    "ba": policy(
+        {"notion": "classical", "epsilon": 300.0},
+        {**MEAN, "groups": FIXED, "delay": "1 h", "mechanism": "ba", "share": 0.5, "output": "mean.jsonl"},
+        {**MEAN, "name": "sample", "step": "2 h", "mechanism": "sample", "share": 0.5, "output": "sample.parquet"},
+    ),
     "add-remove": {
         **policy(WINDOW), "population": {"id": "town", "size": len(HOMES), "person": "home", "neighbours": "add-remove"},
     },

@@ -20,12 +20,14 @@ from halflife import (
 )
 from halflife.audit.black_box import Pair, attack
 from halflife.mechanisms import BudgetAbsorption, BudgetDistribution, LaneDraw, PlannedNoise, Sample, Uniform
+from halflife.mechanisms.binary_tree import BinaryTree
+from halflife.mechanisms.fast import Fast
 from halflife.mechanisms.held import Shape, find_window
 from halflife.noise import SMALLEST_LOSS
 from halflife.steps import Steps
 from halflife.testing import check_mechanism
 
-HELD = {"sample": Sample, "bd": BudgetDistribution, "ba": BudgetAbsorption}
+HELD = {"sample": Sample, "bd": BudgetDistribution, "ba": BudgetAbsorption, "fast": Fast}
 HOURS = Steps.of("1 h", "2026-01-01", "UTC")
 
 
@@ -52,7 +54,7 @@ def promises(draw):
 def test_no_pattern_of_outputs_is_ever_refused(name, data):
     """The account admits all charges, whichever steps publish, are late or are passed over, and never holds more than ε."""
     notion, plan = data.draw(promises())
-    cells = data.draw(st.sampled_from([1, 3]))
+    cells = data.draw(st.sampled_from([1, 3])) if HELD[name].takes_vectors else 1
     mechanism, account = for_stream(name, plan, cells, touched=min(2, cells)), Accountant(notion)
     draw, every, span = ReleaseDraw(account), plan.request.every, plan.request.span
     last = 40 if plan.request.releases is None else plan.request.releases
@@ -100,6 +102,13 @@ def test_a_window_is_counted_in_the_steps_of_the_stream():
 def test_what_is_not_proved_is_refused_with_its_reason(name, plan, words):
     with pytest.raises(InvalidInput, match=words):
         for_stream(name, plan)
+
+
+def test_a_mechanism_of_one_number_refuses_groups_and_a_tree_is_for_the_lab():
+    with pytest.raises(InvalidInput, match="fast publishes one number a step, and the stream has 2"):
+        for_stream("fast", WEvent(1.0, 6).plan(), cells=2)
+    with pytest.raises(InvalidInput, match="remembers exact sums of readings"):
+        BinaryTree.for_stream(WEvent(1.0, 6).plan(), name="s", steps=HOURS, begin=1, cells=1, touched=1)
 
 
 def test_uniform_is_planned_noise_of_equal_losses():

@@ -16,6 +16,7 @@ import halflife as hl
 from halflife.errors import HalflifeError
 from halflife.ledger import open_ledger
 from halflife.mechanisms import BudgetDistribution
+from halflife.mechanisms.fast import Fast
 from halflife.policy import channels
 from halflife.publisher.replay import HeldReplay
 from publisher.test_crash import EVERYWHERE
@@ -142,6 +143,20 @@ def test_outputs_of_every_kind_say_where_a_value_is_repeated(tmp_path, output):
         assert not math.isnan((0.0 * total).band)
     if output.endswith("jsonl"):
         assert [row["error_band"] is None for row in map(json.loads, policy.path(output).open())] == repeated
+
+
+def test_fast_filters_its_samples_and_claims_a_band_for_none_but_the_first_of_a_block(tmp_path):
+    policy = town(tmp_path, "fast", promise={"w": 12})
+    for hour in (3, 4, 13, STEPS):
+        hl.publish(policy, clock=at(hour))
+    entries = entries_of(policy)
+    assert [e.step for e in entries if math.isfinite(e.spread)] == [1, 13], "each block has one sample of its own noise"
+    assert [len(e.releases) for e in entries] == [1, *[0] * 11] * 2
+    assert all(e.noisy == np.trunc(entries[0].noisy) for e in entries[1:12])
+    assert [r.loss for e in entries for r in e.releases] == pytest.approx([EPSILON / 2] * 2)
+    assert hl.verify(policy).problems == ()
+    changed = [*entries[:5], replace(entries[5], noisy=entries[5].noisy + 1), *entries[6:]]
+    assert changed[5] in list(HeldReplay(Fast).find_changed(changed))
 
 
 GROUPS = {

@@ -13,6 +13,7 @@ from halflife.mechanisms.reused import ReusedNoise
 from halflife.mechanisms.sample import Sample
 from halflife.mechanisms.simulated_draw import SimulatedDraw
 from halflife.mechanisms.uniform import Uniform
+from halflife.registry import import_modules
 
 __all__ = [
     "Batch",
@@ -36,3 +37,5 @@ __all__ = [
     "publish_series",
     "record",
 ]
+
+import_modules(__name__, __path__)

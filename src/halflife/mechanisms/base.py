@@ -23,7 +23,7 @@ class Request(NamedTuple):
     size     how many numbers get noise;  touched  how many of them one person can change, all if it is not given
     lattice  the unit that all values are whole multiples of, for noise that is used again
     atop     name, sensitivity and scale of shared noise that lies under this fresh noise
-    span     how many steps of data the value covers
+    span     how many steps of data the value covers;  step_sensitivity  how far one of them can move it, all of Δf if not given
     """
 
     key: str | None
@@ -37,6 +37,7 @@ class Request(NamedTuple):
     touched: int | None = None
     atop: tuple[str, float, float] | None = None
     span: int = 1
+    step_sensitivity: float | None = None
 
     def check(self) -> None:
         """Refuse a request that does not say how much noise it wants, or says it twice."""
@@ -77,6 +78,7 @@ class Draw(Protocol):
         touched: int | None = None,
         atop: tuple[str, float, float] | None = None,
         span: int = 1,
+        step_sensitivity: float | None = None,
     ) -> Any:
         """Charge a release and return its noise, to be added to a value: see `Request`."""
         ...

@@ -217,12 +217,15 @@ class Drawing(ABC):
         touched: int | None = None,
         atop: tuple[str, float, float] | None = None,
         span: int = 1,
+        step_sensitivity: float | None = None,
     ) -> Any:
         """Charge a release and return its noise, to be added to a value: see `Request`."""
         if self._step is None:
             raise InvalidInput("noise is drawn inside a step: with draw.step(k) as d: mechanism.step(k, truth, d)")
         wide = span if self._span is None else self._span
-        request = Request(key, sensitivity, loss, scale, noise, age, size, lattice, touched, atop, wide)
+        request = Request(
+            key, sensitivity, loss, scale, noise, age, size, lattice, touched, atop, wide, step_sensitivity
+        )
         charged, layers = self._ask(request, {})
         waiting: list[list[Release]] = [[] for _ in self._accounts]
         recorded = self._record(charged, self._step, age + self._late, waiting)

@@ -50,6 +50,7 @@ class HeldOutput(ABC):
     published    whether the newest step has an output of its own
     repeats      whether streams of a policy have steps that repeat an output
     source       who found it;  rule  when it publishes, in words
+    takes_vectors  whether one decision is taken about several numbers of a step
     """
 
     name: ClassVar[str]
@@ -58,6 +59,7 @@ class HeldOutput(ABC):
     adaptive: ClassVar[bool] = True
     keeps_noise: ClassVar[bool] = False
     repeats: ClassVar[bool] = True
+    takes_vectors: ClassVar[bool] = True
 
     def __init__(self, notion: WEvent, sensitivity: float = 1.0) -> None:
         if not isinstance(notion, WEvent) or notion.delta:
@@ -71,6 +73,10 @@ class HeldOutput(ABC):
     def for_stream(cls, plan: Plan, *, name: str, steps: Steps, begin: int, cells: int, touched: int) -> Mechanism:
         """Return the mechanism of a policy's stream, which counts the stream's own steps; refuse what it is not proved for."""
         made = cls(find_window(plan, cls.name), plan.sensitivity)
+        if cells > 1 and not cls.takes_vectors:
+            raise InvalidInput(
+                f"{cls.name} publishes one number a step, and the stream has {cells:,}: leave groups and bins out, or take bd"
+            )
         made.shape = Shape(cells, touched, plan.request.age, plan.request.every)
         least = divide_down(made.notion.epsilon, 2.0 * made.notion.w)
         if least < SMALLEST_LOSS * touched:

@@ -94,11 +94,13 @@ class LaneDraw:
         touched: int | None = None,
         atop: tuple[str, float, float] | None = None,
         span: int = 1,
+        step_sensitivity: float | None = None,
     ) -> Floats:
         """Charge each lane with its loss and return its noise, NaN where the loss is 0: see `Request`."""
         if not self._open:
             raise InvalidInput("noise is drawn inside a step: with draw.step(k) as d: mechanism.step(k, truth, d)")
-        if loss is None or scale is not None or (key, noise, age, size, atop, span) != (None, "laplace", 0, 1, None, 1):
+        plain = (key, noise, age, size, atop, span, step_sensitivity) == (None, "laplace", 0, 1, None, 1, None)
+        if loss is None or scale is not None or not plain:
             raise InvalidInput("accounts in an array take fresh Laplace noise of a loss, for one number about now")
         losses = np.broadcast_to(np.asarray(loss, dtype=np.float64), (self.lanes,))
         self._charge(losses)

@@ -32,9 +32,8 @@ def find_price(request: Request) -> Price:
     else:
         c = grade.by_scale(r.scale, r.sensitivity, r.noise, r.size, r.lattice)
     name = r.atop and r.atop[0]
-    release = Release(
-        1, c.loss, sensitivity=r.sensitivity, scale=c.scale, noise=r.noise, draw=r.key, atop=name, span=r.span
-    )
+    facts: Any = {"noise": r.noise, "draw": r.key, "atop": name, "span": r.span, "step_sensitivity": r.step_sensitivity}
+    release = Release(1, c.loss, sensitivity=r.sensitivity, scale=c.scale, **facts)
     return Price(r, c.loss, c.scale, c, (release,))
 
 

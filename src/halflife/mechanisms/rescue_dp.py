@@ -15,6 +15,7 @@ from halflife.numerics.arrays import Floats
 from halflife.numerics.forms import read_form
 from halflife.numerics.parameters import real, whole
 from halflife.plans import Plan
+from halflife.registry import register_mechanism
 from halflife.steps import Steps
 
 PROPORTIONAL, INTEGRAL, RECENT = 0.9, 0.1, 3
@@ -29,6 +30,7 @@ LEAST = 2.0**-40
 """A sample that would get less than this part of ε is put off by a step: its noise would be 10¹² times as large as Δ/ε."""
 
 
+@register_mechanism
 class RescueDP:
     """RescueDP for one number a step (Wang, Zhang, Lu, Wang, Qin, Ren: IEEE TDSC 15(4), 2018; corrected: the filter).
 

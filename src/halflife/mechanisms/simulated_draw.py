@@ -52,7 +52,10 @@ class SimulatedDraw(Drawing):
         if len(losses) > len(self._accounts):
             raise InvalidInput(f"losses differ between {len(losses)} lanes: give each lane an account of its own")
         r, name, one = request, request.atop and request.atop[0], len(losses) == 1
-        facts: Any = {"sensitivity": r.sensitivity, "noise": r.noise, "draw": r.key, "atop": name, "span": r.span}
+        facts: Any = {
+            "sensitivity": r.sensitivity, "noise": r.noise, "draw": r.key, "atop": name,
+            "span": r.span, "step_sensitivity": r.step_sensitivity,
+        }  # fmt: skip
         releases = [Release(1, x, scale=b, **facts) if x > 0 else None for x, b in zip(losses, scales, strict=True)]
         return Price(r, loss, scale, (r, scale), tuple(releases * len(self._accounts) if one else releases))
 

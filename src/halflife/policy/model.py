@@ -325,7 +325,7 @@ class StreamPart(Part):
     groups: Groups | None = None
     mechanism: Text | None = Field(
         None,
-        description="How a value becomes an output: planned, reused; or uniform, sample, bd, ba; the promise's own if not "
+        description="How a value becomes an output: planned, reused; or uniform, sample, bd, ba, fast; the promise's own if not "
         "given.",
     )
     post: list[PostProcessing] = Field(default_factory=list)

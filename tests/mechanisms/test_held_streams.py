@@ -73,6 +73,24 @@ def test_no_pattern_of_outputs_is_ever_refused(name, data):
         assert max(risk, peak) <= limit * (1 + 1e-12)
 
 
+@pytest.mark.parametrize("w", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("name", ["bd", "ba"])
+def test_every_pattern_of_outputs_keeps_every_window(name, w):
+    """All 2^11 ways to publish or to repeat in 12 steps, side by side, each with an account that refuses what is too much."""
+    lanes, notion = 2**11, WEvent(1.0, w)
+    mechanism, draw = HELD[name](notion), LaneDraw(notion, seed=1, lanes=lanes)
+    most = np.zeros(lanes)
+    for step in range(1, 13):
+        wanted = np.ones(lanes, bool) if step == 1 else (np.arange(lanes) >> (step - 2)) & 1 == 1
+        mechanism.moved_far = lambda distance, loss, wanted=wanted: wanted & (loss > 0)
+        draw.run(mechanism, step, np.zeros(lanes))
+        most = np.maximum(most, 1.0 - draw.headroom())
+    with draw.step(13) as d:
+        most = np.maximum(most, 1.0 - d.headroom())
+    assert most.max() <= 1.0
+    assert most.max() > 0.7, "some patterns use up nearly all of it"
+
+
 @pytest.mark.parametrize("name", HELD)
 def test_it_keeps_the_contract_of_mechanisms_in_a_stream(name):
     notion = WEvent(1.0, 6)

@@ -218,6 +218,23 @@ def test_pushed_steps_may_be_skipped(tmp_path, mechanism):
     assert max(windows) <= EPSILON * (1 + 1e-12)
 
 
+@pytest.mark.parametrize("mechanism", [*HELD, "fast", "planned"])
+def test_late_steps_that_the_account_has_forgotten_are_passed_over_by_the_clock_alone(tmp_path, mechanism):
+    """A stream that lags behind another loses the same steps, whichever mechanism it has and whatever it would publish."""
+    data = policy_dict(epsilon=EPSILON, stream={"share": 0.5, "mechanism": mechanism})
+    pushed = {**data["streams"][0], "name": "pushed", "output": "pushed.csv", "source": None, "mechanism": "planned"}
+    data["streams"].append(pushed)
+    write_readings(tmp_path, quiet_and_loud())
+    policy = hl.Policy.from_dict(data, tmp_path)
+    with hl.Stream(policy, "pushed") as stream:
+        for step in (1, 2, 24):
+            stream.publish(1.0, at=step)
+    summary = hl.publish(policy)
+    assert summary.passed_over == 7, "whose windows may hold data time 2, which is forgotten"
+    assert [e.step for e in entries_of(policy)] == list(range(8, STEPS + 1))
+    assert hl.verify(policy).problems == ()
+
+
 def test_a_value_that_neither_repeats_nor_has_the_noise_of_its_release_is_noticed(tmp_path):
     policy = town(tmp_path, "bd")
     hl.publish(policy)

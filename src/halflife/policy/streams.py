@@ -206,7 +206,7 @@ class Channel(Outline):
         mechanism = self.make_mechanism()
         if not isinstance(mechanism, ScheduledMechanism):
             raise InvalidInput(
-                f"what the mechanism {mechanism.name!r} draws depends on what it sees, and is not planned"
+                f"{self.name}: what the mechanism {mechanism.name!r} draws depends on what it sees, and is not planned"
             )
         return record(map(Turn, self.release_steps(first, last).tolist(), self.requests(mechanism, first, last)))
 

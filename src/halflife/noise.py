@@ -84,6 +84,8 @@ class GridNoise:
 
     def __radd__(self, value: object) -> Any:
         """Return the value, on the grid, plus the noise: a float, or an array if the noise is of several numbers."""
+        if type(value) is int:  # however large
+            return self.add([value])[0]
         given = np.asarray(value)
         if given.dtype.kind not in "iu":
             given = given.astype(np.float64)

@@ -153,6 +153,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
         {"name": "count", "source": {"files": "readings.csv", "time": "time"}, "output": "count.csv", "share": 0.25,
          "statistic": {"kind": "count"}},
     ),
+    "bd": policy({"notion": "w-event", "epsilon": 40.0, "w": 6}, {**MEAN, "mechanism": "bd"}),
+    "ba": policy(
+        {"notion": "classical", "epsilon": 900.0},
+        {**MEAN, "groups": FIXED, "mechanism": "ba", "share": 0.8, "output": "mean.jsonl"},
+        {**MEAN, "name": "sample", "step": "2 h", "mechanism": "sample", "share": 0.1, "output": "sample.csv"},
+        {**MEAN, "name": "plain", "mechanism": "uniform", "share": 0.1, "output": "plain.csv"},
+    ),
     "add-remove": {
         **policy(WINDOW), "population": {"id": "town", "size": len(HOMES), "person": "home", "neighbours": "add-remove"},
     },

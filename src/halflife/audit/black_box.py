@@ -6,9 +6,9 @@ the counts bound ε from below with exact binomial confidence. As the event was 
 nothing about the path needs to be known for the bound to hold; knowing more only finds better events.
 
 What is looked at, each with many thresholds in both directions: the log-likelihood ratio under the noise that was claimed (best
-if the path is as it says), each number, their sum along the move, differences of two of them (noise that is used twice), whether
-they are finite, and how fine the grid is that they lie on (floating-point noise gives itself away in its last bits: Mironov
-2012).
+if the path is as it says), each number, their sum along the move, differences of two of them (noise that is used twice), which of
+them repeat, whether they are finite, and how fine the grid is that they lie on (floating-point noise gives itself away in its
+last bits: Mironov 2012).
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ class Pair:
     """Whether the outputs are the exact values plus noise of these scales, so that its size can be looked at."""
     looked_at: NDArray[np.bool_] | None = None
     """Of which numbers the noise's size is looked at, as it is independent of all others'; None: of all that have noise."""
+    stride: int = 1
+    """How many numbers a step has: whether a number is that of the step before again is looked at."""
 
 
 class Event(NamedTuple):
@@ -178,6 +180,11 @@ def features(outputs: Floats, pair: Pair) -> Iterator[tuple[str, Floats]]:
         yield f"number {k + 1}", clean[:, k]
         yield f"grid of number {k + 1}", _grid(clean[:, k])
     yield from _differences(clean, moves, moved)
+    if outputs.shape[1] > pair.stride:
+        again = (clean[:, pair.stride :] == clean[:, : -pair.stride]).astype(np.float64)
+        yield "numbers that repeat", again.sum(axis=1)
+        for k in range(min(MOST_NUMBERS, again.shape[1])):
+            yield f"number {k + 1 + pair.stride} repeats", again[:, k]
 
 
 def log_likelihood_ratio(outputs: Floats, pair: Pair) -> Floats:

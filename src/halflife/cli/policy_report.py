@@ -109,7 +109,7 @@ class _Series:
             self.maps = [Means(first, last, len(self.bins), columns) for _ in range(self.shown)]
         else:
             self.lines, self.raw = (Extremes(first, last, self.shown, max(2, POINTS // self.shown)) for _ in range(2))
-        self.processed = False
+        self.processed, self.repeated = False, 0
         self.again: tuple[str, ...] = ()
 
     @classmethod
@@ -126,10 +126,14 @@ class _Series:
         block = make_readable_block(entries, self.channel.worth, banded=bool(self.layout.quantiles))
         steps, times = np.array(block.steps), np.array(block.starts)
         widest = block.bands.max(axis=1)[:, None]
+        own = np.isfinite(widest[:, 0])
         self.steps += len(entries)
-        self.noise.feed(steps, times, widest, np.zeros_like(widest))
+        self.repeated += int(np.count_nonzero(~own))
+        if own.any():
+            self.noise.feed(steps[own], times[own], widest[own], np.zeros_like(widest[own]))
         if not self.bins:
-            self.lines.feed(steps, times, block.values[:, : self.shown], block.bands[:, : self.shown])
+            bands = np.where(own[:, None], block.bands, np.nan)[:, : self.shown]
+            self.lines.feed(steps, times, block.values[:, : self.shown], bands)
             if not self.layout.quantiles:
                 self._feed_raw(entries, steps, times)
             return
@@ -154,7 +158,7 @@ class _Series:
         return tuple(f"{g}, {q}" for g in self.layout.groups for q in which) or tuple(which)
 
     def view(self, policy: Policy) -> StreamView:
-        c = self.channel
+        c, held = self.channel, self.channel.held
         names = self._names()
         panels = () if self.bins else tuple(self._panel(names[j], j) for j in range(self.shown))
         maps = tuple(HeatMap(names[j], heat.result()[0], self.bins, heat.result()[1]) for j, heat in enumerate(self.maps)) \
@@ -168,7 +172,8 @@ class _Series:
             bins=len(self.layout.bins), each="quantile" if self.layout.quantiles else "group",
             every=1 if self.bins else self.lines.size, map_every=self.maps[0].size if self.bins else 1,
             noise=self.noise.line(0), noise_every=self.noise.size, said=(*explain(c), *self.again),
-            post=tuple(_post(p) for p in c.part.post), covers=_covers(c.part.post), certificate=_shorten(c.plan.certificate()),
+            post=tuple(_post(p) for p in c.part.post), covers=_covers(c.part.post),
+            certificate=_shorten(c.plan.certificate()) if held is None else held.describe(), repeated=self.repeated,
         )  # fmt: skip
 
 

@@ -115,5 +115,7 @@ def _numbers(value: float, band: float) -> tuple[str, str]:
     >>> _numbers(1234.5678, 0.0456), _numbers(1234.5678, 321.0)
     (('1,234.5678', '0.0456'), ('1,235', '321'))
     """
+    if math.isinf(band):
+        return f"{value:,.6g}", "unknown"
     places = 6 if not band else max(0, 2 - math.floor(math.log10(band)))
     return f"{value:,.{places}f}", f"{band:,.{places}f}"

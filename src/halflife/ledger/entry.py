@@ -41,7 +41,7 @@ class Entry:
     step      the stream's own step, from start_us to end_us;  release_step  the account's step of its publication
     releases  the facts that the account was charged with: one for each draw of noise
     noisy     the mechanism's output, in units;  value  after post-processing, in the output's unit, if there is any
-    spread    the scale of the noise that is left in `value`, in units
+    spread    the scale of the noise that is left in `value`, in units; infinite where it repeats an earlier output
     """
 
     stream: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from halflife.accountant import Accountant
 from halflife.errors import InvalidInput
@@ -92,7 +92,7 @@ class Mechanism(Protocol):
     """How a value becomes an output: every registered mechanism has these, a `name`, and says whether it is `adaptive`.
 
     An adaptive mechanism chooses losses from earlier outputs; notions that compose only fixed schedules refuse it. All noise that
-    is drawn in a step is taken to be in its output, which the error band follows.
+    is drawn in a step is taken to be in its output, which the error band follows; a `HeldOutput` says itself which is.
     """
 
     @property
@@ -106,7 +106,7 @@ class Mechanism(Protocol):
         ...
 
     @classmethod
-    def for_stream(cls, plan: Plan, *, name: str, steps: Steps, begin: int, cells: int, touched: int) -> Self:
+    def for_stream(cls, plan: Plan, *, name: str, steps: Steps, begin: int, cells: int, touched: int) -> Mechanism:
         """Return the mechanism of a policy's stream, or refuse a plan that it is not proved for.
 
         name   of the stream, whose noise is its own;  steps  by the wall clock
@@ -132,10 +132,13 @@ class ScheduledMechanism(ABC):
     """A mechanism whose output is the value and noise that it can name before it sees any value: the base of such mechanisms.
 
     It keeps no state, and its losses never depend on outputs.
+
+    keeps_noise  whether a ledger must keep noise that is used again, sealed
     """
 
     name: ClassVar[str]
     adaptive: ClassVar[bool] = False
+    keeps_noise: ClassVar[bool] = True
 
     @abstractmethod
     def requests(self, steps: Sequence[int]) -> list[Request | None]:

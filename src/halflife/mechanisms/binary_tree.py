@@ -7,13 +7,15 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from halflife.errors import InvalidInput
-from halflife.mechanisms.base import Draw
+from halflife.mechanisms.base import Draw, Mechanism
 from halflife.mechanisms.held import HeldOutput, Lanes
 from halflife.notions import WEvent
 from halflife.numerics.arrays import Floats, Integers
 from halflife.numerics.parameters import whole
 from halflife.numerics.rounding import up
+from halflife.plans import Plan
 from halflife.registry import register_mechanism
+from halflife.steps import Steps
 
 LEVELS = 64
 """More levels than any stream has steps for, where no horizon is given."""
@@ -67,6 +69,8 @@ class BinaryTree(HeldOutput):
     """
 
     name: ClassVar[str] = "binary-tree"
+    source: ClassVar[str] = "Dwork, Naor, Pitassi, Rothblum: STOC 2010; Chan, Shi, Song: ACM TISSEC 14(3), 2011"
+    rule: ClassVar[str] = "publishes running totals from a tree of sums"
     adaptive: ClassVar[bool] = False
     cumulative: ClassVar[bool] = True
 
@@ -78,6 +82,14 @@ class BinaryTree(HeldOutput):
             if self.horizon > MOST_HORIZON:
                 raise InvalidInput(f"a horizon must be at most {MOST_HORIZON:,} steps, not {self.horizon:,}: give none")
             self._worst = largest_window(count_nodes(self.horizon), self.notion.w)
+
+    @classmethod
+    def for_stream(cls, plan: Plan, *, name: str, steps: Steps, begin: int, cells: int, touched: int) -> Mechanism:
+        """Refuse: what it remembers are exact sums of readings, which a ledger must not hold."""
+        raise InvalidInput(
+            f"{cls.name} remembers exact sums of readings from step to step, and a ledger holds noisy values alone: it is there "
+            "to compare with, in the lab and in Python; streams of wider steps publish totals"
+        )
 
     def scale(self, step: int) -> float:
         """Return b, the scale of the noise of the node that a step completes."""

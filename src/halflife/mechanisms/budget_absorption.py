@@ -9,21 +9,22 @@ import numpy as np
 from halflife.mechanisms.base import Draw
 from halflife.mechanisms.held import HeldOutput, Lanes
 from halflife.numerics.arrays import Floats
+from halflife.numerics.rounding import divide_down
 from halflife.registry import register_mechanism
 
 
 @register_mechanism
 class BudgetAbsorption(HeldOutput):
-    """BA (Kellaris, Papadopoulos, Xiao, Papadias: PVLDB 7(12), 2014, Algorithm 2; paper, for one number a step).
+    """BA (Kellaris, Papadopoulos, Xiao, Papadias: PVLDB 7(12), 2014, Algorithm 2; paper).
 
     Every step has ε/2w for its output. A release at step l that paid with n of them is followed by n − 1 steps that publish
     nothing. After these, at step t,
 
-        ε_t = (ε/2w) · min(t − l − (n − 1), w);   publish if |x_t − last output| + Laplace(2wΔ/ε) > Δ/ε_t
+        ε_t = (ε/2w) · min(t − l − (n − 1), w);   publish if (Σ_i |x_{t,i} − last output_i| + Laplace(2wΔ/ε))/d > Δ/ε_t
 
-    The question costs ε/2w a step, and is not asked in steps that publish nothing anyway (as the benchmark of Schäler et al. has
-    it; the paper asks always). The first step is published with ε/2w, without asking. In any window outputs cost ε/2 at the most:
-    what a release absorbs is taken from before it, or given up after it.
+    for d numbers a step. The question costs ε/2w a step, and is not asked in steps that publish nothing anyway (as the benchmark
+    of Schäler et al. has it; the paper asks always). The first step is published with ε/2w, without asking. In any
+    window outputs cost ε/2 at the most: what a release absorbs is taken from before it, or given up after it.
 
     >>> from halflife import WEvent
     >>> from halflife.mechanisms.lane_draw import LaneDraw
@@ -35,6 +36,15 @@ class BudgetAbsorption(HeldOutput):
     """
 
     name: ClassVar[str] = "ba"
+    source: ClassVar[str] = "Kellaris, Papadopoulos, Xiao, Papadias: PVLDB 7(12), 2014, Algorithm 2"
+    rule: ClassVar[str] = (
+        "publishes where values have moved by more than its noise, with the budgets of steps that it skipped"
+    )
+
+    @property
+    def most_loss(self) -> float:
+        """Half of ε: all budgets of a window."""
+        return self.notion.epsilon / 2
 
     def begin(self, shape: tuple[int, ...]) -> Lanes:
         """The step of the newest release, and how many budgets it paid with."""
@@ -42,13 +52,13 @@ class BudgetAbsorption(HeldOutput):
 
     def decide(self, lanes: Lanes, truth: Floats, draw: Draw, first: bool) -> Floats:
         """The budgets since the newest release, where the noisy distance is larger than the noise that it would have."""
-        one, w = self.notion.epsilon / (2 * self.notion.w), self.notion.w
-        absorbed = np.ones(truth.shape)
+        w, shape = self.notion.w, self.find_lanes(truth)
+        one, absorbed = divide_down(self.notion.epsilon, 2.0 * w), np.ones(shape)
         if not first:
             absorbed = np.clip(self._step - lanes["at"] - (lanes["paid"] - 1), 0, w)
             asked = np.where(absorbed > 0, one, 0.0)
-            distance = self.add_noise(np.abs(truth - lanes["last"]), asked, draw) if np.any(asked) else asked
-            absorbed = np.where(distance * absorbed * one > self.sensitivity, absorbed, 0.0)
+            distance = self.measure_distance(lanes, truth, asked, draw) if np.any(asked) else asked
+            absorbed = np.where(self.moved_far(distance, absorbed * one), absorbed, 0.0)
         lanes["at"] = np.where(absorbed > 0, self._step, lanes["at"])
         lanes["paid"] = np.where(absorbed > 0, absorbed, lanes["paid"])
         return np.asarray(absorbed * one)

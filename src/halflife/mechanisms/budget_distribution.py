@@ -9,14 +9,15 @@ import numpy as np
 from halflife.mechanisms.base import Draw
 from halflife.mechanisms.held import HeldOutput, Lanes
 from halflife.numerics.arrays import Floats
+from halflife.numerics.rounding import divide_down
 from halflife.registry import register_mechanism
 
 
 @register_mechanism
 class BudgetDistribution(HeldOutput):
-    """BD (Kellaris, Papadopoulos, Xiao, Papadias: PVLDB 7(12), 2014, Algorithm 1; paper, for one number a step).
+    """BD (Kellaris, Papadopoulos, Xiao, Papadias: PVLDB 7(12), 2014, Algorithm 1; paper).
 
-        dis = |x_t − last output| + Laplace(2wΔ/ε)                       which costs ε/2w a step
+        dis = (Σ_i |x_{t,i} − last output_i| + Laplace(2wΔ/ε))/d         for d numbers a step; it costs ε/2w
         ε_t = (ε/2 − Σ_{t−w<k<t} ε_k)/2;   publish x_t + Laplace(Δ/ε_t) if dis > Δ/ε_t, else the last output again
 
     The first step is published with ε/4, without asking. In any window the first part costs at most ε/2, and so does the
@@ -32,6 +33,15 @@ class BudgetDistribution(HeldOutput):
     """
 
     name: ClassVar[str] = "bd"
+    source: ClassVar[str] = "Kellaris, Papadopoulos, Xiao, Papadias: PVLDB 7(12), 2014, Algorithm 1"
+    rule: ClassVar[str] = (
+        "publishes where values have moved by more than its noise, with half of what is left of the window"
+    )
+
+    @property
+    def most_loss(self) -> float:
+        """A quarter of ε: half of the half that is for outputs."""
+        return self.notion.epsilon / 4
 
     def begin(self, shape: tuple[int, ...]) -> Lanes:
         """What outputs of the last w steps have cost, by step modulo w."""
@@ -39,12 +49,12 @@ class BudgetDistribution(HeldOutput):
 
     def decide(self, lanes: Lanes, truth: Floats, draw: Draw, first: bool) -> Floats:
         """Half of what is left of ε/2, where the noisy distance is larger than the noise that it would have."""
-        epsilon, w = self.notion.epsilon, self.notion.w
-        loss = np.full(truth.shape, epsilon / 4)
+        epsilon, w, shape = self.notion.epsilon, self.notion.w, self.find_lanes(truth)
+        loss = np.full(shape, epsilon / 4)
         if not first:
-            asked = np.full(truth.shape, epsilon / (2 * w))
-            distance = self.add_noise(np.abs(truth - lanes["last"]), asked, draw)
+            asked = np.full(shape, divide_down(epsilon, 2.0 * w))
+            distance = self.measure_distance(lanes, truth, asked, draw)
             half = np.maximum(0.0, epsilon / 2 - lanes["spent"].sum(axis=0)) / 2
-            loss = np.where(distance * half > self.sensitivity, half, 0.0)
+            loss = np.where(self.moved_far(distance, half), half, 0.0)
         lanes["spent"][self._step % w] = loss
         return loss

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,6 +13,7 @@ from halflife.mechanisms.held import HeldOutput, Lanes
 from halflife.notions import WEvent
 from halflife.numerics.arrays import Floats
 from halflife.registry import register_mechanism
+from halflife.release import Release
 
 SHARE = 0.075
 """How many samples a block has, as a part of its steps; a block has at least one."""
@@ -53,11 +56,34 @@ class Fast(HeldOutput):
     """
 
     name: ClassVar[str] = "fast"
+    source: ClassVar[str] = "Fan, Xiong: IEEE TKDE 26(9), 2014; in blocks of w steps"
+    rule: ClassVar[str] = "samples a few steps of each window, by how its outputs change, and filters them"
+    takes_vectors: ClassVar[bool] = False
 
     def __init__(self, notion: WEvent, sensitivity: float = 1.0, *, fractions: bool = False) -> None:
         super().__init__(notion, sensitivity)
         self.fractions = fractions
         self.samples = max(1, int(SHARE * self.notion.w))
+
+    @property
+    def most_loss(self) -> float:
+        """What a sample costs: half of ε over the samples of a block."""
+        return self.notion.epsilon / 2 / self.samples
+
+    @classmethod
+    def find_fault(
+        cls, before: Floats | None, output: Floats, spread: float, releases: Sequence[Release]
+    ) -> str | None:
+        """Return what is wrong with a recorded output: steps without a release repeat the one before it, without its fraction.
+
+        What a filter made of a sample cannot be worked out again, as the sample itself is not recorded.
+        """
+        if math.isfinite(spread):
+            return super().find_fault(before, output, spread, releases)
+        if before is None:
+            return "repeats an output, and there is none before it"
+        same = bool(releases) or np.array_equal(np.trunc(before), output)
+        return None if same else "does not repeat the output before it, and has no sample of its own"
 
     def begin(self, shape: tuple[int, ...]) -> Lanes:
         """P, how many samples the block has had, I, the place in the block of the next sample, and the last five E."""
@@ -68,7 +94,7 @@ class Fast(HeldOutput):
 
     def step(self, step: int, truth: Any, draw: Draw) -> Any:
         """Return the output of this step: a filtered sample, or the last one again."""
-        value, before, w = np.asarray(truth, dtype=np.float64), self._step, self.notion.w
+        value, before, w = np.asarray(truth), self._step, self.notion.w
         lanes = self._move_to(step, value.shape)
         first = before == 0 or (before - 1) // w < (self._step - 1) // w
         if first:
@@ -77,6 +103,7 @@ class Fast(HeldOutput):
             lanes["error"] = lanes["error"] + (self._step - before) * DRIFT
         loss = self.decide(lanes, value, draw, first)
         output = self._drop_fraction(lanes["last"])
+        self.published = first  # a block's first sample is its noisy value; later ones are filtered
         if np.any(loss > 0):
             self._sample(lanes, self.add_noise(value, loss, draw), loss > 0, first)
             output = np.where(loss > 0, lanes["last"], output)

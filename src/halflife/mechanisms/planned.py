@@ -32,6 +32,7 @@ class PlannedNoise(ScheduledMechanism):
     """
 
     name: ClassVar[str] = "planned"
+    keeps_noise: ClassVar[bool] = False
 
     def __init__(self, plan: Plan, begin: int | None = None, size: int = 1, touched: int | None = None) -> None:
         if plan.notion.mechanism != PlannedNoise.name:

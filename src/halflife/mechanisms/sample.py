@@ -16,6 +16,8 @@ from halflife.registry import register_mechanism
 class Sample(HeldOutput):
     """Sample (Kellaris, Papadopoulos, Xiao, Papadias: PVLDB 7(12), 2014; paper): steps 1, w + 1, 2w + 1, … with Laplace(Δ/ε).
 
+    Where steps are passed over, the next that comes w steps or more after the newest release is published (ours).
+
     Any w steps hold one release of loss ε. Every w − 1 steps instead, as in one published program, some window holds two: 2ε.
 
     >>> from halflife import WEvent
@@ -28,12 +30,16 @@ class Sample(HeldOutput):
     """
 
     name: ClassVar[str] = "sample"
+    source: ClassVar[str] = "Kellaris, Papadopoulos, Xiao, Papadias: PVLDB 7(12), 2014"
+    rule: ClassVar[str] = "publishes one step of every window"
     adaptive: ClassVar[bool] = False
 
     def begin(self, shape: tuple[int, ...]) -> Lanes:
-        """Nothing but the last output is remembered."""
-        return {}
+        """The step of the newest release."""
+        return {"at": np.zeros(shape)}
 
     def decide(self, lanes: Lanes, truth: Floats, draw: Draw, first: bool) -> Floats:
-        """ε at every w-th step."""
-        return np.full(truth.shape, self.notion.epsilon if (self._step - 1) % self.notion.w == 0 else 0.0)
+        """ε where the newest release is w steps old."""
+        due = np.full(self.find_lanes(truth), first) | (self._step - lanes["at"] >= self.notion.w)
+        lanes["at"] = np.where(due, self._step, lanes["at"])
+        return np.where(due, self.notion.epsilon, 0.0)

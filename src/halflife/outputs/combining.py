@@ -19,6 +19,7 @@ The band is about the errors that the rows' own bands count: how far a moving av
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -88,7 +89,7 @@ class Combination:
 
     @property
     def band(self) -> float:
-        """The half-width of the interval around the value that holds the truth with 95 %."""
+        """The half-width of the interval around the value that holds the truth with 95 %; infinite where nobody knows one."""
         if self.bound:
             return widest_band(self.noises) + self.bound
         return band_of_noises(*_parts(self.noises))
@@ -102,10 +103,11 @@ class Combination:
         return "; ".join([*told, *self.remarks]) or "no noise: the value is exact"
 
     def to_dict(self) -> JsonObject:
-        """Return value, band, what it covers, steps and times, as JSON can hold them."""
+        """Return value, band (None if it is infinite), what it covers, steps and times, as JSON can hold them."""
         start, end = (None if moment is None else moment.isoformat() for moment in (self.start, self.end))
+        band = self.band if math.isfinite(self.band) else None
         return {
-            "start": start, "end": end, "value": self.value, "band": self.band, "unit": self.unit, "steps": self.steps,
+            "start": start, "end": end, "value": self.value, "band": band, "unit": self.unit, "steps": self.steps,
             "missing": self.missing, "covers": self.covers,
         }  # fmt: skip
 
@@ -136,7 +138,7 @@ class Combination:
         """Return a multiple."""
         a = real("factor", abs(factor)) * (-1 if factor < 0 else 1)
         noises = {source: Noises(n.numbers, a * n.scales) for source, n in self.noises.items()}
-        return replace(self, value=a * self.value, noises=noises, bound=abs(a) * self.bound)
+        return replace(self, value=a * self.value, noises=noises, bound=abs(a) * self.bound if a else 0.0)
 
     __rmul__ = __mul__
 

@@ -89,7 +89,10 @@ class Layout:
 
 
 class Published(NamedTuple):
-    """One step as readers see it: when it was (µs since 1970), and each cell's value and 95 % error band's half-width."""
+    """One step as readers see it: when it was (µs since 1970), and each cell's value and 95 % error band's half-width.
+
+    A band is infinite where a value repeats an earlier one, and nobody knows how far the truth has moved since.
+    """
 
     step: int
     start_us: int
@@ -179,7 +182,8 @@ def _numbers(item: Published, name: str, numbers: NDArray[np.float64], rows: int
             f"step {item.step} has {name} of shape {np.shape(numbers)} for the {rows} rows of its layout"
         )
     found: list[float] = np.asarray(numbers, dtype=np.float64).tolist()
-    if not all(map(math.isfinite, found)):
+    unknown = name == "error bands" and all(band > 0 for band in found)
+    if not all(map(math.isfinite, found)) and not unknown:
         raise InvalidInput(f"step {item.step} has {name} that are not finite: only numbers can be published")
     return found
 
@@ -217,6 +221,13 @@ def clocks(moments: Sequence[int], zone: str) -> list[str]:
     return [f"{text}+00:00" for text in np.datetime_as_string(us.astype("datetime64[us]"), unit="s").tolist()]
 
 
+class Null:
+    """What JSON writes where there is no number."""
+
+    def __repr__(self) -> str:
+        return "null"
+
+
 @dataclass(frozen=True)
 class Form:
     """A text format. A row is `lead` (step, start, end), its cell's own text, and `trail` (value, error band)."""
@@ -228,13 +239,14 @@ class Form:
     trail: str
     first: re.Pattern[bytes]
     read: Callable[[str], JsonObject]
+    infinite: object = math.inf
 
     def render(self, item: Published) -> bytes:
         """Return all rows of a step. Doubles are written in the fewest digits that read back to the same double."""
         values, bands = check_item(item, len(self.cells))
         zone, trail = self.layout.zone, self.trail.format
         lead = self.lead.format(item.step, clock(item.start_us, zone), clock(item.end_us, zone))
-        rows = [lead + c + trail(v, b) for c, v, b in zip(self.cells, values, bands, strict=True)]
+        rows = [lead + c + trail(v, b) for c, v, b in zip(self.cells, values, self._show(bands), strict=True)]
         return "".join(rows).encode()
 
     def render_items(self, items: Sequence[Published]) -> bytes:
@@ -249,16 +261,20 @@ class Form:
         lead, trail, zone, size = self.lead.format, self.trail.format, self.layout.zone, len(self.cells)
         shape = (len(block.steps), size)
         sound = block.values.shape == block.bands.shape == shape and all(1 <= k <= MOST_STEPS for k in block.steps)
-        if not (sound and np.isfinite(block.values).all() and np.isfinite(block.bands).all()):
+        if not (sound and np.isfinite(block.values).all() and (np.isfinite(block.bands) | (block.bands > 0)).all()):
             return b"".join(map(self.render, block.items()))  # which says what is wrong
         leads = map(lead, block.steps, clocks(block.starts, zone), clocks(block.ends, zone))
-        values, bands = block.values.ravel().tolist(), block.bands.ravel().tolist()
+        values, bands = block.values.ravel().tolist(), self._show(block.bands.ravel().tolist())
         if size == 1:
             texts = map(self.cells[0].join, zip(leads, map(trail, values, bands), strict=True))
         else:
             places = (a + c for a in leads for c in self.cells)
             texts = map(str.__add__, places, map(trail, values, bands))
         return "".join(texts).encode()
+
+    def _show(self, bands: list[float]) -> list[Any]:
+        """Bands as they are written: infinite ones as this format can."""
+        return bands if math.inf not in bands else [self.infinite if band == math.inf else band for band in bands]
 
     def step(self, line: bytes) -> int | None:
         """Return the step that a line begins with, or None if it is no row of this format."""
@@ -302,7 +318,8 @@ def csv_form(layout: Layout) -> Form:
 
 
 def json_form(layout: Layout, *, shared: bool = False) -> Form:
-    """Return the JSON-lines format of a layout. JSON has no infinity: a bin without an edge has null there.
+    """Return the JSON-lines format of a layout. JSON has no infinity: a bin without an edge has null there, and so has a value
+    without an error band.
 
     Where streams share a place, as on the standard output, each row begins with the name of its stream.
 
@@ -321,7 +338,7 @@ def json_form(layout: Layout, *, shared: bool = False) -> Form:
     begin = stream_prefix(layout.stream) if shared else "{"
     lead = begin.replace("{", "{{").replace("}", "}}") + '"step": {}, "start": "{}", "end": "{}", '
     first = re.compile(re.escape(begin.encode()) + rb'"step": (\d{1,18}),')
-    return Form(layout, b"", lead, cells, '"value": {!r}, "error_band": {!r}}}\n', first, read)
+    return Form(layout, b"", lead, cells, '"value": {!r}, "error_band": {!r}}}\n', first, read, Null())
 
 
 def stream_prefix(stream: str = "") -> str:

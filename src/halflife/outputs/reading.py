@@ -139,7 +139,10 @@ def _arrange(name: str, table: pa.Table) -> pa.Table:
     kept = [key for key in ("step", "start", "end", *OTHERS[:-1], "value", "error_band") if key in table.column_names]
     columns = {key: table[key].cast(types.get(key, pa.float64())) for key in kept}
     for key, low in (("value", -math.inf), ("error_band", 0.0)):
+        if key == "error_band":  # JSON has no infinity
+            columns[key] = pc.fill_null(columns[key], math.inf)
         sound = pc.and_(pc.is_finite(columns[key]), pc.greater_equal(columns[key], low))
+        sound = pc.or_(sound, pc.equal(columns[key], math.inf)) if key == "error_band" else sound
         if not pc.all(sound).as_py() and len(table):
             raise InvalidInput(
                 f"{name} holds what no output does: in {key} there is a number that is not finite, or below 0"

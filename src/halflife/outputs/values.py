@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -28,6 +29,8 @@ PERIODS: dict[Period, str] = {"day": "D", "week": "W", "month": "M", "year": "Y"
 TO_MONDAY = 4
 
 BEFORE = "the sum of the values before post-processing, whose band is smaller than that of estimates"
+
+REPEATED = "none: {:,} of the steps repeat{} an earlier output, and how far the truth has moved since is not known"
 
 _readings = count(1)
 
@@ -97,6 +100,9 @@ class PublishedValues:
         """The noises of the raw ones of these rows, the bands of all others added up, and why."""
         bands, raw = np.abs(a) * self._bands[rows], self._raw[rows]
         bound, noises, remarks = float(bands[~raw].sum()), {}, self._remarks(self._steps[rows][~raw])
+        if math.isinf(bound):
+            repeated = len(np.unique(self._steps[rows][np.isinf(bands)]))
+            return {}, bound, (REPEATED.format(repeated, "s" if repeated == 1 else ""),)
         if raw.any():
             assert self.facts is not None
             assert self._layers is not None
@@ -290,7 +296,7 @@ class PublishedValues:
         if self.facts is None or self._layers is None:
             return np.zeros(len(self.frame), dtype=np.bool_)
         raw = [not self.facts.find_post(step) for step in np.unique(self._steps).tolist()]
-        return np.array(raw, dtype=np.bool_)[self._place]
+        return np.array(raw, dtype=np.bool_)[self._place] & np.isfinite(self._bands)
 
     # Times ----------------------------------------------------------------------------------------------------------
 

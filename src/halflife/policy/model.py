@@ -324,7 +324,9 @@ class StreamPart(Part):
     end: Moment | None = Field(None, description="When its last step is over, if not with the clock's.")
     groups: Groups | None = None
     mechanism: Text | None = Field(
-        None, description="How a value becomes an output: planned, reused; the promise's own if not given."
+        None,
+        description="How a value becomes an output: planned, reused; or uniform, sample, bd, ba, fast; the promise's own if not "
+        "given.",
     )
     post: list[PostProcessing] = Field(default_factory=list)
     output: Text = Field(

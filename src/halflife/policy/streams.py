@@ -22,13 +22,14 @@ from halflife.local_time import (
     naive_to_utc,
     parse_time,
 )
-from halflife.mechanisms import Mechanism, PlannedNoise, Request, ScheduledMechanism, Turn, check_adaptive, record
+from halflife.mechanisms import HeldOutput, Mechanism, Request, ScheduledMechanism, Turn, check_adaptive, record
 from halflife.noise import SMALLEST_LOSS
 from halflife.numerics.arrays import Integers
 from halflife.numerics.rounding import down
 from halflife.outputs import Layout
 from halflife.parsing.quantities import parse_quantity
 from halflife.plans import Plan
+from halflife.plans.base import STD_OF_UNIT_SCALE
 from halflife.policy.groups import read_groups, read_units
 from halflife.policy.measure import read_measure
 from halflife.policy.model import PolicyKeys, PostProcessing, SeasonalKeys, Source, StreamPart
@@ -169,6 +170,12 @@ class Channel(Outline):
         return made
 
     @property
+    def held(self) -> HeldOutput | None:
+        """The stream's mechanism if it repeats outputs, so that no step's noise is planned; else None."""
+        mechanism = self.make_mechanism()
+        return mechanism if isinstance(mechanism, HeldOutput) else None
+
+    @property
     def mechanism(self) -> str:
         """The name of the stream's mechanism."""
         return self.part.mechanism or self.plan.notion.mechanism
@@ -199,7 +206,7 @@ class Channel(Outline):
         mechanism = self.make_mechanism()
         if not isinstance(mechanism, ScheduledMechanism):
             raise InvalidInput(
-                f"what the mechanism {mechanism.name!r} draws depends on what it sees, and is not planned"
+                f"{self.name}: what the mechanism {mechanism.name!r} draws depends on what it sees, and is not planned"
             )
         return record(map(Turn, self.release_steps(first, last).tolist(), self.requests(mechanism, first, last)))
 
@@ -243,11 +250,35 @@ def work_out(policy: PolicyKeys) -> tuple[Channel, ...]:
     )
     for channel in made:
         with policy.about("streams", channel.index, "mechanism"):
-            check_adaptive(channel.make_mechanism(), Accountant(promise.notion))
-    if policy.noise_key is not None and all(channel.mechanism == PlannedNoise.name for channel in made):
+            mechanism = channel.make_mechanism()
+            check_adaptive(mechanism, Accountant(promise.notion))
+        if isinstance(mechanism, HeldOutput):
+            _check_held(policy, channel)
+    kept = [getattr(registry.find_mechanism(channel.mechanism), "keeps_noise", True) for channel in made]
+    if policy.noise_key is not None and not any(kept):
         why = "no noise is kept to be used again under this promise, so there is nothing to seal: leave this out"
         raise policy.error((("noise_key",), why))
     return made
+
+
+def _check_held(policy: PolicyKeys, channel: Channel) -> None:
+    """Refuse what nobody can say an error of, where a stream repeats outputs at steps that depend on what it published."""
+    at, name = ("streams", channel.index), channel.mechanism
+    if channel.part.post:
+        why = (
+            f"{name} repeats outputs, and how far the truth has moved since is not known: no estimate can be told how far a "
+            "value is from it; leave this out"
+        )
+        raise policy.error(((*at, "post"), why))
+    if channel.quantiles is not None:
+        why = f"{name} repeats outputs, whose errors are not known, and a quantile's error band follows from them: count in bins"
+        raise policy.error(((*at, "statistic", "kind"), why))
+    if len(channel.worth.since) > 1:
+        why = (
+            f"{name} repeats outputs, and the total of a step would be divided by the people of another one: publish a sum, or "
+            "leave the mechanism out"
+        )
+        raise policy.error(((*at, "mechanism"), why))
 
 
 def _check_members(policy: PolicyKeys, promise: Adapter) -> None:
@@ -452,5 +483,12 @@ def _is_fitted(post: PostProcessing) -> bool:
 
 
 def explain(channel: Channel) -> Iterator[str]:
-    """Say how far one person can move a stream's numbers, and why, from the policy alone."""
-    return channel.promise.explain(channel, channel.plan, channel.why)
+    """Say how far one person can move a stream's numbers, and why, and when it repeats outputs, from the policy alone."""
+    yield from channel.promise.explain(channel, channel.plan, channel.why)
+    if (held := channel.held) is not None:
+        least = STD_OF_UNIT_SCALE["laplace"] * held.sensitivity / held.most_loss * float(max(channel.factors))
+        yield (
+            f"{held.name} {held.rule}: its noise has a standard deviation of {least:.4g} {channel.unit}".rstrip()
+            + " at the "
+            "least; all other steps repeat the output before them, without an error band"
+        )

@@ -180,11 +180,28 @@ def _find_kinds(book: Ledger, policy: Policy, changes: Sequence[Change], same_me
         raise InvalidInput(
             "the floor of noise of a mean follows the population's size, and the plan with it: members cannot be amended then"
         )
+    _check_held(policy, kinds)
     if kinds & {"members", "units"} and any(key.startswith("reconcile:") for key in book.states()):
         raise InvalidInput(
             "streams of this ledger were made to add up, for a population of one size: members cannot be amended then"
         )
     return kinds
+
+
+def _check_held(policy: Policy, kinds: set[str]) -> None:
+    """Refuse what nobody has shown to leave room for whatever a mechanism comes to spend that decides it from its outputs."""
+    for c in (c for c in channels(policy) if c.held is not None):
+        if kinds & {"added", "losses", "end"}:
+            raise InvalidInput(
+                f"{c.name}: what {c.mechanism} spends follows from what it published, and it is not worked out that its later "
+                "steps fit after what was published under another promise, shares, end or streams: these stay as they are. "
+                "Amended can be who belongs to the population, columns, and which streams end"
+            )
+        if "members" in kinds and c.divides:
+            raise InvalidInput(
+                f"{c.name}: {c.mechanism} repeats outputs, and the total of a step would be divided by the people of another "
+                "one: let the stream end, and add another"
+            )
 
 
 def _check_table(book: Ledger, policy: Policy) -> None:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from halflife.ledger import Entry
 from halflife.local_time import local_days
-from halflife.mechanisms import Mechanism, ReleaseDraw, ScheduledMechanism, Turn
+from halflife.mechanisms import HeldOutput, Mechanism, ReleaseDraw, ScheduledMechanism, Turn
 from halflife.noise import GridNoise
 from halflife.numerics.arrays import Floats, Integers
 from halflife.numerics.search import largest
@@ -41,7 +41,8 @@ Totals = NDArray[np.int64]
 
 
 class Drawn(NamedTuple):
-    """Steps of one stream with their noise: noisy values, what they were recorded as, and the scales of all noise in each."""
+    """Steps of one stream with their noise: noisy values, what they were recorded as, and the scales of all noise in each; none
+    where an output is repeated."""
 
     noisy: Floats
     releases: Sequence[tuple[Release, ...]]
@@ -117,10 +118,10 @@ def run_steps(
         (place,), (span,) = c.plan_steps(step, step), c.spans(step, step).tolist()
         with draw.step(at, late=int(due.late[k]), span=span) as d:
             value = mechanisms[c.name].step(place, truth if len(truth) > 1 else int(truth[0]), d)
-        noisy, releases, scales = made[i]
+        mechanism, (noisy, releases, scales) = mechanisms[c.name], made[i]
         noisy.append(np.atleast_1d(value))
         releases.append(draw.releases)
-        scales.append(draw.scales)
+        scales.append(mechanism.noise_in_output(draw.scales) if isinstance(mechanism, HeldOutput) else draw.scales)
     return [Drawn(np.array(values, dtype=np.float64), facts, sizes) for values, facts, sizes in made]
 
 
@@ -131,6 +132,8 @@ def find_spread(scales: tuple[float, ...], noise: str) -> float:
     Gaussian: the root of the sum of squares. Laplace, two of them: P(|X + Y| > x) = (a² e^{−x/a} − b² e^{−x/b})/(a² − b²) for
     scales a > b. Of more than two all but the largest are taken as one of the same variance, which is approximate.
 
+    Without any noise of its own, a value repeats an earlier one: how far it is from the truth is not known, and no band holds it.
+
     >>> find_spread((2.0,), "laplace"), find_spread((3.0, 4.0), "gaussian")
     (2.0, 5.0)
     >>> round(find_spread((1.0, 1.0), "laplace"), 2), round(find_spread((1.0, 1e-9), "laplace"), 6)
@@ -138,6 +141,8 @@ def find_spread(scales: tuple[float, ...], noise: str) -> float:
     """
     if len(scales) == 1:
         return scales[0]
+    if not scales:
+        return math.inf
     if noise == "gaussian":
         return math.hypot(*scales)
     a, *others = sorted(scales, reverse=True)

@@ -109,8 +109,13 @@ def _choose(known: Sequence[Channel], streams: Sequence[str]) -> list[Channel]:
     for name in streams:
         if name not in names:
             raise unknown("stream", name, names)
-    chosen = [c for c in known if (c.name in streams if streams else c.quantiles is None)]
+    chosen = [c for c in known if (c.name in streams if streams else c.quantiles is None and c.held is None)]
     for channel in chosen:
+        if channel.held is not None:
+            raise InvalidInput(
+                f"{channel.name}: {channel.mechanism} repeats outputs, and how far the truth has moved since is not known: there "
+                "is no estimate of it with hindsight"
+            )
         if channel.quantiles is not None:
             raise InvalidInput(
                 f"{channel.name}: quantiles have no estimate with hindsight: their bands are not worked out"

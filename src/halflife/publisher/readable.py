@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
@@ -71,7 +72,9 @@ def in_output_units(units: Floats, factors: Sequence[Fraction]) -> Floats:
 
 
 def _band(releases: Sequence[Release]) -> float:
-    """The widest of the releases' bands for noise of scale 1."""
+    """The widest of the releases' bands for noise of scale 1; without any, of an output that is repeated, 1."""
+    if not releases:
+        return 1.0
     if len(releases) == 1:
         return BAND_OF_UNIT_SCALE[releases[0].noise]
     return max(BAND_OF_UNIT_SCALE[r.noise] for r in releases)
@@ -84,6 +87,8 @@ def noise_bounds(entries: Sequence[Entry]) -> Floats:
 
 def make_readable(entries: Sequence[Entry], worth: Worth, *, banded: bool = False) -> list[Published]:
     """Return entries as readers see them, with the half-width of the band that holds 95 % of the noise left in each.
+
+    It is infinite where a value repeats an earlier one, as nobody knows how far the truth has moved since.
 
     worth    what a unit is worth in each noisy number
     banded   whether the stored value is that of quantiles: as many error bands stand behind the values
@@ -116,7 +121,7 @@ def values_by_step(noisy: Floats, steps: Sequence[int], worth: Worth) -> Floats:
 def _make_block(entries: Sequence[Entry], factors: Factors, banded: bool) -> Block:
     if any(len(e.noisy) != len(factors) for e in entries):
         raise InvalidInput(f"an entry does not hold {len(factors)} numbers, one for each group and bin")
-    if not all(e.releases for e in entries):
+    if not all(e.releases or math.isinf(e.spread) for e in entries):
         raise InvalidInput("an entry was charged nothing, so its noise is unknown: see `halflife verify`")
     times = [e.step for e in entries], [e.start_us for e in entries], [e.end_us for e in entries]
     if banded:

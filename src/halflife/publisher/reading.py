@@ -159,7 +159,9 @@ def _read_ledger(
     if channel.quantiles is not None:
         return shown, shown, facts  # which nobody adds up
     before = [
-        replace(entry, value=None, spread=find_spread(scales, entry.releases[0].noise))
+        entry
+        if entry.value is None
+        else replace(entry, value=None, spread=find_spread(scales, entry.releases[0].noise))
         for entry, scales in zip(entries, find_scales(entries), strict=True)
     ]
     return shown, _make_frame(channel, [entry for entry in before if entry.step in steps]), facts

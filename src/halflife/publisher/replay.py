@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from halflife.ledger import Entry
+from halflife.mechanisms import HeldOutput
 from halflife.numerics.arrays import Floats
 from halflife.policy.worth import Worth
 from halflife.postprocessing import Smoother
@@ -43,6 +44,8 @@ class Replay:
 
     worth  what a unit is worth, number by number;  zone  whose clock days go by
     """
+
+    says = "its value is not what post-processing gives from its noisy one"
 
     def __init__(self, record: Record, worth: Worth, zone: str) -> None:
         self._record, self._worth, self._zone = record, worth, zone
@@ -101,8 +104,28 @@ def find_scales(entries: Iterable[Entry], shared: dict[str, float] | None = None
         yield (*fresh, *(known[name] for name in sorted(map(str, names))))
 
 
+class HeldReplay:
+    """Checks a stream that repeats outputs: each has the noise of its release, or is the output before it again."""
+
+    says = "it is neither the output before it nor one with the noise of its release"
+
+    def __init__(self, mechanism: type[HeldOutput]) -> None:
+        self._mechanism = mechanism
+        self._before: Floats | None = None
+
+    def find_changed(self, entries: Sequence[Entry]) -> Iterator[Entry]:
+        """Return the entries that the stream's mechanism cannot have given after those before them."""
+        for entry in entries:
+            fault = self._mechanism.find_fault(self._before, entry.noisy, entry.spread, entry.releases)
+            if fault is not None or entry.value is not None:
+                yield entry
+            self._before = entry.noisy
+
+
 class QuantileReplay:
     """Recomputes the quantiles of one stream from its noisy counts."""
+
+    says = Replay.says
 
     def __init__(self, quantiles: TreeQuantiles) -> None:
         self._quantiles = quantiles

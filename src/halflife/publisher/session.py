@@ -22,7 +22,7 @@ from halflife.ledger import Entry, Ledger, Marks, open_ledger
 from halflife.ledger.entry import name_vintage
 from halflife.ledger.vintages import FIRST_AGAIN, count_vintages
 from halflife.local_time import from_us
-from halflife.mechanisms import ReleaseDraw, ScheduledMechanism, Turn
+from halflife.mechanisms import HeldOutput, PlannedNoise, ReleaseDraw, ScheduledMechanism, Turn
 from halflife.outputs import Output, Published, check_output, open_output
 from halflife.policy import Channel, GivenPolicy, Policy, channels, ledger_facts, rules
 from halflife.publisher import checkpoints
@@ -281,7 +281,7 @@ class Session:
         every step takes up the room that comes back; under one that counts by data time the account may no longer
         remember the time they are about. Which ones depends on the clock and the account alone.
         """
-        scheduled = self._scheduled_mechanisms
+        scheduled = self._find_stand_ins()
         if not (self.late_counts_now or self.notion.by_data_time) or scheduled is None:
             return list(dues)
         if not self.late_counts_now:
@@ -297,6 +297,18 @@ class Session:
                 else:
                     kept[i] += 1
         return [d.last(count) for d, count in zip(dues, kept, strict=True)]
+
+    def _find_stand_ins(self) -> Mapping[str, ScheduledMechanism] | None:
+        """The mechanisms, and for those that repeat outputs planned noise: both are about the same times; None for any other."""
+        stand_ins: dict[str, ScheduledMechanism] = {}
+        for c in self.channels:
+            mechanism = self.saved.mechanisms[c.name]
+            if isinstance(mechanism, HeldOutput):
+                mechanism = PlannedNoise(c.plan, size=c.cells, touched=c.sensitivity.touched)
+            if not isinstance(mechanism, ScheduledMechanism):
+                return None
+            stand_ins[c.name] = mechanism
+        return stand_ins
 
     def _count_forgotten(self, turns: Iterator[Turn]) -> int:
         """Return how many of the oldest draws are about data times that the account has already forgotten."""

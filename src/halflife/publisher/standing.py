@@ -64,11 +64,13 @@ class StreamStatus:
     newest, end, age      the newest published step (0: none), when it ended, and how long ago that is
     lag, due_since        steps that are due and not published, and since when the oldest of them is
     next_step, next_due   the first step that is not due yet, and when it will be; None if the policy ends before it
-    planned, loss         the next step to be published, and the loss that the plan gives it, in nats; None after the last
+    planned, loss         the next step to be published, and the loss that the plan gives it, in nats; None after the last, and
+                          where the mechanism decides from what it published; so are `error` and `band`
     headroom              the largest loss that the promise has room for at that step; None where that is not known
     error, band           expected |noise| of that step, and the half-width that holds 95 % of it
     error_passes          when `error` first lies above what was asked; None if nothing was asked
     ends                  the policy's last step, or the step from which on the plan leaves too little budget to draw noise for
+    mechanism             how its values become outputs
     """
 
     name: str
@@ -87,6 +89,7 @@ class StreamStatus:
     band: float | None
     error_passes: Passing | None
     ends: Passing
+    mechanism: str
 
 
 @dataclass(frozen=True)
@@ -214,7 +217,8 @@ def _stream(c: Channel, done: int, now_us: int, account: Accountant, step: int, 
     planned = None if done == c.last else done + 1
     newest = done if done >= c.begins else 0
     end_us = c.steps.end(newest) if newest else None
-    error = None if planned is None else float(_errors(c, planned, planned)[0])
+    by_plan = None if c.held is not None else planned
+    error = None if by_plan is None else float(_errors(c, by_plan, by_plan)[0])
     unit = BAND_OF_UNIT_SCALE[c.plan.noise] * _gain(c) / _mean_absolute(c)
     return StreamStatus(
         name=c.name,
@@ -227,12 +231,13 @@ def _stream(c: Channel, done: int, now_us: int, account: Accountant, step: int, 
         next_step=following,
         next_due=None if following is None else from_us(c.published_at(following), zone),
         planned=planned,
-        loss=None if planned is None else c.losses(planned, planned)[0],
+        loss=None if by_plan is None else c.losses(by_plan, by_plan)[0],
         headroom=None if planned is None else _headroom(c, planned, account, step),
         error=error,
         band=None if error is None else error * unit,
-        error_passes=None if asked is None else _find_error(c, planned, asked),
+        error_passes=None if asked is None or c.held is not None else _find_error(c, planned, asked),
         ends=_find_end(c, planned),
+        mechanism=c.mechanism,
     )
 
 

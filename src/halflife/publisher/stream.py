@@ -34,7 +34,10 @@ MISSING = ("NAType", "NaTType", "MaskedConstant")
 
 @dataclass(frozen=True, eq=False)
 class Pushed:
-    """What was published for a step: `value` and `error_band` are numbers, or by group where there are groups."""
+    """What was published for a step: `value` and `error_band` are numbers, or by group where there are groups.
+
+    A band is infinite where the value repeats an earlier one, as nobody knows how far the truth has moved since.
+    """
 
     step: int
     start: datetime.datetime

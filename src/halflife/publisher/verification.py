@@ -19,6 +19,7 @@ from halflife.errors import BudgetExceeded, InvalidInput, LedgerError, unknown
 from halflife.ledger import Batch, Entry, Ledger, Link, Marks, Place, mark_beside, open_ledger
 from halflife.ledger.entry import batch_link, digest, first_link, name_entry, name_vintage, split_vintage
 from halflife.ledger.vintages import find_vintages
+from halflife.mechanisms import HeldOutput
 from halflife.numerics.progress import Progress
 from halflife.outputs import Pinned, compare_output, find_changed_files, match_output, pin_output
 from halflife.policy import GivenPolicy, Policy, find_change, find_worth, stream_shape
@@ -29,10 +30,11 @@ from halflife.postprocessing.reconcile.rules import load_rules
 from halflife.publisher.holding import check_members, follow_book, list_amendments, list_promises, read_members
 from halflife.publisher.readable import make_readable, make_readable_block
 from halflife.publisher.reconciling import ReconcileReplay
-from halflife.publisher.replay import QuantileReplay, Replay
+from halflife.publisher.replay import HeldReplay, QuantileReplay, Replay
 from halflife.publisher.restores import add_lost, list_restores
 from halflife.publisher.saved import UNREADABLE, SavedStates, stream_digests
 from halflife.publisher.vintages.files import find_vintage_file
+from halflife.registry import MECHANISMS
 
 
 @dataclass(frozen=True)
@@ -231,6 +233,7 @@ class _Walk:
         self._earlier = [
             (Accountant(notion), end.last, list_restores(book, end)) for notion, end in list_promises(book)[:-1]
         ]
+        self._held = self._read_held()
         self._passed = [(name, *run) for restore in self.restores for name, run in restore.passed.items()]
         self.count = self.charged = 0
         self.broken = False
@@ -266,11 +269,21 @@ class _Walk:
                     self._earlier = []
                     return
 
-    def _begin_replays(self) -> Iterator[tuple[str, Replay | QuantileReplay]]:
+    def _read_held(self) -> dict[str, type[HeldOutput]]:
+        """The mechanisms of streams that repeat outputs: steps at which they do may cost nothing."""
+        streams = {key.removeprefix("stream:"): text for key, text in self.facts.items() if key.startswith("stream:")}
+        found = {name: json.loads(text).get("mechanism") for name, text in streams.items() if '"mechanism"' in text}
+        made = {name: MECHANISMS.get(mechanism) for name, mechanism in found.items()}
+        return {name: m for name, m in made.items() if m is not None and issubclass(m, HeldOutput) and m.repeats}
+
+    def _begin_replays(self) -> Iterator[tuple[str, Replay | QuantileReplay | HeldReplay]]:
         for key in self.facts:
             name = key.removeprefix("stream:")
             if name != key:
                 record = load_chains(self.states[f"post:{name}"]) if f"post:{name}" in self.states else ()
+                if name in self._held:
+                    yield name, HeldReplay(self._held[name])
+                    continue
                 shape = self._read_shape(name)
                 known = None if shape is None else shape.quantiles
                 worth = (
@@ -350,7 +363,7 @@ class _Walk:
                 yield f"{self._say_where(number, entry)}: comes after its stream had ended"
             if entry.step <= before:
                 yield f"{self._say_where(number, entry)}: comes after step {before}"
-            if not entry.releases:
+            if not entry.releases and entry.stream not in self._held:
                 yield f"{self._say_where(number, entry)}: was charged nothing"
             self.steps[entry.stream] = entry.step
             self.charged += len(entry.releases)
@@ -403,7 +416,7 @@ class _Walk:
             wrong = next(replay.find_changed(entries), None)
             if wrong is not None:
                 del self._replays[name]
-                yield f"{self._say_where(mine[id(wrong)], wrong)}: its value is not what post-processing gives from its noisy one"
+                yield f"{self._say_where(mine[id(wrong)], wrong)}: {replay.says}"
         if self._reconciled is not None:
             numbered = [(number, entry) for number, entry, _ in block]
             found = next(self._reconciled.find_changed(numbered, self._ends), None)

@@ -1,7 +1,8 @@
 """What is tried on the policy of any notion: two populations in which one person has other readings, all the time or once.
 
 sensitivity   how far the engine's exact totals of neighbours are apart, hostile readings included, against what is charged
-exact         what the planned losses (and those of a ledger, if there is one) come to
+exact         what the planned losses (and those of a ledger, if there is one) come to; where a mechanism decides what to spend,
+              what it spent on values that jump
 silence       everything but the values must be the same for both: steps, times, losses, logs
 black box     the real path, run again and again on two neighbours: what do its outputs tell?
 observer      what the promise allows: averaging, and filtering
@@ -21,7 +22,15 @@ from halflife.audit.attacks import averaging_success, filtered_share
 from halflife.audit.black_box import Pair
 from halflife.audit.exact import audit_history, pair_loss
 from halflife.audit.policy.neighbours import VARIANTS, distances, neighbour_totals
-from halflife.audit.policy.path import PublishingPath, Totals, as_data, compare_traces, make_loud, promised_epsilon
+from halflife.audit.policy.path import (
+    PublishingPath,
+    Totals,
+    as_data,
+    compare_traces,
+    make_loud,
+    promised_epsilon,
+    run_and_list,
+)
 from halflife.audit.registry import Trial
 from halflife.audit.verdict import Finding
 from halflife.ledger import ledger_exists, open_ledger
@@ -31,6 +40,8 @@ from halflife.publisher.readable import in_output_units
 from halflife.release import Release
 
 MOST_STEPS, MOST_NUMBERS, PLANNED = 48, 480, 2_000
+MOST_RUN = 300
+"""So many steps are run to see what a mechanism spends that decides itself."""
 A_FEW = 12
 """How many steps are run where the notion does not say."""
 
@@ -95,8 +106,10 @@ def noise_scales(c: Channel, steps: int) -> Floats:
 
 
 def _observers(made: Sequence[Channel]) -> Iterator[Finding]:
-    """What an observer can do that the promise does not forbid: average for a long time, and filter."""
+    """What an observer can do that the promise does not forbid: average for a long time, and filter, where noise is planned."""
     for c in made:
+        if c.held is not None:
+            continue
         for what, seconds in (("a day", 86_400), ("a week", 604_800), ("a year", 31_536_000)):
             steps = max(1, round(seconds * 1e6 / c.steps.width))
             if c.steps.months and seconds * 1e6 < c.steps.width:
@@ -132,15 +145,27 @@ def _sensitivity(channel: Channel, a: str, b: str, totals: Mapping[str, Totals])
 
 def planned_releases(made: Sequence[Channel], steps: int) -> list[Release]:
     """Return what the plans charge, in the order of the account's steps."""
-    releases = [r for c in made for r in c.plan_releases(steps if c.last is None else min(steps, c.last))]
+    planned = (c for c in made if c.held is None)
+    releases = [r for c in planned for r in c.plan_releases(steps if c.last is None else min(steps, c.last))]
     return sorted(releases, key=lambda r: r.step)
+
+
+def _jump(c: Channel, steps: int) -> NDArray[np.int64]:
+    """Totals that stay for a while and then jump by many people, so that a mechanism which looks at changes publishes."""
+    place = np.arange(1, steps + 1)
+    level = np.where(place % 7 < 3, 0, 10**6 * (place % 5)) * math.ceil(c.sensitivity.l1)
+    return np.repeat(level[:, None], c.cells, axis=1)
 
 
 def _histories(policy: Policy) -> Iterator[Finding]:
     """What the plans charge, and what the ledger recorded, against the promise."""
     made = channels(policy)
     notion, limit = policy.notion, promised_epsilon(policy)
-    yield audit_history("the plan's first steps", notion, planned_releases(made, PLANNED), limit)
+    if planned := planned_releases(made, PLANNED):
+        yield audit_history("the plan's first steps", notion, planned, limit)
+    if any(c.held is not None for c in made):
+        jumps = {c.name: _jump(c, MOST_RUN if c.last is None else min(MOST_RUN, c.last)) for c in made}
+        yield audit_history("what was spent on values that jump", notion, run_and_list(policy, jumps), limit)
     if ledger_exists(policy.ledger_url):
         with open_ledger(policy.ledger_url, read_only=True) as book:
             whole = {c.name: book.last_step(c.name) for c in made}
@@ -162,13 +187,25 @@ def _pair(policy: Policy, a: str, b: str, totals: Mapping[str, Totals], steps: i
     releases: list[Release] = []
     moves: list[float] = []
     values: list[tuple[Floats, Floats, Floats]] = []
+    decided, looked_at = 0.0, []
     for c in made:
-        losses = c.losses(1, steps)
-        releases += [Release(k, x, sensitivity=c.plan.sensitivity, noise=c.plan.noise) for k, x in enumerate(losses, 1)]
-        moves += distances(c, totals[a], totals[b]).tolist()
+        losses, held = c.losses(1, steps), c.held
+        apart = distances(c, totals[a], totals[b])
+        looked_at.append(np.full(steps * c.cells, held is None))
+        if held is None:
+            releases += [
+                Release(k, x, sensitivity=c.plan.sensitivity, noise=c.plan.noise) for k, x in enumerate(losses, 1)
+            ]
+            moves += apart.tolist()
+        else:  # whatever it comes to spend on a window, each part of it counts for how far the pair is apart
+            decided += held.notion.epsilon * -(-steps // held.notion.w) * float(apart.max()) / held.sensitivity
         exact = (totals[x][c.name].astype(np.float64) for x in (a, b))
         first, second = (in_output_units(x, c.factor_of_cells).ravel() for x in exact)
         values.append((first, second, noise_scales(c, steps).ravel()))
     first, second, sizes = (np.concatenate(x) for x in zip(*values, strict=True))
     name = f"the publisher on {a} / {b} readings, {steps} steps"
-    return Pair(name, first, second, sizes, pair_loss(releases, moves, delta), made[0].plan.noise, delta)
+    claimed, own = (pair_loss(releases, moves, delta) if releases else 0.0) + decided, np.concatenate(looked_at)
+    return Pair(
+        name, first, second, sizes, claimed, made[0].plan.noise, delta, sized=bool(own.any()),
+        looked_at=None if own.all() else own & (sizes > 0), stride=made[0].cells,
+    )  # fmt: skip

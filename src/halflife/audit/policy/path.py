@@ -26,6 +26,7 @@ from halflife.policy import Channel, Policy, channels
 from halflife.processes import Process
 from halflife.publisher.secrets_at_rest import PassingKeys
 from halflife.publisher.session import Session
+from halflife.release import Release
 
 Totals = dict[str, NDArray[np.int64]]
 Row = tuple[str | None, int, Any, str | None]
@@ -89,6 +90,15 @@ def _read_values(policy: Policy, channel: Channel) -> Floats:
             return np.concatenate([entry.noisy for entry in book.entries(channel.name)])
     with policy.path(channel.part.output).open(encoding="utf-8") as lines:
         return np.array([json.loads(line)["value"] for line in lines])
+
+
+def run_and_list(policy: Policy, totals: Totals) -> list[Release]:
+    """Publish steps once with a new ledger, forget it, and return what was charged, in the order of the account's steps."""
+    with tempfile.TemporaryDirectory(prefix="halflife-audit-", dir=fast_folder()) as place:
+        quiet = quiet_policy(as_data(policy), str(policy.path(".")), Path(place))
+        publish_totals(quiet, [({}, totals)])
+        with open_ledger(quiet.ledger_url, read_only=True) as book:
+            return sorted((r for e in book.entries() for r in e.releases), key=lambda r: r.step)
 
 
 def fast_folder() -> str | None:
@@ -188,7 +198,8 @@ def compare_traces(policy: Policy, totals: Mapping[str, Totals], first: Mapping[
     variants = list(totals)
     seen = {variant: _traces(policy, (first, totals[variant])) for variant in variants}
     differ = [v for v in variants if seen[v] != seen[variants[0]]]
-    detail = "rows, times, losses, noise scales and log lines are the same whatever the readings are"
+    told = "losses, noise scales" if all(c.held is None for c in channels(policy)) else "planned losses and scales"
+    detail = f"rows, times, {told} and log lines are the same whatever the readings are"
     if differ:
         detail = f"what is published besides the values differs between {variants[0]} and {differ[0]} readings"
     spent = time.perf_counter() - start
@@ -208,14 +219,26 @@ def _traces(policy: Policy, stretch: Stretch) -> list[Any]:
             publish_totals(quiet, [stretch])
             rows = [_read_rows(quiet, c) for c in channels(quiet)]
             with open_ledger(quiet.ledger_url, read_only=True) as book:
-                facts = [(e.stream, e.step, e.release_step, e.releases, e.spread, len(e.noisy)) for e in book.entries()]
+                free = {
+                    c.name for c in channels(quiet) if c.held is not None
+                }  # what they spend follows from noisy values
+                facts = [
+                    (
+                        e.stream,
+                        e.step,
+                        e.release_step,
+                        len(e.noisy),
+                        *(() if e.stream in free else (e.releases, e.spread)),
+                    )
+                    for e in book.entries()
+                ]
     finally:
         logger.removeHandler(handler)
     return [rows, facts, lines]
 
 
 def _read_rows(policy: Policy, channel: Channel) -> list[JsonObject]:
-    """The rows of an output without what follows from noisy values: of quantiles their error bands too."""
-    hidden = {"value"} if channel.quantiles is None else {"value", "error_band"}
+    """The rows of an output without what follows from noisy values: of quantiles, and of what is repeated, error bands too."""
+    hidden = {"value"} if channel.quantiles is None and channel.held is None else {"value", "error_band"}
     with policy.path(channel.part.output).open(encoding="utf-8") as lines:
         return [{key: x for key, x in json.loads(line).items() if key not in hidden} for line in lines]

@@ -151,13 +151,15 @@ def _stream(part: JsonObject) -> Iterator[str]:
     again = ", published again from corrected data" if part.get("vintage") else ""
     yield f"<h3>{escape(visible(part['stream']))}: {escape(part['statistic'])}{again}</h3>"
     if part["steps"]:
-        band = part["error_band"]
         skipped = f", and {part['not_published']:,} were not published" if part["not_published"] else ""
         each = f"{part['numbers']:,} number{'s' if part['numbers'] != 1 else ''} each"
         stretch = f"from {_plain_time(part['from'])} to {_plain_time(part['to'])}{skipped}"
-        bands = f"{three_figures(band['least'])} to {three_figures(band['largest'])}{unit}"
+        band, repeated = part.get("error_band"), part.get("repeated", 0)
+        bands = "" if band is None else f"{three_figures(band['least'])} to {three_figures(band['largest'])}{unit}"
+        said = f" Half-width of the 95 % bands {bands}." if bands else ""
+        said += f" {repeated:,} of the steps repeat the output before them, and have no band." if repeated else ""
         noise = f" {part['plan']['noise'].capitalize()} noise." if part["plan"]["noise"] else ""
-        text = f"{part['steps']:,} steps of {each}, {stretch}.{noise} Half-width of the 95 % bands {bands}."
+        text = f"{part['steps']:,} steps of {each}, {stretch}.{noise}{said}"
         yield f"<p>{escape(visible(text))}</p>"
     else:
         yield "<p>Nothing was published of it in the period.</p>"

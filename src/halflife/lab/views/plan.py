@@ -127,6 +127,11 @@ def policy_views(policy: GivenPolicy, error: float | None = None) -> list[PlanVi
     asked = None if error is None else real("error", error, positive=True)
     views = []
     for c in channels(Policy.of(policy)):
+        if c.held is not None:
+            raise InvalidInput(
+                f"{c.name}: when {c.mechanism} publishes, and with how much noise, follows from what it published before, so no "
+                "noise is planned: `halflife publish --dry-run` says what is known of it"
+            )
         worth = float(max(c.factors))
         made = _view(c.plan, _Clock(c.account), asked, stream=c.name, unit=c.unit, worth=worth)
         if len(c.sized) > 1:  # the noise of a mean follows the size of the population by date

@@ -70,6 +70,7 @@ class StreamView:
     said           what is hidden of a person in it, and how far one can move it
     each           what a panel stands for: a group, or a quantile (of a group)
     covers         what the bands of post-processed values cover, in a sentence
+    repeated       how many steps repeat the output before them, and have no band
     """
 
     name: str
@@ -92,6 +93,7 @@ class StreamView:
     certificate: JsonObject
     each: str = "group"
     covers: str = ""
+    repeated: int = 0
 
 
 class Reading(NamedTuple):
@@ -199,16 +201,30 @@ def plot_series(panel: Panel, stream: StreamView, zone: str, span: tuple[float, 
             meta={"colours": FAINT}, hovertemplate="%{y:.5~g}",
         )  # fmt: skip
         figure.update_yaxes(range=find_range([points], [panel.raw]))
-    figure.add_scatter(y=points.low, showlegend=False, **edge)
-    figure.add_scatter(y=points.high, name=band, fill="tonexty", fillcolor=light + "2e", **edge)
+    if stream.repeated:  # values stay until the next one; bands are where a step has an output of its own
+        _add_bars(figure, x, points, light)
+    else:
+        figure.add_scatter(y=points.low, showlegend=False, **edge)
+        figure.add_scatter(y=points.high, name=band, fill="tonexty", fillcolor=light + "2e", **edge)
     figure.add_scatter(
         x=x, y=points.values, name=published, mode="lines" if len(x) > 1 else "markers",
-        line={"color": light, "width": 1.2}, hovertemplate="%{y:.5~g}", **colours,
+        line={"color": light, "width": 1.2, "shape": "hv" if stream.repeated else "linear"},
+        hovertemplate="%{y:.5~g}", **colours,
     )  # fmt: skip
     if span is not None:
         figure.update_yaxes(range=span)
         figure.update_traces(showlegend=False)
     return figure
+
+
+def _add_bars(figure: Figure, x: Any, points: Thinned, colour: str) -> None:
+    """Draw a bar for each point that has a band."""
+    own = np.isfinite(points.high)
+    figure.add_scatter(
+        x=x[own], y=points.values[own], name="95 % band of the noise, at steps with an output of their own", mode="markers",
+        marker={"size": 4, "color": colour}, meta={"colours": PALETTE[0]}, hoverinfo="skip",
+        error_y={"array": (points.high - points.values)[own], "color": colour, "thickness": 1, "width": 2},
+    )  # fmt: skip
 
 
 def plot_map(heat: HeatMap, stream: StreamView, zone: str) -> Figure:
@@ -226,14 +242,14 @@ def plot_map(heat: HeatMap, stream: StreamView, zone: str) -> Figure:
     return figure
 
 
-def plot_line(times: Integers, lines: dict[str, Floats], y_title: str, zone: str) -> Figure:
-    """Draw lines over time from 0 up; the second one, a limit, is dashed and in the colour of text."""
+def plot_line(times: Integers, lines: dict[str, Floats], y_title: str, zone: str, *, points: bool = False) -> Figure:
+    """Draw lines over time from 0 up, or their points; the second one, a limit, is dashed and in the colour of text."""
     figure = load_plotly().Figure(layout=layout(y_title, **_time_axis(zone)))
     x = local_times(times, zone)
     for i, (name, y) in enumerate(lines.items()):
         colours, dash = (PALETTE[2], "solid") if not i else (PALETTE[1], "dash")
         figure.add_scatter(
-            x=x, y=y, name=name, mode="lines" if len(x) > 1 else "markers", meta={"colours": colours},
+            x=x, y=y, name=name, mode="lines" if len(x) > 1 and not points else "markers", meta={"colours": colours},
             line={"color": colours[0], "width": 2, "dash": dash}, hovertemplate="%{y:.5~g}", showlegend=len(lines) > 1,
         )  # fmt: skip
     top = max((float(np.nanmax(y)) for y in lines.values() if len(y)), default=1.0)
@@ -340,13 +356,20 @@ def _stream(view: PolicyView, i: int) -> str:
     plots = [_maps(view, stream, i), _panels(view, stream, i)]
     band = stream.noise.values[~np.isnan(stream.noise.values)]
     last, top = three_figures(float(band[-1])), three_figures(float(band.max()))
+    newest = "newest step" if not stream.repeated else "newest step with an output of its own"
     caption = (
         f"{'Half-width of the 95 % bands' if stream.covers else '95 % of the noise of a step lies within ± this'}: "
-        f"± {last} {stream.unit} at the newest step, ± {top} at most."
+        f"± {last} {stream.unit} at the {newest}, ± {top} at most."
     )
+    if stream.repeated:
+        caption += (
+            f" {stream.repeated:,} of {stream.steps:,} steps repeat the output before them: how far the truth has moved since is "
+            "not known, and they have no band."
+        )
     if stream.groups or stream.maps:
         caption += " The widest of a step's numbers."
-    drawn = plot_line(stream.noise.times, {"95 % within ±": stream.noise.values}, f"± {_plain(stream.unit)}", view.zone)
+    line, axis = {"95 % within ±": stream.noise.values}, f"± {_plain(stream.unit)}"
+    drawn = plot_line(stream.noise.times, line, axis, view.zone, points=stream.repeated > 0)
     noise = figure_html(
         f"noise-{i}", drawn,
         visible(f"Noise of {stream.name} over time. {caption}"), visible(caption + _every(stream.noise_every)),

@@ -36,8 +36,8 @@ def find_range(lines: Sequence[Thinned], behind: Sequence[Thinned] = ()) -> tupl
     would leave the rest a flat line. What lies beyond is then drawn as far as what is behind.
     """
     edges = np.concatenate([edge for points in lines for edge in (points.low, points.high)])
-    if not behind:
-        return value_range(edges)
+    if not behind:  # values too: those that repeat an earlier one have no band
+        return value_range(np.concatenate([edges, *(points.values for points in lines)]))
     raw = np.concatenate([*(points.values for points in behind), edges])
     return value_range(np.nanpercentile(edges, (5, 95)) if len(edges) >= MANY else edges, raw)
 

@@ -103,7 +103,10 @@ def find_period(policy: Policy, book: Ledger, start: str | None, end: str | None
     start_us = begun if start is None else _read_time("from", start, zone)
     if end is None:
         states = book.states()
-        end_us = account.end(Accountant.from_json(states["account"], states.get("attachment")).step)
+        newest = Accountant.from_json(states["account"], states.get("attachment")).step
+        names = [c.name for c in channels(policy)]
+        last = (e.release_step for n in names for k in [book.last_step(n)] if k for e in book.entries(n, k, k))
+        end_us = account.end(max([newest, *last]))  # of steps that repeat an output the account may know nothing
     else:
         end_us = _read_time("to", end, zone)
         if end_us > now_us:
@@ -339,7 +342,7 @@ class _Stream:
         self._cells = digest_cells(self._layout.columns[3:-2], self._layout.cells)
         self._steps, self._first, self._last = 0, 0, 0
         self._begin_us, self._end_us = 0, 0
-        self._least, self._largest = math.inf, 0.0
+        self._least, self._largest, self._repeated = math.inf, 0.0, 0
 
     def feed(self, entries: Sequence[Entry]) -> None:
         """Take in entries of the stream."""
@@ -352,8 +355,10 @@ class _Stream:
             self._first, self._begin_us = block.steps[0], block.starts[0]
         self._last, self._end_us = block.steps[-1], block.ends[-1]
         self._steps += len(entries)
-        self._least = min(self._least, float(block.bands.min()))
-        self._largest = max(self._largest, float(block.bands.max()))
+        own = np.isfinite(block.bands).all(axis=1)
+        self._repeated += int(np.count_nonzero(~own))
+        self._least = min(self._least, float(block.bands[own].min(initial=math.inf)))
+        self._largest = max(self._largest, float(block.bands[own].max(initial=0.0)))
 
     @property
     def is_told(self) -> bool:
@@ -373,7 +378,8 @@ class _Stream:
             "not_published": self._last - self._first + 1 - self._steps,
             "from": _say_time(self._begin_us, zone),
             "to": _say_time(self._end_us, zone),
-            "error_band": {"least": self._least, "largest": self._largest},
+            **({} if self._least == math.inf else {"error_band": {"least": self._least, "largest": self._largest}}),
+            **({"repeated": self._repeated} if self._repeated else {}),
             "sha256": self._digest.hexdigest(),
         }
 
@@ -389,17 +395,19 @@ class _Stream:
                 "hidden": [ended],
                 "plan": {"method": "ended", "noise": "", "source": "", "tail": ended},
             }
+        plan = {
+            "method": c.plan.request.method,
+            "noise": c.plan.noise,
+            "source": c.plan.source,
+            "tail": c.plan.tail,
+        }
+        held = c.held
         return {
             "statistic": c.part.statistic.kind,
             "unit": c.unit,
             "numbers": c.cells,
             "hidden": list(explain(c)),
-            "plan": {
-                "method": c.plan.request.method,
-                "noise": c.plan.noise,
-                "source": c.plan.source,
-                "tail": c.plan.tail,
-            },
+            "plan": plan if held is None else held.describe(),
         }
 
 

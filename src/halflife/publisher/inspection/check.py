@@ -24,6 +24,7 @@ from halflife.engines.inspection import Inspection
 from halflife.errors import InvalidInput, unknown
 from halflife.ledger import ledger_files
 from halflife.numerics.progress import Progress
+from halflife.plans.base import STD_OF_UNIT_SCALE
 from halflife.policy import Channel, GivenPolicy, Policy, channels
 from halflife.policy.ranges import total_range
 from halflife.publisher.backfill import open_files_of
@@ -173,7 +174,7 @@ def _inspect(policy: Policy, report: StreamReport, engine: Engine, files: tuple[
 def _noise(policy: Policy, channel: Channel, looked: int, found: Inspection | None) -> Noise:
     """A stream's noise beside the public range of its numbers, and beside what the data come to in a step that has any.
 
-    Of quantiles it is that of a median's rank, beside all who are counted.
+    Of quantiles it is that of a median's rank, beside all who are counted; where a mechanism decides, the least of an output.
     """
     plan, newest = channel.plan, 1 + (max(1, looked) - 1) * channel.plan.request.every
     tree = channel.measure.tree
@@ -185,12 +186,15 @@ def _noise(policy: Policy, channel: Channel, looked: int, found: Inspection | No
     worst = float(factors.max()) * gain
     last = newest if plan.horizon is None else min(newest, plan.horizon)
     first = float(max(channel.sized_at(1).factors)) * gain
-    noise = Noise(first * plan.std(1), worst * plan.std(last), *bounds[widest].tolist())
+    begun, std = plan.std(1), plan.std(last)
+    if (held := channel.held) is not None:
+        begun = std = STD_OF_UNIT_SCALE["laplace"] * held.sensitivity / held.most_loss
+    noise = Noise(first * begun, worst * std, *bounds[widest].tolist())
     if found is None or not found.steps:
         return noise
     offsets = np.array(sized.offsets, dtype=float)[:, None]
     own = (found.totals / found.steps + offsets).reshape(len(factors), -1).sum(axis=1) * factors
-    below = float(np.mean(np.abs(own) < factors * gain * plan.std(last)))
+    below = float(np.mean(np.abs(own) < factors * gain * std))
     return replace(noise, mean=round_digits(float(np.mean(np.abs(own)))), drowned=below)
 
 

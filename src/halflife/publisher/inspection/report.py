@@ -238,6 +238,8 @@ class StreamReport:
             f"{round_digits(x, 3):g} {unit}".rstrip() for x in (noise.first, noise.newest, noise.low, noise.high)
         )
         size = f"standard deviation {first} at step 1, {newest} at step {max(1, self.looked):,}"
+        if self.channel.held is not None:
+            size = f"standard deviation {newest} at the least where {self.channel.mechanism} publishes an output of its own"
         whose = "" if tree is None else "of a median's rank, "
         yield "noise", f"{whose}{size}: {_share(noise.of_range)} of the public range, {low} to {high}"
         if noise.of_mean is not None:

@@ -11,7 +11,7 @@ public: it should follow a public rule (all of last week), as it tells that some
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
@@ -113,6 +113,7 @@ class Again:
     ) -> None:
         self.session, self.channel = session, channel
         _check_promise(self.channel)
+        _check_others(session.channels)
         low = _read_step(self.channel, first)
         high = low if last is None else _read_step(self.channel, last)
         _check_published(session, self.channel, low, high)
@@ -208,7 +209,7 @@ def find_stream(session: Session, stream: str) -> Channel:
 def _check_promise(c: Channel) -> None:
     """Refuse promises and mechanisms for which nobody has shown what a second release of a step costs, or that plans go on."""
     notion = c.plan.notion
-    if c.mechanism != PlannedNoise.name or notion.shares_draws:
+    if not isinstance(c.make_mechanism(), PlannedNoise) or notion.shares_draws:
         raise InvalidInput(
             f"{c.name}: under {notion.name} with the mechanism {c.mechanism!r} a second value of a step is not independent of "
             "the first: what both together tell is not worked out, so nothing is published again"
@@ -223,6 +224,16 @@ def _check_promise(c: Channel) -> None:
             f"{c.name}: with a delta losses must be fixed before anything is seen, and whoever publishes a step again has seen "
             "the first value: no bound on such a choice is proved here"
         )
+
+
+def _check_others(made: Sequence[Channel]) -> None:
+    """Refuse if a stream beside it decides itself what to spend: the room that it needs is not planned."""
+    for c in made:
+        if c.held is not None:
+            raise InvalidInput(
+                f"{c.name}: what {c.mechanism} comes to spend is not planned, so it is not known what room the streams leave: "
+                "nothing is published again"
+            )
 
 
 def _read_step(c: Channel, given: int | str) -> int:

@@ -25,7 +25,7 @@ INTERVAL_GAIN, SET_POINT = 5.0, 0.1
 @register_mechanism
 class Fast(HeldOutput):
     """FAST with a budget for each block of w steps (Fan, Xiong: IEEE TKDE 26(9), 2014; blocks as Schäler, Hütter, Schäler have
-    them: PVLDB 16(6), 2023; corrected: their blocks lie w + 1 steps apart, and the step between two of them is published as 0).
+    them: VLDB 2023; corrected: their blocks lie w + 1 steps apart, and the step between two of them is published as 0).
 
     Steps 1 … w are a block, so are w + 1 … 2w, and so on. A block has M = max(1, ⌊0.075 w⌋) samples; each is z = x_t + Laplace
     noise of loss (ε/2)/M. The first is the output r as it is. P begins with 100 and grows by Q = 10⁵ a step; at a later sample

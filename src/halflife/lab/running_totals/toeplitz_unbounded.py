@@ -25,7 +25,8 @@ class UnboundedToeplitz(FactoredTotals):
         c(z) = 1/(D(z)√(1 − z)),   l(z) = D(z)/√(1 − z),   D = 1 − β + βΛ²,   Λ(z) = (1/z) ln(1/(1 − z)),   β = 1/400
 
     c_n falls as n^(−1/2) (ln n)^(−2), so all of its squares have a finite sum, which the square root's have not; the variance
-    grows as (ln t)⁵ in the end. After 2¹⁷ steps it is 1.48 times that of `Toeplitz` with that horizon, after 2²⁰ 1.43 times.
+    grows as (ln t)⁵ in the end. After 2¹⁷ steps it is 1.48 times that of `Toeplitz` with that horizon, after 2²⁰ 1.43 and after
+    2²⁴ 1.42 times.
 
     **c_n > 0.** Λ = ∫_0^1 du/(1 − uz) is analytic off the cut [1, ∞). Its imaginary part is harmonic in the upper half plane, 0
     on the real line below 1, π/x above the cut and 0 far out: it lies between 0 and π. So Re Λ² ≥ −π² and Re D ≥ 1 − β − βπ² > 0

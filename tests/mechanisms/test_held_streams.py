@@ -76,6 +76,7 @@ def test_no_pattern_of_outputs_is_ever_refused(name, data):
         with draw.step(at, late=at - place - plan.request.age, span=span) as d:
             output = mechanism.step(place, np.full(cells, level) if cells > 1 else level, d)
         assert np.all(np.isfinite(output))
+        assert {r.data_time for r in draw.releases} <= {place}, "charged at the time that the data is about"
         risk, peak, limit = account.exposure()
         assert max(risk, peak) <= limit * (1 + 1e-12)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from halflife import (
@@ -24,6 +26,7 @@ from halflife.mechanisms.binary_tree import BinaryTree
 from halflife.mechanisms.fast import Fast
 from halflife.mechanisms.held import Shape, find_window
 from halflife.noise import SMALLEST_LOSS
+from halflife.notions.gaussian_dp import gaussian_delta
 from halflife.steps import Steps
 from halflife.testing import check_mechanism
 
@@ -44,6 +47,9 @@ def promises(draw):
         horizon = (draw(st.integers(1, 40)) - 1) * every + 1
         notion = Classical(epsilon)
         return notion, notion.share(share).plan(sensitivity=3.0, horizon=horizon, every=every)
+    if draw(st.integers(0, 2)) == 0:
+        notion = WEvent(epsilon, w, 1e-6)
+        return notion, notion.plan(sensitivity=3.0, every=every, noise="gaussian", age=draw(st.integers(0, 2)))
     notion, span = WEvent(epsilon, w), draw(st.integers(1, every))
     return notion, notion.share(share).plan(sensitivity=3.0, every=every, span=span, age=draw(st.integers(0, 2)))
 
@@ -54,7 +60,8 @@ def promises(draw):
 def test_no_pattern_of_outputs_is_ever_refused(name, data):
     """The account admits all charges, whichever steps publish, are late or are passed over, and never holds more than ε."""
     notion, plan = data.draw(promises())
-    cells = data.draw(st.sampled_from([1, 3])) if HELD[name].takes_vectors else 1
+    assume(plan.noise == "laplace" or HELD[name].takes_gaussian)
+    cells = data.draw(st.sampled_from([1, 3])) if HELD[name].takes_vectors and plan.noise == "laplace" else 1
     mechanism, account = for_stream(name, plan, cells, touched=min(2, cells)), Accountant(notion)
     draw, every, span = ReleaseDraw(account), plan.request.every, plan.request.span
     last = 40 if plan.request.releases is None else plan.request.releases
@@ -69,6 +76,7 @@ def test_no_pattern_of_outputs_is_ever_refused(name, data):
         with draw.step(at, late=at - place - plan.request.age, span=span) as d:
             output = mechanism.step(place, np.full(cells, level) if cells > 1 else level, d)
         assert np.all(np.isfinite(output))
+        assert {r.data_time for r in draw.releases} <= {place}, "charged at the time that the data is about"
         risk, peak, limit = account.exposure()
         assert max(risk, peak) <= limit * (1 + 1e-12)
 
@@ -111,7 +119,7 @@ def test_a_window_is_counted_in_the_steps_of_the_stream():
         (ExponentialDiscount(1.0, half_life=48).plan(), "nobody has shown that an account of exponential"),
         (AgeDependent(1.0, MarkovChain([[0.9, 0.1], [0.2, 0.8]])).plan(), "nobody has shown that an account of age-dependent"),
         (AlmostPeriodic(1.0, period=24).plan(), "nobody has shown that an account of almost-periodic"),
-        (WEvent(1.0, 6, 1e-6).plan(), "proved for delta 0 alone"),
+        (WEvent(1.0, 6, 1e-6).plan(noise="laplace"), "proved for delta 0, and for Gaussian noise"),
         (Classical(1.0).plan(), "give the stream an end"),
         (WEvent(1.0, 6).plan(method="paper"), "not by a paper plan"),
         (WEvent(1e-11, 48).plan(), "promise a larger epsilon"),
@@ -127,6 +135,59 @@ def test_a_mechanism_of_one_number_refuses_groups_and_a_tree_is_for_the_lab():
         for_stream("fast", WEvent(1.0, 6).plan(), cells=2)
     with pytest.raises(InvalidInput, match="remembers exact sums of readings"):
         BinaryTree.for_stream(WEvent(1.0, 6).plan(), name="s", steps=HOURS, begin=1, cells=1, touched=1)
+
+
+class Losses:
+    """Draws of Gaussian noise for many lanes, which remember ln p(y | first) − ln p(y | second) where values are `apart`."""
+
+    def __init__(self, seed, apart):
+        self._random, self._apart, self.losses = np.random.default_rng(seed), apart, 0.0
+        self.squares, self._value, self.step = [], None, 0
+
+    def __call__(self, key, sensitivity, *, loss, noise):
+        assert noise == "gaussian"
+        self._scale, self._drawn = sensitivity / np.where(loss > 0, loss, 1.0), loss > 0
+        self.squares.append((self.step, np.where(self._drawn, loss, 0.0) ** 2))
+        return self
+
+    def __radd__(self, value):
+        z = self._random.normal(size=np.shape(value))
+        moved = self._apart(self.step, value) / self._scale
+        self.losses = self.losses + np.where(self._drawn, moved * z + moved**2 / 2, 0.0)
+        return np.where(self._drawn, value + self._scale * z, np.nan)
+
+    __array_ufunc__ = None
+
+
+@pytest.mark.parametrize("name", ["bd", "ba"])
+def test_gaussian_losses_chosen_from_outputs_are_within_their_filter(name):
+    """δ(ε) of all answers together, from the loss of each run itself: no more than that of one Gaussian of Σμ² = μ²."""
+    lanes, w = 400_000, 3
+    mechanism = HELD[name](WEvent(1.0, w))
+    mechanism.noise, mechanism.budget = "gaussian", 4.0
+    draw = Losses(5, lambda step, value: (step > 3) * np.ones(lanes))  # values, and distances, may all be 1 apart
+    for draw.step in range(1, 4 + w - 1 + 1):
+        mechanism.step(draw.step, np.full(lanes, 2.0 * (draw.step % 2)), draw)
+    sums = sum(square for step, square in draw.squares if step > 3)
+    assert sums.max() <= 4.0 * (1 + 1e-12)
+    assert np.ptp(sums) > 0.1, "what is spent was chosen"
+    for epsilon in (0.0, 1.0, 3.0):
+        gains = np.maximum(0.0, 1 - np.exp(epsilon - draw.losses))
+        found, error = gains.mean(), gains.std() / math.sqrt(lanes)
+        assert found <= gaussian_delta(2.0, epsilon) + 5 * error
+        spent_all = gaussian_delta(float(np.sqrt(sums.mean())), epsilon)
+        assert found >= 0.8 * spent_all - 5 * error, "and not far below that of what was spent on average"
+
+
+def test_gaussian_noise_is_for_one_number_and_what_fast_would_filter_is_not_proved():
+    plan = WEvent(1.0, 6, 1e-6).plan(noise="gaussian")
+    bd = for_stream("bd", plan)
+    assert (bd.noise, bd.budget) == ("gaussian", pytest.approx(6 * plan.loss(1) ** 2, rel=1e-9))
+    assert bd.most_loss == pytest.approx(math.sqrt(6 / 4) * plan.loss(1), rel=1e-9)
+    assert "Σμ²" in bd.describe()["tail"]
+    for name, cells in (("bd", 2), ("fast", 1)):
+        with pytest.raises(InvalidInput, match="Gaussian noise for one number a step at the most"):
+            for_stream(name, plan, cells)
 
 
 def test_uniform_is_planned_noise_of_equal_losses():

@@ -145,6 +145,28 @@ def test_outputs_of_every_kind_say_where_a_value_is_repeated(tmp_path, output):
         assert [row["error_band"] is None for row in map(json.loads, policy.path(output).open())] == repeated
 
 
+@pytest.mark.parametrize("mechanism", HELD)
+def test_gaussian_noise_under_a_delta(tmp_path, mechanism):
+    """Squares of μ follow the rules that losses follow, with w times the plan's μ² for ε."""
+    promise = {"delta": 1e-6, "noise": "gaussian"}
+    policy = town(tmp_path, mechanism, promise=promise)
+    budget = W * channels(policy)[0].plan.loss(1) ** 2
+    for hour in (4, 10, STEPS):
+        hl.publish(policy, clock=at(hour))
+    entries = entries_of(policy)
+    questions, outputs = expected_losses(mechanism, entries, budget, W)
+    for entry, asked, cost in zip(entries, questions, outputs, strict=True):
+        assert [r.loss**2 for r in entry.releases] == pytest.approx([x for x in (asked, cost) if x], rel=1e-9)
+        assert all(r.noise == "gaussian" for r in entry.releases)
+    verdict = hl.verify(policy)
+    assert verdict.problems == ()
+    assert verdict.risk <= EPSILON * (1 + 1e-12)
+    data = policy_dict(epsilon=EPSILON, promise=promise, stream={"mechanism": mechanism, "share": 0.5})
+    data["streams"].append({**data["streams"][0], "name": "other", "output": "other.csv", "mechanism": "planned"})
+    with pytest.raises(HalflifeError, match="for a policy of one stream"):
+        hl.Policy.from_dict(data, tmp_path)
+
+
 def test_fast_filters_its_samples_and_claims_a_band_for_none_but_the_first_of_a_block(tmp_path):
     policy = town(tmp_path, "fast", promise={"w": 12})
     for hour in (3, 4, 13, STEPS):
@@ -264,7 +286,7 @@ def test_a_value_that_neither_repeats_nor_has_the_noise_of_its_release_is_notice
                            "quantiles": ["0.5"]}},
             r"streams\.0\.statistic\.kind: bd repeats outputs",
         ),
-        ({"promise": {"delta": 1e-6}}, r"streams\.0\.mechanism: bd chooses when to spend"),
+        ({"promise": {"delta": 1e-6, "noise": "laplace"}}, r"streams\.0\.mechanism: bd chooses when to spend"),
         ({"promise": {"plan": "paper"}}, r"streams\.0\.mechanism: bd spends by its own rule"),
     ],
 )  # fmt: skip

@@ -164,8 +164,12 @@ class ScheduledMechanism(ABC):
 
 
 def check_adaptive(mechanism: Mechanism | ScheduledMechanism, account: Accountant) -> None:
-    """Refuse a mechanism that chooses its losses from outputs where the notion's arithmetic does not allow that."""
-    if mechanism.adaptive and not account.notion.adaptive:
+    """Refuse a mechanism that chooses its losses from outputs where the notion's arithmetic does not allow that.
+
+    With a δ, a notion that adds up squares of μ allows it for Gaussian noise, as long as all noise is: see `HeldOutput`.
+    """
+    filtered = account.notion.filters_gaussian and getattr(mechanism, "noise", "laplace") == "gaussian"
+    if mechanism.adaptive and not account.notion.adaptive and not filtered:
         raise InvalidInput(
             f"{mechanism.name} chooses its losses from earlier outputs, and {account.notion!r} composes only losses that "
             "are fixed beforehand: promise delta = 0, or use a planned mechanism"

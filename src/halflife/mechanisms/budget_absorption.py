@@ -40,11 +40,7 @@ class BudgetAbsorption(HeldOutput):
     rule: ClassVar[str] = (
         "publishes where values have moved by more than its noise, with the budgets of steps that it skipped"
     )
-
-    @property
-    def most_loss(self) -> float:
-        """Half of ε: all budgets of a window."""
-        return self.notion.epsilon / 2
+    most_share: ClassVar[float] = 0.5
 
     def begin(self, shape: tuple[int, ...]) -> Lanes:
         """The step of the newest release, and how many budgets it paid with."""
@@ -53,7 +49,7 @@ class BudgetAbsorption(HeldOutput):
     def decide(self, lanes: Lanes, truth: Floats, draw: Draw, first: bool) -> Floats:
         """The budgets since the newest release, where the noisy distance is larger than the noise that it would have."""
         w, shape = self.notion.w, self.find_lanes(truth)
-        one, absorbed = divide_down(self.notion.epsilon, 2.0 * w), np.ones(shape)
+        one, absorbed = divide_down(self.budget, 2.0 * w), np.ones(shape)
         if not first:
             absorbed = np.clip(self._step - lanes["at"] - (lanes["paid"] - 1), 0, w)
             asked = np.where(absorbed > 0, one, 0.0)

@@ -37,11 +37,7 @@ class BudgetDistribution(HeldOutput):
     rule: ClassVar[str] = (
         "publishes where values have moved by more than its noise, with half of what is left of the window"
     )
-
-    @property
-    def most_loss(self) -> float:
-        """A quarter of ε: half of the half that is for outputs."""
-        return self.notion.epsilon / 4
+    most_share: ClassVar[float] = 0.25
 
     def begin(self, shape: tuple[int, ...]) -> Lanes:
         """What outputs of the last w steps have cost, by step modulo w."""
@@ -49,7 +45,7 @@ class BudgetDistribution(HeldOutput):
 
     def decide(self, lanes: Lanes, truth: Floats, draw: Draw, first: bool) -> Floats:
         """Half of what is left of ε/2, where the noisy distance is larger than the noise that it would have."""
-        epsilon, w, shape = self.notion.epsilon, self.notion.w, self.find_lanes(truth)
+        epsilon, w, shape = self.budget, self.notion.w, self.find_lanes(truth)
         loss = np.full(shape, epsilon / 4)
         if not first:
             asked = np.full(shape, divide_down(epsilon, 2.0 * w))

@@ -59,6 +59,7 @@ class Fast(HeldOutput):
     source: ClassVar[str] = "Fan, Xiong: IEEE TKDE 26(9), 2014; in blocks of w steps"
     rule: ClassVar[str] = "samples a few steps of each window, by how its outputs change, and filters them"
     takes_vectors: ClassVar[bool] = False
+    takes_gaussian: ClassVar[bool] = False
 
     def __init__(self, notion: WEvent, sensitivity: float = 1.0, *, fractions: bool = False) -> None:
         super().__init__(notion, sensitivity)

@@ -19,7 +19,8 @@ from halflife.numerics.forms import JsonObject, read_form
 from halflife.numerics.parameters import real, whole
 from halflife.numerics.rounding import divide_down
 from halflife.plans import Plan
-from halflife.release import Release
+from halflife.plans.base import MEAN_ABSOLUTE_OF_UNIT_SCALE
+from halflife.release import Noise, Release
 from halflife.steps import Steps
 
 Lanes = dict[str, Any]
@@ -47,25 +48,30 @@ class HeldOutput(ABC):
     step instead (`shape`), about which one decision is taken.
 
     sensitivity  Δ, how far one person can move a value, in the L1 norm
+    budget       what any w steps may spend: ε, as losses add up; of Gaussian noise, in a stream alone, μ², as squares of μ do
     published    whether the newest step has an output of its own
     repeats      whether streams of a policy have steps that repeat an output
-    source       who found it;  rule  when it publishes, in words
-    takes_vectors  whether one decision is taken about several numbers of a step
+    source       who found it;  rule  when it publishes, in words;  most_share  of the budget that one output can have
+    takes_vectors, takes_gaussian  whether one decision may be taken about several numbers of a step; and noise be Gaussian
     """
 
     name: ClassVar[str]
     source: ClassVar[str]
     rule: ClassVar[str]
+    most_share: ClassVar[float] = 1.0
     adaptive: ClassVar[bool] = True
     keeps_noise: ClassVar[bool] = False
     repeats: ClassVar[bool] = True
     takes_vectors: ClassVar[bool] = True
+    takes_gaussian: ClassVar[bool] = True
 
     def __init__(self, notion: WEvent, sensitivity: float = 1.0) -> None:
         if not isinstance(notion, WEvent) or notion.delta:
             raise InvalidInput(f"{self.name} is proved for w-event privacy with delta 0, not for {notion!r}")
         self.notion, self.sensitivity = notion, real("sensitivity", sensitivity, positive=True)
         self.shape, self.published = Shape(), False
+        self.noise: Noise = "laplace"
+        self.budget = self.notion.epsilon
         self._lanes: Lanes | None = None
         self._step = 0
 
@@ -78,13 +84,28 @@ class HeldOutput(ABC):
                 f"{cls.name} publishes one number a step, and the stream has {cells:,}: leave groups and bins out, or take bd"
             )
         made.shape = Shape(cells, touched, plan.request.age, plan.request.every)
-        least = divide_down(made.notion.epsilon, 2.0 * made.notion.w)
+        if plan.noise == "gaussian":
+            made._take_gaussian(plan)
+        least = float(made.to_loss(np.asarray(divide_down(made.budget, 2.0 * made.notion.w))))
         if least < SMALLEST_LOSS * touched:
             raise InvalidInput(
                 f"{cls.name} would draw noise of a loss of {least:.3g}: the least is {SMALLEST_LOSS * touched:.3g}; promise a "
                 "larger epsilon, or a shorter window"
             )
         return made
+
+    def _take_gaussian(self, plan: Plan) -> None:
+        """Spend squares of μ, as many as the plan gives to the steps of a window; refuse what is not proved so."""
+        if not self.takes_gaussian or self.shape.cells > 1:
+            raise InvalidInput(
+                f"{self.name} has Gaussian noise for one number a step at the most, as far as it is proved: leave groups and "
+                "bins out, or promise delta 0"
+            )
+        self.noise, self.budget = "gaussian", self.notion.w * plan.loss(1) ** 2 * (1 - 1e-12)
+
+    def to_loss(self, spent: Floats) -> Floats:
+        """Return the losses that a part of the budget pays for: itself, or its root where squares add up."""
+        return spent if self.noise == "laplace" else np.sqrt(spent)
 
     @abstractmethod
     def begin(self, shape: tuple[int, ...]) -> Lanes:
@@ -118,13 +139,20 @@ class HeldOutput(ABC):
             noise = draw(None, self.sensitivity, loss=float(loss), age=age, size=cells, touched=touched)
             return np.asarray(value + noise)
         if value.ndim:
-            return np.asarray(value + draw(None, self.sensitivity, loss=loss))
+            return np.asarray(value + draw(None, self.sensitivity, loss=self.to_loss(loss), **self._family))
         return self._add_to_one(value.item(), loss, draw)
 
     def _add_to_one(self, value: float, loss: Floats, draw: Draw) -> Floats:
         """One number with noise, NaN where the loss is 0."""
+        if loss == 0:
+            return np.asarray(math.nan)
         older: dict[str, Any] = {"age": self.shape.age} if self.shape.age else {}
-        return np.asarray(value + draw(None, self.sensitivity, loss=float(loss), **older) if loss > 0 else math.nan)
+        paid = float(self.to_loss(loss))
+        return np.asarray(value + draw(None, self.sensitivity, loss=paid, **older, **self._family))
+
+    @property
+    def _family(self) -> dict[str, Any]:
+        return {} if self.noise == "laplace" else {"noise": self.noise}
 
     def measure_distance(self, lanes: Lanes, truth: Floats, loss: Floats, draw: Draw) -> Floats:
         """Return how far the values are from the last output, with noise of these losses, which are paid: see `moved_far`.
@@ -140,8 +168,10 @@ class HeldOutput(ABC):
         return self._add_to_one(sum(abs(x - round(y)) for x, y in pairs), loss, draw)
 
     def moved_far(self, distance: Floats, loss: Floats) -> Any:
-        """Return whether the mean distance of a value's numbers is larger than that of noise of this loss would be, Δ/loss."""
-        return (distance * loss > self.sensitivity * self.shape.cells) & (loss >= self.least_loss)
+        """Return whether the mean distance of a value's numbers is larger than noise would be on average that so much pays for:
+        Δ/ε_t, or √(2/π) Δ/μ_t."""
+        paid, mean = self.to_loss(loss), MEAN_ABSOLUTE_OF_UNIT_SCALE[self.noise]
+        return (distance * paid > self.sensitivity * mean * self.shape.cells) & (paid >= self.least_loss)
 
     @property
     def least_loss(self) -> float:
@@ -151,16 +181,21 @@ class HeldOutput(ABC):
     @property
     def most_loss(self) -> float:
         """The most that one output can cost: its noise has a scale of Δ over this at the least."""
-        return self.notion.epsilon
+        return float(self.to_loss(np.asarray(self.budget * self.most_share)))
 
     def describe(self) -> JsonObject:
         """Return what a certificate says of it, as of a plan: its name, family of noise, source, and why the promise is kept."""
-        epsilon, w = self.notion.epsilon, self.notion.w
-        tail = (
-            f"Any {w:,} steps of the stream in a row lose {epsilon:g} nats at most, whatever is published; pure losses may be "
-            "chosen from earlier outputs. At steps that repeat an output nothing is known of how far the truth has moved."
+        spent = (
+            f"lose {self.budget:g} nats at most, whatever is published; pure losses may be chosen from earlier outputs"
         )
-        return {"method": self.name, "noise": "laplace", "source": self.source, "tail": tail}
+        if self.noise == "gaussian":
+            spent = (
+                f"have Σμ² of {self.budget:.6g} at most, whatever is published; under Gaussian differential privacy μ may be "
+                "chosen from earlier outputs (Smith, Thakurta 2022)"
+            )
+        tail = f"Any {self.notion.w:,} steps of the stream in a row {spent}. "
+        tail += "At steps that repeat an output nothing is known of how far the truth has moved."
+        return {"method": self.name, "noise": self.noise, "source": self.source, "tail": tail}
 
     def noise_in_output(self, scales: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return which noises of the newest step are in its output: the one drawn last, or none where it repeats an output."""
@@ -222,6 +257,11 @@ def find_window(plan: Plan, name: str) -> WEvent:
     stream, each about m steps (see `plans/w_event.py`); if any n of them in a row lose ε at most, so does every window.
     **Classical**, δ = 0, with an end: the window is all n releases. Pure losses may be chosen from earlier outputs (known).
 
+    **δ > 0**, with Gaussian noise alone: if the μ_t of n releases, each chosen from the outputs before it, always have Σ μ_t² ≤
+    μ², all of them together are Gaussian DP with μ (Smith, Thakurta 2022; Koskela, Tobaben, Honkela 2023; known). A release
+    outside the window has the same law for both neighbours: its μ_t is 0. The plan's n equal μ have such a sum, and the account,
+    which adds up squares by windows and holds ε(δ) of the root to ε, admits whatever has no larger one.
+
     >>> find_window(WEvent(1.0, 48).plan(every=3), "bd")
     WEvent(epsilon=1.0, w=16, delta=0.0, reach=0)
     >>> find_window(Classical(1.0).plan(), "bd")
@@ -236,10 +276,10 @@ the stream an end, or promise w-event privacy
             f"{name} is proved for w-event and classical privacy, and nobody has shown that an account of {notion.name} admits "
             "whatever it comes to spend: promise w-event privacy with delta 0, or leave the mechanism out"
         )
-    if notion.delta:
+    if notion.delta and plan.noise != "gaussian":
         raise InvalidInput(
-            f"{name} chooses when to spend from earlier outputs, which is proved for delta 0 alone: leave delta out, or the "
-            "mechanism"
+            f"{name} chooses when to spend from earlier outputs, which is proved for delta 0, and for Gaussian noise: leave "
+            "delta out, or write `noise: gaussian` in the promise"
         )
     if request.method != "tight":
         raise InvalidInput(f"{name} spends by its own rule, not by a {request.method} plan: leave promise.plan out")

@@ -42,4 +42,4 @@ class Sample(HeldOutput):
         """ε where the newest release is w steps old."""
         due = np.full(self.find_lanes(truth), first) | (self._step - lanes["at"] >= self.notion.w)
         lanes["at"] = np.where(due, self._step, lanes["at"])
-        return np.where(due, self.notion.epsilon, 0.0)
+        return np.where(due, self.budget, 0.0)

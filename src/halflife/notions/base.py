@@ -231,6 +231,8 @@ class Notion(ABC, Generic[S]):
     """Whether a loss counts at the step that the data is about, rather than at the step of its release."""
     forgets: ClassVar[bool] = False
     """Whether a loss counts less as time passes since its release: then it matters when a value was really published."""
+    filters_gaussian: ClassVar[bool] = False
+    """Whether, with a δ, Gaussian losses alone are held to a sum of μ², so that each may be chosen from earlier outputs."""
     mechanism: ClassVar[str] = "planned"
     """The registered mechanism that keeps this promise."""
     attached: ClassVar[str | None] = None

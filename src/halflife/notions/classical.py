@@ -38,6 +38,7 @@ class Classical(Notion):
     delta: float = 0.0
 
     name: ClassVar[str] = "classical"
+    filters_gaussian: ClassVar[bool] = True
     summary: ClassVar[str] = "Everything ever published about a person counts in full, for ever."
     noises: ClassVar[tuple[Noise, ...]] = ("laplace", "gaussian")
     not_protected: ClassVar[tuple[str, ...]] = (

@@ -116,6 +116,7 @@ class WEvent(Notion[Window]):
 
     name: ClassVar[str] = "w-event"
     by_data_time: ClassVar[bool] = True
+    filters_gaussian: ClassVar[bool] = True
     summary: ClassVar[str] = "Whatever a person did within any w consecutive steps is hidden; longer patterns are not."
     noises: ClassVar[tuple[Noise, ...]] = ("laplace", "gaussian")
     not_protected: ClassVar[tuple[str, ...]] = (

@@ -262,8 +262,14 @@ def work_out(policy: PolicyKeys) -> tuple[Channel, ...]:
 
 
 def _check_held(policy: PolicyKeys, channel: Channel) -> None:
-    """Refuse what nobody can say an error of, where a stream repeats outputs at steps that depend on what it published."""
+    """Refuse what nobody can say an error of, where a stream repeats outputs at steps that depend on what it published; and with
+    a δ streams beside it, whose parts of it are not shown to leave room for whatever it comes to spend."""
     at, name = ("streams", channel.index), channel.mechanism
+    if channel.plan.noise == "gaussian" and len(policy.streams) > 1:
+        why = (
+            f"with a delta {name} is proved for a policy of one stream: promise delta 0, or leave the other streams out"
+        )
+        raise policy.error(((*at, "mechanism"), why))
     if channel.part.post:
         why = (
             f"{name} repeats outputs, and how far the truth has moved since is not known: no estimate can be told how far a "
@@ -486,7 +492,7 @@ def explain(channel: Channel) -> Iterator[str]:
     """Say how far one person can move a stream's numbers, and why, and when it repeats outputs, from the policy alone."""
     yield from channel.promise.explain(channel, channel.plan, channel.why)
     if (held := channel.held) is not None:
-        least = STD_OF_UNIT_SCALE["laplace"] * held.sensitivity / held.most_loss * float(max(channel.factors))
+        least = STD_OF_UNIT_SCALE[held.noise] * held.sensitivity / held.most_loss * float(max(channel.factors))
         yield (
             f"{held.name} {held.rule}: its noise has a standard deviation of {least:.4g} {channel.unit}".rstrip()
             + " at the "

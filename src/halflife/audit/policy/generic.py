@@ -198,7 +198,9 @@ def _pair(policy: Policy, a: str, b: str, totals: Mapping[str, Totals], steps: i
             ]
             moves += apart.tolist()
         else:  # whatever it comes to spend on a window, each part of it counts for how far the pair is apart
-            decided += held.notion.epsilon * -(-steps // held.notion.w) * float(apart.max()) / held.sensitivity
+            spent = float(held.to_loss(np.asarray(held.budget * -(-steps // held.notion.w))))
+            whole = Release(1, spent, sensitivity=held.sensitivity, noise=held.noise)
+            decided += pair_loss([whole], [float(apart.max())], delta)
         exact = (totals[x][c.name].astype(np.float64) for x in (a, b))
         first, second = (in_output_units(x, c.factor_of_cells).ravel() for x in exact)
         values.append((first, second, noise_scales(c, steps).ravel()))

@@ -188,7 +188,7 @@ def _noise(policy: Policy, channel: Channel, looked: int, found: Inspection | No
     first = float(max(channel.sized_at(1).factors)) * gain
     begun, std = plan.std(1), plan.std(last)
     if (held := channel.held) is not None:
-        begun = std = STD_OF_UNIT_SCALE["laplace"] * held.sensitivity / held.most_loss
+        begun = std = STD_OF_UNIT_SCALE[held.noise] * held.sensitivity / held.most_loss
     noise = Noise(first * begun, worst * std, *bounds[widest].tolist())
     if found is None or not found.steps:
         return noise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-NAMES = ("accounts", "estimates", "noise", "plans", "publish", "secrets")
+NAMES = ("accounts", "estimates", "noise", "plans", "publish", "secrets", "streams")
 
 for name in [a for a in sys.argv[1:] if not a.startswith("-")] or NAMES:
     if name not in NAMES:

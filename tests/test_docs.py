@@ -42,6 +42,7 @@ def write_named_files(name, folder):
         "README.md",
         "docs/publishing.md",
         "docs/smoothing.md",
+        "docs/compare.md",
         "docs/reading.md",
         "docs/age-dependent.md",
         "docs/almost-periodic.md",

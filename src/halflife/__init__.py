@@ -51,6 +51,7 @@ from halflife.specifications import (
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
+    from halflife.lab.compare import Compared, compare
     from halflife.outputs import Combination, PublishedValues
     from halflife.parsing.documents import PolicyError
     from halflife.policy import Policy
@@ -88,6 +89,7 @@ _LATE = {
     "Policy": "policy",
     "PolicyError": "parsing.documents",
     "PublishedValues": "outputs",
+    **dict.fromkeys(("Compared", "compare"), "lab.compare"),
     **dict.fromkeys(("Facts", "LocalLevel", "Seasonal"), "postprocessing"),
 } | dict.fromkeys(
     (
@@ -148,6 +150,7 @@ __all__ = [
     "CheckReport",
     "Classical",
     "Combination",
+    "Compared",
     "EmpiricalProcess",
     "ExponentialDiscount",
     "Exposure",
@@ -201,6 +204,7 @@ __all__ = [
     "certify",
     "check",
     "check_certificate",
+    "compare",
     "hindsight",
     "mean_sensitivity",
     "plans",

@@ -332,8 +332,8 @@ class SimulatedNoise:
         self._generator = np.random.default_rng(whole("seed", seed, least=0))
 
     def draw(self, family: str, scale: float | Floats, shape: tuple[int, ...]) -> Floats:
-        """Return independent noise of this scale."""
+        """Return independent noise of this scale, NaN where that is infinite."""
         if family not in FAMILIES:
             raise unknown("noise", family, FAMILIES)
-        sample = self._generator.laplace if family == "laplace" else self._generator.normal
-        return np.asarray(sample(0.0, scale, shape), dtype=np.float64)
+        sample, drawn = self._generator.laplace if family == "laplace" else self._generator.normal, np.isfinite(scale)
+        return np.where(drawn, sample(0.0, np.where(drawn, scale, 1.0), shape), np.nan)

@@ -6,11 +6,13 @@ from halflife.mechanisms.budget_distribution import BudgetDistribution
 from halflife.mechanisms.draw import Batch
 from halflife.mechanisms.held import HeldOutput
 from halflife.mechanisms.lane_draw import LaneDraw
+from halflife.mechanisms.lane_noise import LaneNoise
 from halflife.mechanisms.planned import PlannedNoise, publish_series
 from halflife.mechanisms.release_draw import ReleaseDraw, record
 from halflife.mechanisms.rescue_dp import RescueDP
 from halflife.mechanisms.reused import ReusedNoise
 from halflife.mechanisms.sample import Sample
+from halflife.mechanisms.schedule_draw import ScheduleDraw
 from halflife.mechanisms.simulated_draw import SimulatedDraw
 from halflife.mechanisms.uniform import Uniform
 from halflife.registry import import_modules
@@ -22,6 +24,7 @@ __all__ = [
     "Draw",
     "HeldOutput",
     "LaneDraw",
+    "LaneNoise",
     "Mechanism",
     "PlannedNoise",
     "ReleaseDraw",
@@ -29,6 +32,7 @@ __all__ = [
     "RescueDP",
     "ReusedNoise",
     "Sample",
+    "ScheduleDraw",
     "ScheduledMechanism",
     "SimulatedDraw",
     "Turn",

@@ -45,7 +45,7 @@ class Fast(HeldOutput):
     follows from noisy values alone, and pure losses may be chosen from those.
 
     fractions  whether steps that repeat r keep its fraction. Published programs drop it (counts), and E looks at ⌊r⌋; with
-               fractions E has r itself
+               fractions E has r itself;  counts  see `HeldOutput`: z is rounded
 
     >>> from halflife.mechanisms.lane_draw import LaneDraw
     >>> notion = WEvent(1.0, w=40)
@@ -61,8 +61,10 @@ class Fast(HeldOutput):
     takes_vectors: ClassVar[bool] = False
     takes_gaussian: ClassVar[bool] = False
 
-    def __init__(self, notion: WEvent, sensitivity: float = 1.0, *, fractions: bool = False) -> None:
-        super().__init__(notion, sensitivity)
+    def __init__(
+        self, notion: WEvent, sensitivity: float = 1.0, *, fractions: bool = False, counts: bool = False
+    ) -> None:
+        super().__init__(notion, sensitivity, counts=counts)
         self.fractions = fractions
         self.samples = max(1, int(SHARE * self.notion.w))
 
@@ -106,7 +108,7 @@ class Fast(HeldOutput):
         output = self._drop_fraction(lanes["last"])
         self.published = first  # a block's first sample is its noisy value; later ones are filtered
         if np.any(loss > 0):
-            self._sample(lanes, self.add_noise(value, loss, draw), loss > 0, first)
+            self._sample(lanes, self.round_noisy(self.add_noise(value, loss, draw)), loss > 0, first)
             output = np.where(loss > 0, lanes["last"], output)
         return output if value.ndim else float(output)
 

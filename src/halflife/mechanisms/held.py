@@ -53,6 +53,8 @@ class HeldOutput(ABC):
     repeats      whether streams of a policy have steps that repeat an output
     source       who found it;  rule  when it publishes, in words;  most_share  of the budget that one output can have
     takes_vectors, takes_gaussian  whether one decision may be taken about several numbers of a step; and noise be Gaussian
+    counts       whether noisy values become whole numbers from 0 on, max(0, round(·)), before anything is made of them: as in
+                 the benchmark of Schäler, Hütter and Schäler (PVLDB 16(8), 2023) with `truncate`
     """
 
     name: ClassVar[str]
@@ -65,13 +67,14 @@ class HeldOutput(ABC):
     takes_vectors: ClassVar[bool] = True
     takes_gaussian: ClassVar[bool] = True
 
-    def __init__(self, notion: WEvent, sensitivity: float = 1.0) -> None:
+    def __init__(self, notion: WEvent, sensitivity: float = 1.0, *, counts: bool = False) -> None:
         if not isinstance(notion, WEvent) or notion.delta:
             raise InvalidInput(f"{self.name} is proved for w-event privacy with delta 0, not for {notion!r}")
         self.notion, self.sensitivity = notion, real("sensitivity", sensitivity, positive=True)
         self.shape, self.published = Shape(), False
         self.noise: Noise = "laplace"
         self.budget = self.notion.epsilon
+        self.counts = counts
         self._lanes: Lanes | None = None
         self._step = 0
 
@@ -124,7 +127,7 @@ class HeldOutput(ABC):
         loss = self.decide(lanes, value, draw, first)
         self.published = bool(np.any(loss > 0))
         if self.published:
-            noisy = self.add_noise(value, loss, draw)
+            noisy = self.round_noisy(self.add_noise(value, loss, draw))
             lanes["last"] = np.where(loss > 0, noisy, lanes["last"])
         return lanes["last"].copy() if np.ndim(truth) else float(lanes["last"])
 
@@ -216,6 +219,10 @@ class HeldOutput(ABC):
             return "repeats an output, and there is none before it"
         same = before.tobytes() == output.tobytes()
         return None if same else "does not repeat the output before it, and has no noise of its own"
+
+    def round_noisy(self, noisy: Floats) -> Floats:
+        """Return noisy values as they are released: themselves, or with `counts` max(0, round(·)), halves up."""
+        return np.maximum(0.0, np.floor(noisy + 0.5)) if self.counts else noisy
 
     def _move_to(self, step: int, shape: tuple[int, ...]) -> Lanes:
         """Go on to a step, and forget losses that are out of the window."""

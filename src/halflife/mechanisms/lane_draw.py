@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from halflife import noise as grade
 from halflife.errors import BudgetExceeded, InvalidInput
 from halflife.mechanisms.base import Draw, Mechanism
+from halflife.mechanisms.lane_noise import LaneNoise
 from halflife.notions import WEvent
 from halflife.numerics.arrays import Floats
 from halflife.numerics.parameters import real, whole
@@ -31,6 +32,9 @@ class LaneDraw:
     rounded down. So it is never above that of `Accountant(WEvent(ε, w))`, and at most w units below it, 2⁻⁵⁹·w·ε
     (ours; tests hold the two to each other). It takes fresh Laplace noise for one number about the present step alone.
 
+    seed     of all lanes together, or a `LaneNoise`, which has a source for each
+    charged  the losses of each draw of the newest step, lane by lane
+
     >>> draw = LaneDraw(WEvent(1.0, w=2), seed=1, lanes=3)
     >>> with draw.step(1) as d:
     ...     noise = d(None, 1.0, loss=np.array([0.25, 0.5, 0.0]))
@@ -39,17 +43,18 @@ class LaneDraw:
     ([0.75, 0.5, 1.0], [True, True, False])
     """
 
-    def __init__(self, notion: WEvent, seed: int, lanes: int = 1) -> None:
+    def __init__(self, notion: WEvent, seed: int | LaneNoise, lanes: int = 1) -> None:
         if not isinstance(notion, WEvent) or notion.delta:
             raise InvalidInput(f"accounts in an array are of w-event privacy with delta 0, not of {notion!r}")
         self.notion, self.lanes = notion, whole("lanes", lanes, least=1)
-        self._source = grade.SimulatedNoise(seed)
+        self._source = seed if isinstance(seed, LaneNoise) else grade.SimulatedNoise(seed)
         self._unit = math.ldexp(1.0, math.frexp(notion.epsilon)[1] - BITS)
         self._limit = int(notion.epsilon / self._unit)
         self._most = int(notion.epsilon * (1 + TOLERANCE) / self._unit)
         self._spent = np.zeros((notion.w, self.lanes), dtype=np.int64)
         self._used = np.zeros(self.lanes, dtype=np.int64)
         self._step, self._open = 0, False
+        self.charged: list[Floats] = []
 
     @contextmanager
     def step(self, step: int) -> Iterator[Draw]:
@@ -60,7 +65,7 @@ class LaneDraw:
             slot = self._spent[left % self.notion.w]
             self._used -= slot
             slot[:] = 0
-        self._step, self._open = step, True
+        self._step, self._open, self.charged = step, True, []
         try:
             yield self
         finally:
@@ -106,8 +111,8 @@ class LaneDraw:
         self._charge(losses)
         with np.errstate(divide="ignore"):
             scales = real("sensitivity", sensitivity, positive=True) / losses
-        drawn = self._source.draw("laplace", np.where(losses > 0, scales, 1.0), (self.lanes,))
-        return np.where(losses > 0, drawn, np.nan)
+        self.charged.append(losses.copy())
+        return self._source.draw("laplace", scales, (self.lanes,))
 
     def _charge(self, losses: Floats) -> None:
         """Charge all lanes, or none if one of them cannot pay."""

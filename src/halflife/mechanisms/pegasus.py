@@ -73,11 +73,11 @@ class Pegasus(HeldOutput):
         """Return the median of the noisy values of the group that this step is in."""
         value = np.asarray(truth, dtype=np.float64)
         lanes = self._move_to(step, value.shape)
-        noisy = self.add_noise(value, self.decide(lanes, value, draw, False), draw)
+        noisy = self.round_noisy(self.add_noise(value, self.decide(lanes, value, draw, False), draw))
         for kept, new in (("exact", value), ("noisy", noisy)):
             lanes[kept] = np.concatenate([lanes[kept][1:], new[None]])
         self._group(lanes, draw)
-        lanes["last"] = np.asarray(np.nanmedian(_select(lanes["noisy"], lanes["size"]), axis=0))
+        lanes["last"] = self.round_noisy(np.asarray(np.nanmedian(_select(lanes["noisy"], lanes["size"]), axis=0)))
         return lanes["last"].copy() if value.ndim else float(lanes["last"])
 
     def decide(self, lanes: Lanes, truth: Floats, draw: Draw, first: bool) -> Floats:

@@ -12,12 +12,15 @@ from halflife.accountant import Accountant
 from halflife.errors import InvalidInput
 from halflife.mechanisms.base import Request
 from halflife.mechanisms.draw import Drawing, Price
+from halflife.mechanisms.lane_noise import LaneNoise
 from halflife.numerics.parameters import whole
 from halflife.release import Release
 
 
 class SimulatedDraw(Drawing):
     """Seeded draws for the lab: one account for all lanes, or one for each if the mechanism is adaptive.
+
+    seed  of all lanes together, or a `LaneNoise`, which has a source for each
 
     >>> from halflife import Accountant, Classical
     >>> draw = SimulatedDraw([Accountant(Classical(1.0))], seed=1, lanes=4)
@@ -26,12 +29,12 @@ class SimulatedDraw(Drawing):
     (4,)
     """
 
-    def __init__(self, accounts: Sequence[Accountant], seed: int, lanes: int = 1) -> None:
+    def __init__(self, accounts: Sequence[Accountant], seed: int | LaneNoise, lanes: int = 1) -> None:
         super().__init__(accounts)
         self.lanes = whole("lanes", lanes, least=1)
         if len(accounts) not in (1, self.lanes):
             raise InvalidInput(f"{self.lanes} lanes need one account, or one each, not {len(accounts)}")
-        self._source = grade.SimulatedNoise(seed)
+        self._source = seed if isinstance(seed, LaneNoise) else grade.SimulatedNoise(seed)
 
     def headroom(self, age: int = 0, span: int = 1) -> Any:
         """Return the largest loss that may be drawn for now, lane by lane."""
@@ -66,8 +69,9 @@ class SimulatedDraw(Drawing):
         shape = (self.lanes,) if request.size == 1 else (self.lanes, request.size)
         if request.size > 1 and np.ndim(scale):
             scale = scale[:, None]
-        drawn = self._source.draw(request.noise, np.where(np.isfinite(scale), scale, 1.0), shape)
-        return np.where(np.isfinite(scale), drawn, np.nan)  # nothing was charged there, so nothing may be used
+        return self._source.draw(
+            request.noise, scale, shape
+        )  # NaN where nothing was charged, so that nothing can be used
 
     def _keep(self, noise: Any) -> Any:
         return noise

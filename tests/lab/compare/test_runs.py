@@ -241,3 +241,16 @@ def test_everything_is_compared_by_default():
     assert [row["mechanism"] for row in hl.compare(None, WAVE, notions=["w-event"], w=10, repetitions=1).rows] == [
         "w-event"
     ]
+
+
+def test_a_process_that_dies_is_named(monkeypatch):
+    """Spawned processes import what they run afresh, so the stand-in for one that is killed is what they are told to run."""
+    monkeypatch.setattr(runs, "_run_task", _die)
+    with pytest.raises(hl.InvalidInput, match="a process ended before its work was done"):
+        hl.compare(["uniform", "ba"], WAVE, w=10, repetitions=2, jobs=2)
+
+
+def _die(task):
+    import os
+
+    os._exit(9)

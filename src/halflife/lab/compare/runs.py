@@ -7,15 +7,19 @@ and on how many repetitions it has, and on nothing else: neither on other rows, 
 from __future__ import annotations
 
 import math
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from multiprocessing import get_context
+from multiprocessing.synchronize import Event
 
 import numpy as np
 
 from halflife.accountant import Accountant
+from halflife.errors import InvalidInput
 from halflife.lab.compare.contestants import Contestant, FromMechanism, FromPlan, FromTotals, Producer
 from halflife.lab.compare.errors import Scores, score
 from halflife.lab.compare.lenses import largest_risk, largest_risks, name_lens, reads_arrays
@@ -110,7 +114,8 @@ def run_block(job: Job, task: Task, clock: Clock = time.monotonic) -> Block | No
     """Return what some repetitions of a group came to, None if the time was over before."""
 
     def check() -> None:
-        if clock() > job.end:
+        now = clock()
+        if now > job.end or now == math.inf:
             raise OutOfTime
 
     try:
@@ -256,18 +261,21 @@ def read_risks(
 
 # All of them --------------------------------------------------------------------------------------------------------
 
-_job: Job | None = None
-"""What this process was told, if it is one of several."""
+_told: tuple[Job, Event] | None = None
+"""What this process was told, if it is one of several: the job, and whether somebody asked for an end."""
 
 
-def _begin(job: Job) -> None:
-    global _job  # noqa: PLW0603
-    _job = job
+def _begin(job: Job, stop: Event) -> None:
+    """Begin in a process of its own. Ctrl-C is for the one that started it, which then asks for an end."""
+    global _told  # noqa: PLW0603
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _told = job, stop
 
 
 def _run_task(task: Task) -> Block | None:
-    assert _job is not None
-    return run_block(_job, task)
+    assert _told is not None
+    job, stop = _told
+    return run_block(job, task, lambda: math.inf if stop.is_set() else time.monotonic())
 
 
 def run_all(
@@ -301,10 +309,17 @@ def _results(job: Job, tasks: Sequence[Task], jobs: int, clock: Clock) -> Iterat
         for task in tasks:
             yield task, run_block(job, task, clock)
         return
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_begin, initargs=(job,))
+    context = get_context("spawn")
+    stop = context.Event()
+    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=(job, stop))
     try:
         waiting: dict[Future[Block | None], Task] = {pool.submit(_run_task, task): task for task in tasks}
         for future in as_completed(waiting):
             yield waiting[future], future.result()
+    except BrokenProcessPool:
+        raise InvalidInput(
+            "a process ended before its work was done, perhaps for want of memory: give fewer jobs, or a shorter series"
+        ) from None
     finally:
+        stop.set()
         pool.shutdown(wait=True, cancel_futures=True)

@@ -106,7 +106,7 @@ BREAKS: tuple[Break, ...] = (
         "self.published = first  #",
         "self.published = True  #",
         "FAST claims the band of a noise for a filtered value",
-        ("tests/publisher/test_held.py",),
+        ("tests/mechanisms/test_held_streams.py",),
     ),
     Break(
         "publisher/drawing.py",

@@ -130,6 +130,17 @@ def test_what_is_not_proved_is_refused_with_its_reason(name, plan, words):
         for_stream(name, plan)
 
 
+def test_what_fast_has_filtered_has_no_noise_of_a_known_scale():
+    """A block of 40 steps samples its first three: the first is its noisy value, the others are filtered, the rest repeats."""
+    notion = WEvent(1.0, 40)
+    fast, draw = for_stream("fast", notion.plan()), ReleaseDraw(Accountant(notion))
+    known = []
+    for step in range(1, 42):
+        draw.run(fast, step, 1000)
+        known.append((len(draw.releases), len(fast.noise_in_output(draw.scales))))
+    assert known == [(1, 1), (1, 0), (1, 0), *[(0, 0)] * 37, (1, 1)]
+
+
 def test_a_mechanism_of_one_number_refuses_groups_and_a_tree_is_for_the_lab():
     with pytest.raises(InvalidInput, match="fast publishes one number a step, and the stream has 2"):
         for_stream("fast", WEvent(1.0, 6).plan(), cells=2)

@@ -24,6 +24,7 @@ def test_nothing_honest_is_accused(tmp_path, mechanism):
     tried = {f.how for f in verdict.findings}
     assert {"sensitivity", "exact", "silence", "black box"} <= tried
     assert ("noise size" in tried) is (mechanism == "uniform"), "repeated outputs are no values with noise of one scale"
+    assert next(f.claimed for f in verdict.findings if f.how == "black box") == pytest.approx(3.0), "a window apart"
     (spent,) = [f for f in verdict.findings if f.how == "exact"]
     assert 0.4 * spent.claimed < spent.found <= spent.claimed * (1 + 1e-9)
 

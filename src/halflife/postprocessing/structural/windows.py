@@ -137,7 +137,7 @@ def hidden_part(kinds: Integers, noise: float, count: float) -> float:
     r is the standard error of a sample's variance (see `class_of`) over the square of the amplitude, about 2 at the most. An
     amplitude that the sample's variance shows is taken as it is; one that noise hides is left to the likelihood.
 
-    >>> round(hidden_part(np.array([0]), 1.0, 500.0), 3), hidden_part(np.array([-4, -9]), 1.0, 500.0)
+    >>> round(hidden_part(np.array([0]), 1.0, 500.0), 3), round(hidden_part(np.array([-4, -9]), 1.0, 500.0), 3)
     (0.005, 1.28)
     """
     return float(noise * math.sqrt(5 / count) / 2.0 ** kinds.max()) ** 2 / 2

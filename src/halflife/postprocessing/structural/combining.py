@@ -13,21 +13,21 @@ which is two pieces of normal densities. With v = y − p ≥ 0 (the other side 
 (ours; elementary). However far off a value lies, it moves the estimate by f/b at the most; where f ≫ b² it stays as it is, while
 a linear filter mixes in a prediction that is worse than the noise. The band's width is that of the error over all y.
 
-**Models are wrong**, and y − p shows it: its noise is known, and independent of p. So the variance of the prediction's error is
-taken to be c·f, with c one of SIZES, from step to step another; how often which is fitted on the surprises y − p by likelihood.
-That is a heavier tail where the series has one, a wider band where the model promises too much, and the raw value where
-predictions are no good. Where noise hides the errors of predictions, EXPECTED holds (ours; mixtures by expectation and
-maximisation are known: Dempster, Laird and Rubin 1977).
+The prediction's error may be larger or smaller than the model says: the chances of that (`Doubt`) are found in `sizes`. Each size
+makes an estimate and a band, weighted by how likely it made the value: a heavier tail where the series has one, a wider band
+where the model promises too much, and the raw value where predictions are no good.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cache, reduce
+from typing import NamedTuple
 
 import numpy as np
 
-from halflife.numerics.arrays import Floats
+from halflife.numerics.arrays import Bools, Floats, Integers
 from halflife.numerics.search import largest
 
 POINTS = 33
@@ -35,12 +35,13 @@ NORMAL_BAND, LAPLACE_BAND = 1.959963984540054, math.log(20) / math.sqrt(2)
 """Half the width of a 95 % band, in standard deviations."""
 
 
-SIZES = 2.0 ** np.arange(-1, 7)
+LOWEST, HIGHEST = -5, 9
+SIZES = 2.0 ** np.arange(LOWEST, HIGHEST + 1)
 """A prediction's error may have so many times the variance that the model says."""
-EXPECTED = np.array([0.22, 0.52, 0.2, 0.05, 0.007, 0.002, 0.0005, 0.0005])
-STRENGTH, ROUNDS, FEWEST_SHARE = 8.0, 50, 0.002
-"""Before anything is seen the sizes have these chances, which count as so many values; those below a share are left out."""
-MODEL_IS_TRUE = (0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+CELL = np.arange(-2, 3)
+"""So many powers of 2 more a cell may have than others."""
+FEWEST_SHARE = 0.002
+"""Sizes whose chance is smaller are left out."""
 AT_ONCE = 100_000
 """So many values are combined at once: memory is bounded."""
 MOST = 1e8
@@ -107,69 +108,85 @@ def combine_normal(v: Floats, f: Floats, R: Floats) -> tuple[Floats, Floats, Flo
     return v * f / total, NORMAL_BAND * np.sqrt(f * R / total), -(np.log(2 * np.pi * total) + v * v / total) / 2
 
 
-def combine(
-    predicted: Floats, variances: Floats, values: Floats, noise: Floats, laplace: bool, chances: Floats
-) -> tuple[Floats, Floats]:
-    """Return estimates and the half-widths of their 95 % bands, of predictions of these variances and noisy values.
+class Doubt(NamedTuple):
+    """How large errors of predictions may be.
 
-    `chances` are those of SIZES. Each size makes an estimate and a band, weighted by how likely it made the value. A
-    prediction of infinite variance says nothing: the value stays, with the band of its noise. So does an exact value.
+    rows, table  which row of the table each step has: chances of SIZES
+    cells        chances of CELL, by which powers of 2 the sizes of a cell are moved: cells × points, or one row for all
+    """
+
+    rows: Integers
+    table: Floats
+    cells: Floats
+
+    def weights(self) -> tuple[Integers, Floats]:
+        """Return which sizes may occur, and their chances for each of CELL: points × sizes × rows."""
+        moved = np.zeros((len(CELL), len(SIZES), len(self.table)))
+        for k, a in enumerate(CELL.tolist()):
+            np.add.at(moved[k], np.clip(np.arange(len(SIZES)) + a, 0, len(SIZES) - 1), self.table.T)
+        there = np.einsum("ksr,k->sr", moved, self.cells.max(axis=0)).max(axis=1) >= FEWEST_SHARE
+        return np.flatnonzero(there), moved
+
+
+def trust_model(steps: int) -> Doubt:
+    """Return that all errors have the size that the model says."""
+    return Doubt(
+        np.zeros(steps, dtype=np.int64), (SIZES == 1).astype(np.float64)[None], (CELL == 0).astype(np.float64)[None]
+    )
+
+
+def is_mixed(variances: Floats, noise: Floats) -> Bools:
+    """Return where both a prediction and its value say something."""
+    found: Bools = (noise > 0) & (variances > 0) & (variances < MOST * noise)
+    return found
+
+
+def combine(
+    predicted: Floats, variances: Floats, values: Floats, noise: Floats, laplace: bool, doubt: Doubt
+) -> tuple[Floats, Floats]:
+    """Return estimates and half-widths of their 95 % bands, of predictions of these variances and noisy values: steps × cells.
+
+    A prediction of infinite variance says nothing: the value stays, with the band of its noise. So does an exact value.
 
     >>> estimates, bands = combine(
-    ...     np.zeros(3), np.array([0.0, 2.0, np.inf]), np.full(3, 3.0), np.full(3, 2.0), True, np.array(MODEL_IS_TRUE)
+    ...     np.zeros((3, 1)), np.array([[0.0], [2.0], [np.inf]]), np.full((3, 1), 3.0), np.full((3, 1), 2.0), True, trust_model(3)
     ... )
-    >>> estimates.round(3).tolist(), bands.round(3).tolist()
+    >>> estimates[:, 0].round(3).tolist(), bands[:, 0].round(3).tolist()
     ([0.0, 1.719, 3.0], [0.0, 2.006, 2.996])
     """
     noise = np.broadcast_to(noise, values.shape)
-    exact, mixed = noise == 0, (noise > 0) & (variances > 0) & (variances < MOST * noise)
-    estimates = np.where((variances == 0) & ~exact, predicted, values)
+    mixed = is_mixed(variances, noise)
+    estimates = np.where((variances == 0) & (noise > 0), predicted, values)
     bands = np.where(variances == 0, 0.0, (LAPLACE_BAND if laplace else NORMAL_BAND) * np.sqrt(noise))
     v, f, R = (values - predicted)[mixed], variances[mixed], noise[mixed]
-    moved, halves = np.empty_like(v), np.empty_like(v)
+    steps, cells = np.nonzero(mixed)
+    rows, cells = doubt.rows[steps], cells if len(doubt.cells) > 1 else np.zeros_like(cells)
+    there, moved = doubt.weights()
+    changes, halves = np.empty_like(v), np.empty_like(v)
     for start in range(0, len(v), AT_ONCE):
         part = slice(start, start + AT_ONCE)
-        moved[part], halves[part] = _mix(v[part], f[part], R[part], laplace, chances)
-    estimates[mixed] = predicted[mixed] + moved
+        among = doubt.cells[cells[part]].T
+        chances = [
+            sum(each * one[rows[part]] for each, one in zip(among, moved[:, size], strict=True)) for size in there
+        ]
+        changes[part], halves[part] = _mix(v[part], f[part], R[part], laplace, SIZES[there].tolist(), chances)
+    estimates[mixed] = predicted[mixed] + changes
     bands[mixed] = halves
     return estimates, bands
 
 
-def _mix(v: Floats, f: Floats, R: Floats, laplace: bool, chances: Floats) -> tuple[Floats, Floats]:
+def _mix(
+    v: Floats, f: Floats, R: Floats, laplace: bool, sizes: Sequence[float], chances: Sequence[Floats]
+) -> tuple[Floats, Floats]:
     """Return the mean of the estimates of x − p that each size makes, weighted by likelihood, and half the width of its band."""
-    one, there = combine_laplace if laplace else combine_normal, np.flatnonzero(chances)
-    moved, halves, logs = zip(*(one(v, c * f, R) for c in SIZES[there]), strict=True)
+    one = combine_laplace if laplace else combine_normal
+    moved, halves, logs = zip(*(one(v, c * f, R) for c in sizes), strict=True)
     top = reduce(np.maximum, logs)
-    weights = [chance * np.exp(log - top) for chance, log in zip(chances[there], logs, strict=True)]
+    weights = [chance * np.exp(log - top) for chance, log in zip(chances, logs, strict=True)]
     total = sum(weights)  # size by size: sums of arrays may depend on how many values there are, in their last bits
     mean = sum(w * m for w, m in zip(weights, moved, strict=True)) / total
     squares = (h**2 + (NORMAL_BAND * (m - mean)) ** 2 for h, m in zip(halves, moved, strict=True))
     return mean, np.sqrt(sum(w * square for w, square in zip(weights, squares, strict=True)) / total)
-
-
-def find_chances(surprise: Floats, variances: Floats, noise: Floats, laplace: bool) -> Floats:
-    """Return the likeliest chances of SIZES given surprises y − p, by expectation and maximisation (known: Dempster et al. 1977).
-
-    Where noise hides much that goes slowly: it begins halfway between EXPECTED and how likely each size is if all steps share it.
-
-    >>> v = np.random.default_rng(1).normal(0, 2.0, 4000)
-    >>> round(float(find_chances(v, np.ones(4000), np.full(4000, 0.01), True) @ SIZES))
-    4
-    """
-    mixed = (noise > 0) & (variances > 0) & (variances < MOST * noise)
-    v, f, R = surprise[mixed], variances[mixed], noise[mixed]
-    logs = np.array([find_density(v, c * f, R, laplace) for c in SIZES])
-    densities = np.exp(logs - logs.max(axis=0, initial=-math.inf))
-    together = logs.sum(axis=1)
-    alike = EXPECTED * np.exp(together - together.max(initial=-math.inf))
-    chances = (EXPECTED + alike / alike.sum()) / 2
-    for _ in range(ROUNDS):
-        weights = chances[:, None] * densities
-        counts = (weights / weights.sum(axis=0)).sum(axis=1) + STRENGTH * EXPECTED
-        chances = counts / counts.sum()
-    chances = np.where(chances < FEWEST_SHARE, 0.0, chances)
-    result: Floats = chances / chances.sum()
-    return result
 
 
 @cache

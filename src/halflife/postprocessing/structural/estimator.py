@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,11 +13,15 @@ from halflife.errors import InvalidInput
 from halflife.numerics.arrays import Floats, Integers
 from halflife.numerics.forms import JsonObject, leave_out, read_form
 from halflife.postprocessing.base import PLAIN, Estimate, Facts, check_values
-from halflife.postprocessing.structural.combining import MODEL_IS_TRUE, find_chances
+from halflife.postprocessing.structural.combining import Doubt, trust_model
 from halflife.postprocessing.structural.filtering import Filter
+from halflife.postprocessing.structural.fitting import NOTHING, Learnt
 from halflife.postprocessing.structural.harmonics import Harmonics
 from halflife.postprocessing.structural.hindsight import look_back_on
 from halflife.postprocessing.structural.parameters import Parameters
+from halflife.postprocessing.structural.sizes import judge_series, week_length
+from halflife.postprocessing.structural.states import pack, read_filter, same_waves, switch_waves, unpack
+from halflife.postprocessing.structural.tracking import Tracker
 from halflife.postprocessing.structural.windows import (
     Fit,
     Window,
@@ -26,7 +29,7 @@ from halflife.postprocessing.structural.windows import (
     class_of,
     classes_of_amplitude,
     fit_models,
-    judge_fits,
+    hidden_part,
     make_window,
     mix,
     model_of,
@@ -73,8 +76,9 @@ class Structural:
     def _begin(self) -> None:
         self._step, self._seen = 0, 0
         self._fits: tuple[Fit, ...] = () if self.public is None else (Fit(self.public, self.models[0]),)
-        self._chances: tuple[float, ...] = MODEL_IS_TRUE
+        self._tracker: Tracker | None = None
         self._kinds: Integers | None = None
+        self._learnt = [NOTHING] * len(self.models)
         self._filters: list[dict[int, Filter]] = []
         self._sums = np.zeros((3, 0))
         self._count = self._noise = 0.0
@@ -96,12 +100,19 @@ class Structural:
         block = self._prepare(values, scales, facts)
         found, done = [], 0
         while done < len(values):
-            room = len(values) if self.public else next_fit(self._seen, self.steps_per_day) - self._seen
+            room = len(values) if self.public else self._next_change() - self._seen
             part = slice(done, min(len(values), done + room))
             here = Window(*(column[part] for column in block))
-            found.append(read_estimate(*self._meet(here, facts.worth), here, facts, self._chances))
+            predicted, variances = self._meet(here, facts.worth)
+            found.append(
+                read_estimate(predicted, variances, here, facts, self._judge(predicted, variances, here, facts))
+            )
             done = part.stop
-            if not self.public and self._seen == next_fit(self._seen - 1, self.steps_per_day):
+            if self.public:
+                continue
+            if self._tracker is not None and self._seen % week_length(self.steps_per_day) == 0:
+                self._tracker.close_week()
+            if self._seen == next_fit(self._seen - 1, self.steps_per_day):
                 self._refit(facts.std > 1)
         return Estimate(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
 
@@ -118,7 +129,7 @@ class Structural:
         anew = type(self).from_facts(self.to_facts())
         block = anew._prepare(values, scales, facts)
         cells = values.shape[1]
-        chances = MODEL_IS_TRUE
+        doubt = trust_model(len(values))
         if self.public is not None and self.amplitude is not None:
             known = Fit(self.public, self.models[0]), classes_of_amplitude(self.amplitude, facts.worth, cells)
             found = look_back_on(block, self.models, facts.std > 1, known)
@@ -126,10 +137,29 @@ class Structural:
             found = block.values, np.full_like(block.values, math.inf)
         else:
             found = look_back_on(block, self.models, facts.std > 1)
-            pool = pool_of(cells)
-            surprise, noise = (block.values - found[0])[:, pool], np.repeat(block.noise[:, None], len(pool), axis=1)
-            chances = tuple(find_chances(surprise, found[1][:, pool], noise, facts.std > 1).tolist())
-        return read_estimate(*found, block, facts, chances)
+            doubt = judge_series(
+                block.values - found[0],
+                found[1],
+                block.noise,
+                block.days,
+                self.steps_per_day,
+                pool_of(cells),
+                facts.std > 1,
+            )
+        return read_estimate(*found, block, facts, doubt)
+
+    def _next_change(self) -> int:
+        """After how many values parameters are fitted next, or a week is closed."""
+        week = week_length(self.steps_per_day)
+        return min(next_fit(self._seen, self.steps_per_day), week * (self._seen // week + 1))
+
+    def _judge(self, predicted: Floats, variances: Floats, block: Window, facts: Facts) -> Doubt:
+        """Return how large errors may be in a block, from what came before it, and take the block in."""
+        if self._tracker is None:
+            return trust_model(len(block.values))
+        surprise, pool = block.values - predicted, pool_of(block.values.shape[1])
+        self._tracker.meet(surprise, variances, block.noise, block.days, self.steps_per_day, pool, facts.std > 1)
+        return self._tracker.doubt(block.days, self.steps_per_day)
 
     def _prepare(self, values: Floats, scales: Floats, facts: Facts) -> Window:
         """Return the steps of a block in whole units."""
@@ -213,9 +243,18 @@ class Structural:
         pool = pool_of(len(kinds))
         before = self._fits
         pooled = window if before else window._replace(values=window.values[:, pool])
-        start = max(before, key=lambda fit: fit.share).parameters if before else None
-        self._fits = weigh_fits(fit_models(pooled, 2.0 ** (kinds[pool] / 2), self.models, start, laplace))
-        self._chances = judge_fits(self._fits, pooled, kinds[pool], laplace)
+        starts = [
+            next((fit.parameters for fit in before if same_waves(fit.harmonics, model)), None) for model in self.models
+        ]
+        hidden = hidden_part(kinds[pool], self._noise / self._count, self._count)
+        tried = fit_models(pooled, 2.0 ** (kinds[pool] / 2), self.models, starts, laplace, hidden, self._learnt)
+        if self._seen >= window_length(self.steps_per_day):  # windows before that are parts of the first whole one
+            self._learnt = [known.add(one.learnt) for known, one in zip(self._learnt, tried, strict=True)]
+        self._fits = weigh_fits(tried)
+        if self._tracker is None:
+            self._tracker = Tracker.begin(len(kinds), len(pool), self.steps_per_day)
+        else:
+            self._tracker.start_anew()
         self._window = pooled
         if before:
             self._adapt(before, kinds)
@@ -287,6 +326,9 @@ class Structural:
             "names": self._names,
             "others": [list(pair) for pair in zip(facts[1:], filters[1:], strict=True)],
         }
+        if self._tracker is not None:
+            form["sizes"] = [pack(part) for part in self._tracker.parts()]
+            form["learnt"] = [[pack(one.precision), pack(one.moment)] for one in self._learnt]
         return leave_out(form, others=[])
 
     def restore(self, state: object) -> None:
@@ -295,18 +337,25 @@ class Structural:
         if state is None:
             return
         keys = ("step", "seen", "fit", "classes", "filters", "sums", "count", "noise", "window", "names")
-        form = read_form("the state of an estimator", state, keys, others=[])
+        form = read_form("the state of an estimator", state, keys, others=[], sizes=None, learnt=None)
         self._step, self._seen = int(form["step"]), int(form["seen"])
         pairs = [(form["fit"], form["filters"]), *form["others"]]
         if form["fit"] is not None:
             self._fits = tuple(self._read_fit(facts) for facts, _ in pairs)
-            self._chances = tuple(map(float, form["fit"]["chances"]))
         self._names = list(map(str, form["names"]))
         self._sums, self._count, self._noise = (
             unpack(form["sums"]).reshape(3, -1),
             float(form["count"]),
             float(form["noise"]),
         )
+        if form["sizes"] is not None:
+            cells = self._sums.shape[1]
+            parts = [unpack(part) for part in form["sizes"]]
+            self._tracker = Tracker.from_parts(parts, cells, len(pool_of(cells)), self.steps_per_day)
+            self._learnt = [Learnt(unpack(one), unpack(other)) for one, other in form["learnt"]]
+        elif self._fits and self.public is None:  # a state of an earlier version: sizes are learnt from here on
+            cells = self._sums.shape[1]
+            self._tracker = Tracker.begin(cells, len(pool_of(cells)), self.steps_per_day)
         if form["window"] is not None:
             values, *others = map(unpack, form["window"])
             self._window = Window(values.reshape(len(others[0]), -1), *others)
@@ -318,60 +367,23 @@ class Structural:
             ]
 
     def _fit_facts(self, fit: Fit) -> JsonObject:
-        """Return a fit as JSON can hold it, with the chances of sizes, which all of them share."""
+        """Return a fit as JSON can hold it."""
         facts = {
             "parameters": list(fit.parameters.numbers),
             "model": self.models.index(replace(fit.harmonics, phases=0)),
             "phases": fit.harmonics.phases,
             "reused": fit.reused,
-            "chances": list(self._chances),
             "share": fit.share,
+            "size": fit.size,
         }
-        return leave_out(facts, share=1.0)
+        return leave_out(facts, share=1.0, size=1.0)
 
     def _read_fit(self, facts: object) -> Fit:
         """Read what `_fit_facts` gave."""
-        form = read_form("a fit", facts, ("parameters", "model", "phases", "reused", "chances"), share=1.0)
+        keys = ("parameters", "model", "phases", "reused")
+        form = read_form(
+            "a fit", facts, keys, share=1.0, size=1.0, chances=None
+        )  # chances of sizes, of an earlier version
         harmonics = replace(self.models[form["model"]], phases=int(form["phases"]))
         parameters = Parameters(tuple(map(float, form["parameters"])))
-        return Fit(parameters, harmonics, float(form["reused"]), float(form["share"]))
-
-
-def same_waves(one: Harmonics, other: Harmonics) -> bool:
-    """Return whether two models have the same parts, whatever noise is reused in them."""
-    return replace(one, phases=0) == replace(other, phases=0)
-
-
-def read_filter(packed: Sequence[object], states: int) -> Filter:
-    """Read a filter's means and covariance."""
-    means, covariance = map(unpack, packed)
-    return Filter(means.reshape(states, -1), covariance.reshape(states, states))
-
-
-def switch_waves(one: Filter, before: Harmonics, fit: Fit, kind: int) -> Filter:
-    """Return a filter with the states of a new fit: new ones begin at 0 with their first variances, others are forgotten."""
-    after = fit.harmonics
-    if after == before:
-        return one
-    means, covariance = np.zeros((after.states, one.means.shape[1])), np.diag(model_of(fit, kind)[1])
-    phases, waves = min(before.phases, after.phases), 2 * len(after.waves) * (before.waves == after.waves)
-    old, new = (
-        [0, *range(1, 1 + waves), *range(end, end + phases), model.states - 1]
-        for model, end in ((before, 1 + 2 * len(before.waves)), (after, 1 + 2 * len(after.waves)))
-    )
-    means[new], covariance[np.ix_(new, new)] = one.means[old], one.covariance[np.ix_(old, old)]
-    return Filter(means, covariance)
-
-
-def pack(values: Floats) -> str:
-    """Return doubles as text: base 64, little end first.
-
-    >>> unpack(pack(np.array([1.5, -2.0]))).tolist()
-    [1.5, -2.0]
-    """
-    return base64.b64encode(np.ascontiguousarray(values, dtype="<f8").tobytes()).decode()
-
-
-def unpack(text: object) -> Floats:
-    """Read what `pack` gave."""
-    return np.frombuffer(base64.b64decode(str(text), validate=True), dtype="<f8").astype(np.float64)
+        return Fit(parameters, harmonics, float(form["reused"]), float(form["share"]), float(form["size"]))

@@ -15,16 +15,18 @@ a model makes the window, and all models that are likely at all are used, each w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from halflife.numerics.arrays import Floats
+from halflife.numerics.arrays import Bools, Floats
 from halflife.postprocessing.structural.combining import find_density
 from halflife.postprocessing.structural.harmonics import Harmonics
 from halflife.postprocessing.structural.parameters import (
+    GRID,
     PRIOR_SPREAD,
     REACH,
     Parameters,
@@ -47,25 +49,32 @@ WIDTHS, WIDTH_OF_MAXIMUM = np.array([1.0, 0.75, 0.375, 0.25, 0.25, 0.375, 0.75, 
 """Where the likelihood beside the maximum is looked at, in standard deviations of the prior, and the range each stands for."""
 SAMPLES, MOST_WEIGHT = 32, 3.0
 """So many points stand for what likelihood and prior leave possible; the largest weight of one, as a logarithm."""
+LEAST_HIDDEN, POWER_OF_SIZE = 0.05, 0.5
+"""Amplitudes that are known better than this, as a standard deviation of ln of their squares, are not fitted."""
+APART, LEAST_VARIANCE = 0.25, 0.01
+"""By how much windows of a series differ in a parameter, as a part of the prior's variance; no window is surer than the other."""
 POWERS = np.array([0.5, 0.5, 0.5, 0.5, 0.5, 1.0, 0.0, 0.0])
 """A prediction's variance grows with this power of each parameter: with the irregular part's own, with the root of a drift's."""
 
 
 def find_cost(
     numbers: Floats, values: Floats, rows: Floats, noise: Floats, gaps: Floats, amplitudes: Floats, begin: Floats,
-    harmonics: Harmonics, reused: float = 0.0, laplace: bool = False,
+    harmonics: Harmonics, reused: float = 0.0, laplace: bool = False, sizes: Floats | None = None,
 ) -> Floats:  # fmt: skip
     """Return −ln L of some sets of parameters, pooled over the series.
 
     numbers     sets × parameters;  values  steps × series, with noise of variances `noise`, `gaps` steps after the one before
     amplitudes  of each series: its variances are those of the parameters times its square
     begin       where each series' level is expected to begin;  reused  the variance of reused noise
+    sizes       what the squares of amplitudes are multiplied by, in each set
     """
     sets, series = len(numbers), values.shape[1]
     size = np.tile(amplitudes, sets)
+    if sizes is not None:
+        size *= np.repeat(np.sqrt(sizes), series)
     found = find_variances(np.repeat(numbers, series, axis=0), harmonics, reused / size**2)
     block = Block(np.zeros((sets * series, harmonics.states)), found.before[:, None] * np.eye(harmonics.states))
-    moved, cost = np.tile((values - begin) / amplitudes, sets), 2 * len(values) * np.log(size)
+    moved, cost = np.tile(values - begin, sets) / size, 2 * len(values) * np.log(size)
     times, reached = np.cumsum(gaps), 0.0
     for start in range(0, len(values), BLOCK):
         part = slice(start, start + BLOCK)
@@ -131,21 +140,31 @@ class Block:
 
 def fit_parameters(
     values: Floats, rows: Floats, noise: Floats, gaps: Floats, amplitudes: Floats, begin: Floats, harmonics: Harmonics,
-    reused: float = 0.0, start: Parameters | None = None, laplace: bool = False,
-) -> tuple[Parameters, float, float]:  # fmt: skip
-    """Return the parameters, on a grid, −ln of how likely the values are at the maximum, and what to add for all parameters."""
+    reused: float = 0.0, start: Parameters | None = None, laplace: bool = False, hidden: float = 0.0,
+    others: Learnt | None = None,
+) -> Fitted:  # fmt: skip
+    """Return the parameters that likelihood and prior leave likely.
+
+    hidden  the standard deviation of ln of the squares of the amplitudes, which are fitted too where noise hides them
+    others  what other windows of the series say
+    """
     from scipy.optimize import minimize
 
     middle = np.array(Parameters.middle(harmonics.steps_per_day, harmonics.seasons).numbers)
     free = free_parameters(harmonics)
-    spread, count = PRIOR_SPREAD[free], int(free.sum())
+    known, unsure = int(free.sum()), hidden > LEAST_HIDDEN
+    spread, count = np.append(PRIOR_SPREAD[free], [hidden] * unsure), known + unsure
+    expected, variances = NOTHING.expect() if others is None else others.expect()
+    there = np.append(free, unsure)
+    expected, variances = expected[there], variances[there]
 
     def costs(points: Floats) -> Floats:
         numbers = np.tile(middle, (len(points), 1))
-        numbers[:, free] += points * spread
-        prior = (points**2).sum(axis=1) / 2
-        found: Floats = (
-            find_cost(numbers, values, rows, noise, gaps, amplitudes, begin, harmonics, reused, laplace) + prior
+        numbers[:, free] += points[:, :known] * spread[:known]
+        prior = ((points - expected) ** 2 / variances).sum(axis=1) / 2
+        sizes = np.exp(hidden * points[:, known:].sum(axis=1))
+        found: Floats = prior + find_cost(
+            numbers, values, rows, noise, gaps, amplitudes, begin, harmonics, reused, laplace, sizes
         )
         return found
 
@@ -153,15 +172,77 @@ def fit_parameters(
         found = costs(np.vstack([point, point + DIFFERENCE * np.eye(count)]))
         return float(found[0]), (found[1:] - found[0]) / DIFFERENCE
 
-    first = np.zeros(count) if start is None else (np.array(start.numbers)[free] - middle[free]) / spread
+    first = expected.copy()
+    if start is not None:
+        first[:known] = (np.array(start.numbers)[free] - middle[free]) / spread[:known]
     best = minimize(
         with_slopes, first, jac=True, method="L-BFGS-B", bounds=[(-REACH, REACH)] * count,
         options={"maxiter": MOST_ROUNDS, "gtol": ENOUGH, "ftol": 1e-8},
     )  # fmt: skip
     found = integrate(costs, best.x, float(best.fun))
+    moved = best.x * spread + found.moved(spread, np.append(POWERS[free], [POWER_OF_SIZE] * unsure))
     numbers = middle.copy()
-    numbers[free] += best.x * spread + found.moved(spread, POWERS[free])
-    return Parameters.from_numbers(numbers), float(best.fun), found.cost - float(best.fun)
+    numbers[free] += moved[:known]
+    octaves = round(float(moved[known:].sum()) / math.log(2) * GRID) / GRID
+    told = found.cost - float(best.fun) + float(np.log(variances).sum()) / 2
+    learnt = NOTHING.learn(there, best.x + found.weights @ found.offsets, found.variances, variances)
+    return Fitted(Parameters.from_numbers(numbers), 2.0**octaves, float(best.fun), told, learnt)
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """What windows of a series say of its parameters (known: a normal model with two levels; the numbers are ours).
+
+    In standard deviations of the prior a parameter is μ + d: μ ~ N(0, 1 − D) is the same in all windows of a series, and each
+    window has a d ~ N(0, D) of its own, D = APART. If a window by itself says m with variance s², windows together leave μ with
+    the precision 1/(1 − D) + Σ 1/(s² + D), and the parameter of another window with D more than that variance. As m the mean
+    under the prior is taken: what a likelihood without a lower end would say by itself lies far off.
+
+    precision, moment  Σ 1/(s² + D) and Σ m/(s² + D): of each parameter, and of the size
+    """
+
+    precision: Floats
+    moment: Floats
+
+    def expect(self) -> tuple[Floats, Floats]:
+        """Return mean and variance of the parameters of another window.
+
+        >>> [part[0].item() for part in NOTHING.expect()]
+        [0.0, 1.0]
+        """
+        total = 1 / (1 - APART) + self.precision
+        return self.moment / total, 1 / total + APART
+
+    def learn(self, there: Bools, mean: Floats, variance: Floats, before: Floats) -> Learnt:
+        """Return it with a window whose parameters have this mean and variance, `before` being the variance before it."""
+        precision, moment = self.precision.copy(), self.moment.copy()
+        variance = np.maximum(variance, LEAST_VARIANCE)
+        told = np.maximum(1 / variance - 1 / before, 1e-9)  # by the window alone
+        share = 1 / (1 / told + APART)
+        precision[there] += share
+        moment[there] += share * mean
+        return Learnt(precision, moment)
+
+    def add(self, other: Learnt) -> Learnt:
+        """Return what both say."""
+        return Learnt(self.precision + other.precision, self.moment + other.moment)
+
+
+NOTHING = Learnt(np.zeros(9), np.zeros(9))
+
+
+class Fitted(NamedTuple):
+    """What a fit finds, on a grid.
+
+    parameters, size   what is likely, and what the squares of amplitudes are multiplied by
+    least, doubt       −ln of how likely the values are at the maximum, and what integrating over parameters adds to that
+    """
+
+    parameters: Parameters
+    size: float
+    least: float
+    doubt: float
+    learnt: Learnt
 
 
 class Posterior(NamedTuple):
@@ -170,6 +251,12 @@ class Posterior(NamedTuple):
     offsets: Floats
     weights: Floats
     cost: float
+
+    @property
+    def variances(self) -> Floats:
+        """Of each parameter, in squares of the prior's standard deviation."""
+        found: Floats = self.weights @ (self.offsets - self.weights @ self.offsets) ** 2
+        return found
 
     def moved(self, spread: Floats, powers: Floats) -> Floats:
         """Return how far from the maximum parameters lie: ln of the mean of e^{power·x}, over the power; at power 0, nowhere."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import reduce
 from itertools import pairwise
 
 import numpy as np
@@ -11,14 +12,18 @@ import numpy as np
 from halflife.numerics.arrays import Floats, Integers
 from halflife.postprocessing.structural.combining import find_density
 from halflife.postprocessing.structural.filtering import Filter, Seen, look_back
+from halflife.postprocessing.structural.fitting import NOTHING, Learnt
 from halflife.postprocessing.structural.harmonics import Harmonics
+from halflife.postprocessing.structural.parameters import Parameters
 from halflife.postprocessing.structural.windows import (
     Fit,
+    Tried,
     Window,
     begin_of,
     class_of,
     fit_models,
     foresee,
+    hidden_part,
     mix,
     model_of,
     pool_of,
@@ -64,6 +69,14 @@ def look_back_with(block: Window, kinds: Integers, fits: list[Fit], cuts: list[s
     return predicted, variances
 
 
+def learn_from(found: list[list[Tried]], but: int) -> list[Learnt]:
+    """Return what all windows but one say of the parameters of each model."""
+    return [
+        reduce(Learnt.add, (one.learnt for k, one in enumerate(parts) if k != but), NOTHING)
+        for parts in zip(*found, strict=True)
+    ]
+
+
 def cut_evenly(length: int, most: int) -> list[slice]:
     """Return parts of nearly one length that follow each other, none longer than `most`.
 
@@ -82,11 +95,28 @@ def fit_parts(
     How likely is judged of the series as a whole: a filter that goes from part to part pays once for learning its waves.
     """
     pool = pool_of(len(kinds))
-    found = []
+    amplitudes, hidden = 2.0 ** (kinds[pool] / 2), hidden_part(kinds[pool], float(block.noise.mean()), len(block.noise))
+    windows = []
     for part in cuts:
         gaps = np.concatenate([[0.0], block.gaps[part][1:]])
-        window = Window(*(column[part] for column in block))._replace(values=block.values[part][:, pool], gaps=gaps)
-        found.append(fit_models(window, 2.0 ** (kinds[pool] / 2), models, None, laplace))
+        windows.append(
+            Window(*(column[part] for column in block))._replace(values=block.values[part][:, pool], gaps=gaps)
+        )
+    none: list[Parameters | None] = [None] * len(models)
+    found = [fit_models(one, amplitudes, models, none, laplace, hidden, [NOTHING] * len(models)) for one in windows]
+    if len(windows) > 1:
+        found = [
+            fit_models(
+                window,
+                amplitudes,
+                models,
+                [one.fit.parameters for one in tried],
+                laplace,
+                hidden,
+                learn_from(found, but),
+            )
+            for but, (window, tried) in enumerate(zip(windows, found, strict=True))
+        ]
     phases, pooled = 1 + int(block.phases.max()), block._replace(values=block.values[:, pool])
     noise = np.repeat(pooled.noise[:, None], len(pool), axis=1)
     tried, costs = [], []

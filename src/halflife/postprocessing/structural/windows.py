@@ -11,9 +11,9 @@ import numpy as np
 
 from halflife.numerics.arrays import Floats, Integers
 from halflife.postprocessing.base import Estimate, Facts
-from halflife.postprocessing.structural.combining import LAPLACE_BAND, NORMAL_BAND, combine, find_chances
+from halflife.postprocessing.structural.combining import LAPLACE_BAND, NORMAL_BAND, Doubt, combine
 from halflife.postprocessing.structural.filtering import Filter, Model
-from halflife.postprocessing.structural.fitting import fit_parameters
+from halflife.postprocessing.structural.fitting import Learnt, fit_parameters
 from halflife.postprocessing.structural.harmonics import Harmonics
 from halflife.postprocessing.structural.parameters import Parameters, find_variances
 
@@ -49,12 +49,16 @@ class Window(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """Parameters, the states they are about, the variance of reused noise, and how likely this model is the right one."""
+    """Parameters, the states they are about, the variance of reused noise, and how likely this model is the right one.
+
+    size  what the squares of all amplitudes are multiplied by
+    """
 
     parameters: Parameters
     harmonics: Harmonics
     reused: float = 0.0
     share: float = 1.0
+    size: float = 1.0
 
 
 class Tried(NamedTuple):
@@ -63,6 +67,7 @@ class Tried(NamedTuple):
     fit: Fit
     least: float
     doubt: float
+    learnt: Learnt
 
 
 def window_length(steps_per_day: float) -> int:
@@ -98,17 +103,18 @@ def begin_of(window: Window, steps_per_day: float) -> Floats:
 
 
 def fit_models(
-    window: Window, amplitudes: Floats, models: list[Harmonics], start: Parameters | None, laplace: bool
-) -> list[Tried]:
-    """Return the fit of each model."""
+    window: Window, amplitudes: Floats, models: list[Harmonics], starts: Sequence[Parameters | None], laplace: bool,
+    hidden: float, others: Sequence[Learnt],
+) -> list[Tried]:  # fmt: skip
+    """Return the fit of each model; `hidden` is how much noise hides of the amplitudes, `others` what other windows say."""
     found, reused = [], float(window.reused.max())
-    for model in models:
+    for model, start, known in zip(models, starts, others, strict=True):
         harmonics = replace(model, phases=1 + int(window.phases.max()))
-        parameters, least, doubt = fit_parameters(
+        one = fit_parameters(
             window.values, harmonics.rows(window.days, window.phases), window.noise, window.gaps, amplitudes,
-            begin_of(window, harmonics.steps_per_day), harmonics, reused, start, laplace,
+            begin_of(window, harmonics.steps_per_day), harmonics, reused, start, laplace, hidden, known,
         )  # fmt: skip
-        found.append(Tried(Fit(parameters, harmonics, reused), least, doubt))
+        found.append(Tried(Fit(one.parameters, harmonics, reused, size=one.size), one.least, one.doubt, one.learnt))
     return found
 
 
@@ -125,6 +131,18 @@ def class_of(variances: Floats, noise: float, count: float) -> Integers:
     return np.round(np.log2(np.maximum(signal, 1e-300))).astype(np.int64)
 
 
+def hidden_part(kinds: Integers, noise: float, count: float) -> float:
+    """Return the standard deviation of ln of squares of amplitudes before a fit: r²/2 of the class that is known best (ours).
+
+    r is the standard error of a sample's variance (see `class_of`) over the square of the amplitude, about 2 at the most. An
+    amplitude that the sample's variance shows is taken as it is; one that noise hides is left to the likelihood.
+
+    >>> round(hidden_part(np.array([0]), 1.0, 500.0), 3), round(hidden_part(np.array([-4, -9]), 1.0, 500.0), 3)
+    (0.005, 1.28)
+    """
+    return float(noise * math.sqrt(5 / count) / 2.0 ** kinds.max()) ** 2 / 2
+
+
 def classes_of_amplitude(amplitude: float, worth: Floats, cells: int) -> Integers:
     """Return the class of each cell where the amplitude is public, in the unit of the values.
 
@@ -136,7 +154,7 @@ def classes_of_amplitude(amplitude: float, worth: Floats, cells: int) -> Integer
 
 def model_of(fit: Fit, kind: int) -> tuple[Model, Floats]:
     """Return the model of a class of series, and the variances of its states before the first value."""
-    size = 2.0**kind
+    size = 2.0**kind * fit.size
     found = find_variances(np.array([fit.parameters.numbers]), fit.harmonics, fit.reused / size)
     return Model(found.moves[0] * size, float(found.irregular[0] * size), float(found.persistence[0])), found.before[
         0
@@ -183,14 +201,6 @@ def mix(found: Sequence[tuple[Floats, Floats]], shares: Sequence[float]) -> tupl
     return np.asarray(mean), np.asarray(variance)
 
 
-def judge_fits(fits: Sequence[Fit], window: Window, kinds: Integers, laplace: bool) -> tuple[float, ...]:
-    """Return the chances of sizes that the errors of fits have, taken together, in a window of series of these classes."""
-    found = [foresee([fit], [slice(None)], window, kinds) for fit in fits]
-    predicted, variances = mix(found, [fit.share for fit in fits])
-    noise = np.repeat(window.noise[:, None], len(kinds), axis=1)
-    return tuple(find_chances(window.values - predicted, variances, noise, laplace).tolist())
-
-
 def foresee(fits: Sequence[Fit], cuts: Sequence[slice], window: Window, kinds: Integers) -> tuple[Floats, Floats]:
     """Return what a model predicts of series of these classes, each value from those before it, and the variances.
 
@@ -209,12 +219,10 @@ def foresee(fits: Sequence[Fit], cuts: Sequence[slice], window: Window, kinds: I
     return predicted, variances
 
 
-def read_estimate(
-    predicted: Floats, variances: Floats, block: Window, facts: Facts, chances: tuple[float, ...]
-) -> Estimate:
+def read_estimate(predicted: Floats, variances: Floats, block: Window, facts: Facts, doubt: Doubt) -> Estimate:
     """Return estimates in the unit of the values with their 95 % bands. No reused noise is taken out: it is the same again."""
     laplace, reused = facts.std > 1, block.reused
-    estimates, bands = combine(predicted, variances, block.values, block.noise[:, None], laplace, np.array(chances))
+    estimates, bands = combine(predicted, variances, block.values, block.noise[:, None], laplace, doubt)
     if reused.any():
         half = LAPLACE_BAND if laplace else NORMAL_BAND
         bands = np.where(reused[:, None] > 0, half * np.sqrt((bands / NORMAL_BAND) ** 2 + reused[:, None]), bands)

@@ -21,6 +21,7 @@ from halflife import (
 from halflife.audit.black_box import Pair, attack
 from halflife.mechanisms import BudgetAbsorption, BudgetDistribution, LaneDraw, PlannedNoise, Sample, Uniform
 from halflife.mechanisms.binary_tree import BinaryTree
+from halflife.mechanisms.budget_distribution import LONGEST
 from halflife.mechanisms.fast import Fast
 from halflife.mechanisms.held import Shape, find_window
 from halflife.noise import SMALLEST_LOSS
@@ -120,6 +121,20 @@ def test_a_window_is_counted_in_the_steps_of_the_stream():
 def test_what_is_not_proved_is_refused_with_its_reason(name, plan, words):
     with pytest.raises(InvalidInput, match=words):
         for_stream(name, plan)
+
+
+def test_a_window_that_is_too_long_to_keep_step_by_step_is_refused():
+    """BD keeps a number for each step of a window, with every commit; the others keep a few, however long it is."""
+    long = WEvent(1000.0, LONGEST + 1).plan()
+    with pytest.raises(
+        InvalidInput, match="a window has 1,000,001 steps of the stream: the most is 1,000,000; take ba"
+    ):
+        for_stream("bd", long)
+    assert for_stream("bd", WEvent(1000.0, LONGEST).plan()).notion.w == LONGEST
+    assert for_stream("bd", WEvent(1000.0, 10 * LONGEST).plan(every=10)).notion.w == LONGEST, (
+        "in the stream's own steps"
+    )
+    assert all(for_stream(name, long).notion.w == LONGEST + 1 for name in HELD if name != "bd")
 
 
 def test_a_mechanism_of_one_number_refuses_groups_and_a_tree_is_for_the_lab():

@@ -23,6 +23,7 @@ from halflife import (
 from halflife.audit.black_box import Pair, attack
 from halflife.mechanisms import BudgetAbsorption, BudgetDistribution, LaneDraw, PlannedNoise, Sample, Uniform
 from halflife.mechanisms.binary_tree import BinaryTree
+from halflife.mechanisms.budget_distribution import LONGEST
 from halflife.mechanisms.fast import Fast
 from halflife.mechanisms.held import Shape, find_window
 from halflife.noise import SMALLEST_LOSS
@@ -130,6 +131,7 @@ def test_what_is_not_proved_is_refused_with_its_reason(name, plan, words):
         for_stream(name, plan)
 
 
+<<<<<<< HEAD
 def test_what_fast_has_filtered_has_no_noise_of_a_known_scale():
     """A block of 40 steps samples its first three: the first is its noisy value, the others are filtered, the rest repeats."""
     notion = WEvent(1.0, 40)
@@ -139,6 +141,20 @@ def test_what_fast_has_filtered_has_no_noise_of_a_known_scale():
         draw.run(fast, step, 1000)
         known.append((len(draw.releases), len(fast.noise_in_output(draw.scales))))
     assert known == [(1, 1), (1, 0), (1, 0), *[(0, 0)] * 37, (1, 1)]
+=======
+def test_a_window_that_is_too_long_to_keep_step_by_step_is_refused():
+    """BD keeps a number for each step of a window, with every commit; the others keep a few, however long it is."""
+    long = WEvent(1000.0, LONGEST + 1).plan()
+    with pytest.raises(
+        InvalidInput, match="a window has 1,000,001 steps of the stream: the most is 1,000,000; take ba"
+    ):
+        for_stream("bd", long)
+    assert for_stream("bd", WEvent(1000.0, LONGEST).plan()).notion.w == LONGEST
+    assert for_stream("bd", WEvent(1000.0, 10 * LONGEST).plan(every=10)).notion.w == LONGEST, (
+        "in the stream's own steps"
+    )
+    assert all(for_stream(name, long).notion.w == LONGEST + 1 for name in HELD if name != "bd")
+>>>>>>> 4be12b864b5b056adabfebb99e072545e317f5e9
 
 
 def test_a_mechanism_of_one_number_refuses_groups_and_a_tree_is_for_the_lab():

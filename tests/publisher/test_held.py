@@ -303,8 +303,10 @@ def test_no_key_is_asked_for_where_no_noise_is_kept(tmp_path, mechanism):
         hl.Policy.from_dict(data, tmp_path)
 
 
-def test_a_mean_over_dated_members_is_refused(tmp_path):
-    (tmp_path / "size.csv").write_text("from,size\n2026-01-01,5\n2026-01-01T12:00,6\n")
+@pytest.mark.parametrize("later", ["", "2026-01-01T12:00,6\n"])
+def test_a_mean_over_dated_members_is_refused(tmp_path, later):
+    """Also while the table has one size: once it grew, a policy that was taken could no longer be read, with steps published."""
+    (tmp_path / "size.csv").write_text(f"from,size\n2026-01-01,5\n{later}")
     with pytest.raises(HalflifeError, match="divided by the people of another one"):
         make(tmp_path, stream={"mechanism": "bd"}, population={"size": "size.csv"})
 

@@ -6,11 +6,17 @@ from typing import ClassVar
 
 import numpy as np
 
-from halflife.mechanisms.base import Draw
-from halflife.mechanisms.held import HeldOutput, Lanes
+from halflife.errors import InvalidInput
+from halflife.mechanisms.base import Draw, Mechanism
+from halflife.mechanisms.held import HeldOutput, Lanes, find_window
 from halflife.numerics.arrays import Floats
 from halflife.numerics.rounding import divide_down
+from halflife.plans import Plan
 from halflife.registry import register_mechanism
+from halflife.steps import Steps
+
+LONGEST = 1_000_000
+"""Steps of a window at the most, in a policy: what each of them has cost is kept with every step that is published."""
 
 
 @register_mechanism
@@ -37,7 +43,26 @@ class BudgetDistribution(HeldOutput):
     rule: ClassVar[str] = (
         "publishes where values have moved by more than its noise, with half of what is left of the window"
     )
+<<<<<<< HEAD
     most_share: ClassVar[float] = 0.25
+=======
+
+    @classmethod
+    def for_stream(cls, plan: Plan, *, name: str, steps: Steps, begin: int, cells: int, touched: int) -> Mechanism:
+        """Return the mechanism of a policy's stream; refuse also a window that is too long to be kept step by step."""
+        window = find_window(plan, cls.name)
+        if window.w > LONGEST:
+            raise InvalidInput(
+                f"{cls.name} keeps what each step of a window has cost, and a window has {window.w:,} steps of the stream: "
+                f"the most is {LONGEST:,}; take ba, which keeps two numbers, or a shorter window"
+            )
+        return super().for_stream(plan, name=name, steps=steps, begin=begin, cells=cells, touched=touched)
+
+    @property
+    def most_loss(self) -> float:
+        """A quarter of ε: half of the half that is for outputs."""
+        return self.notion.epsilon / 4
+>>>>>>> 4be12b864b5b056adabfebb99e072545e317f5e9
 
     def begin(self, shape: tuple[int, ...]) -> Lanes:
         """What outputs of the last w steps have cost, by step modulo w."""

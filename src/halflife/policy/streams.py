@@ -279,7 +279,8 @@ def _check_held(policy: PolicyKeys, channel: Channel) -> None:
     if channel.quantiles is not None:
         why = f"{name} repeats outputs, whose errors are not known, and a quantile's error band follows from them: count in bins"
         raise policy.error(((*at, "statistic", "kind"), why))
-    if len(channel.worth.since) > 1:
+    grows = channel.divides and policy.members.by_date  # a table grows without an amendment
+    if grows or len(channel.worth.since) > 1:
         why = (
             f"{name} repeats outputs, and the total of a step would be divided by the people of another one: publish a sum, or "
             "leave the mechanism out"

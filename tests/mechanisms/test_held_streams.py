@@ -20,7 +20,6 @@ from halflife import (
 )
 from halflife.audit.black_box import Pair, attack
 from halflife.mechanisms import BudgetAbsorption, BudgetDistribution, LaneDraw, PlannedNoise, Sample, Uniform
-from halflife.mechanisms.binary_tree import BinaryTree
 from halflife.mechanisms.fast import Fast
 from halflife.mechanisms.held import Shape, find_window
 from halflife.noise import SMALLEST_LOSS
@@ -122,11 +121,9 @@ def test_what_is_not_proved_is_refused_with_its_reason(name, plan, words):
         for_stream(name, plan)
 
 
-def test_a_mechanism_of_one_number_refuses_groups_and_a_tree_is_for_the_lab():
+def test_a_mechanism_of_one_number_refuses_groups():
     with pytest.raises(InvalidInput, match="fast publishes one number a step, and the stream has 2"):
         for_stream("fast", WEvent(1.0, 6).plan(), cells=2)
-    with pytest.raises(InvalidInput, match="remembers exact sums of readings"):
-        BinaryTree.for_stream(WEvent(1.0, 6).plan(), name="s", steps=HOURS, begin=1, cells=1, touched=1)
 
 
 def test_uniform_is_planned_noise_of_equal_losses():

@@ -545,10 +545,11 @@ def explain(channel: Channel) -> Iterator[str]:
     if (tree := channel.tree) is not None:
         worth = float(max(channel.factors))
         far = min(FAR_TOTAL, channel.last or FAR_TOTAL)
-        first, later = (f"{worth * tree.std(step):.4g} {channel.unit}".rstrip() for step in (1, far))
+        largest = max(tree.std(step) for step in range(1, far + 1))
+        first, most = (f"{worth * std:.4g} {channel.unit}".rstrip() for std in (tree.std(1), largest))
         yield (
-            f"{tree.name} {tree.rule}: the noise of a total has a standard deviation of {first} at step 1, and {later} at step "
-            f"{far:,}; totals share noise. Each node is added up from the data anew, so that its files must hold all steps from "
+            f"{tree.name} {tree.rule}: the noise of a total has a standard deviation of {first} at step 1, and of {most} at the most "
+            f"up to step {far:,}; totals share noise. Each node is added up from the data anew, so that its files must hold all steps from "
             "the stream's first on"
         )
     if (held := channel.held) is not None:

@@ -261,11 +261,12 @@ class WEvent(Notion[Window]):
         The part of a release in a window is what has entered by its end, less what has left before its beginning: for at most w
         steps enter one by one, nothing leaves before all of it has entered, and it leaves as it came.
         """
+        adds: Any = self._composition
         enter: list[tuple[int, Any]] = []
         leave: list[tuple[int, Any]] = []
         for x in wide:
             ends = x.rising_ends(self.w)
-            gains = _list_gains(self._composition, x.charge, x.share, len(ends))
+            gains = _list_gains(adds, x.charge, x.share, len(ends))
             enter += zip(ends, gains, strict=True)
             leave += zip(range(x.last, x.last - len(gains), -1), gains, strict=True)
         zero = self._composition.zero

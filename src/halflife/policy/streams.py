@@ -548,9 +548,9 @@ def explain(channel: Channel) -> Iterator[str]:
         largest = max(tree.std(step) for step in range(1, far + 1))
         first, most = (f"{worth * std:.4g} {channel.unit}".rstrip() for std in (tree.std(1), largest))
         yield (
-            f"{tree.name} {tree.rule}: the noise of a total has a standard deviation of {first} at step 1, and of {most} at the most "
-            f"up to step {far:,}; totals share noise. Each node is added up from the data anew, so that its files must hold all steps from "
-            "the stream's first on"
+            f"{tree.name} {tree.rule}: the noise of a total has a standard deviation of {first} at step 1, and of {most} at "
+            f"the most up to step {far:,}; totals share noise. Each node is added up from the data anew, so that its files must "
+            "hold all steps from the stream's first on"
         )
     if (held := channel.held) is not None:
         least = STD_OF_UNIT_SCALE["laplace"] * held.sensitivity / held.most_loss * float(max(channel.factors))

@@ -215,6 +215,19 @@ def test_a_total_that_was_tampered_with_is_found(tmp_path):
     assert hl.verify(policy).problems
 
 
+def test_classical_privacy_with_an_end_spends_all_of_epsilon_on_all_nodes(tmp_path):
+    write_readings(tmp_path)
+    data = policy_dict(epsilon=EPSILON, stream=TREE) | {"promise": {"notion": "classical", "epsilon": EPSILON}}
+    policy = hl.Policy.from_dict(data, tmp_path)
+    for hour in (5, STEPS):
+        hl.publish(policy, clock=at(hour))
+    entries = entries_of(policy)
+    assert math.fsum(r.loss for e in entries for r in e.releases) == pytest.approx(EPSILON, rel=1e-9)
+    verdict = hl.verify(policy)
+    assert verdict.problems == ()
+    assert verdict.risk == pytest.approx(EPSILON, rel=1e-9)
+
+
 def test_it_shares_a_promise_with_other_streams(tmp_path):
     data = policy_dict(epsilon=EPSILON)
     first = {**data["streams"][0], "share": 0.5}
@@ -242,7 +255,7 @@ REFUSED = [
     ({"promise": {"delta": 1e-6}}, "proved for delta 0 alone"),
     ({"promise": {"plan": "paper"}}, "not by a paper plan"),
     ({"promise": {"notion": "classical"}, "clock": {"end": None}}, "give the stream an end"),
-    ({"statistic": {"kind": "histogram", "clip": None, "resolution": None, "fold": "last", "edges": ["0", "1 kWh", "5 kWh"]}},
+    ({"statistic": {"kind": "histogram", "clip": None, "fold": "last", "edges": ["0", "1 kWh", "5 kWh"]}},
      "publishes one number a step"),
     ({"statistic": {"clip": ["0", "1000000000 Wh"]}, "population": {"size": 10**9}}, "would not fit 64 bits"),
 ]  # fmt: skip

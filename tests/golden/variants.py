@@ -153,6 +153,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         {"name": "count", "source": {"files": "readings.csv", "time": "time"}, "output": "count.csv", "share": 0.25,
          "statistic": {"kind": "count"}},
     ),
+    "binary-tree": policy({"notion": "w-event", "epsilon": 40.0, "w": 6}, {**MEAN, "mechanism": "binary-tree"}),
     "bd": policy({"notion": "w-event", "epsilon": 40.0, "w": 6}, {**MEAN, "mechanism": "bd"}),
     "ba": policy(
         {"notion": "classical", "epsilon": 900.0},

@@ -22,7 +22,6 @@ from halflife import (
 )
 from halflife.audit.black_box import Pair, attack
 from halflife.mechanisms import BudgetAbsorption, BudgetDistribution, LaneDraw, PlannedNoise, Sample, Uniform
-from halflife.mechanisms.binary_tree import BinaryTree
 from halflife.mechanisms.budget_distribution import LONGEST
 from halflife.mechanisms.fast import Fast
 from halflife.mechanisms.held import Shape, find_window
@@ -131,7 +130,6 @@ def test_what_is_not_proved_is_refused_with_its_reason(name, plan, words):
         for_stream(name, plan)
 
 
-<<<<<<< HEAD
 def test_what_fast_has_filtered_has_no_noise_of_a_known_scale():
     """A block of 40 steps samples its first three: the first is its noisy value, the others are filtered, the rest repeats."""
     notion = WEvent(1.0, 40)
@@ -141,7 +139,8 @@ def test_what_fast_has_filtered_has_no_noise_of_a_known_scale():
         draw.run(fast, step, 1000)
         known.append((len(draw.releases), len(fast.noise_in_output(draw.scales))))
     assert known == [(1, 1), (1, 0), (1, 0), *[(0, 0)] * 37, (1, 1)]
-=======
+
+
 def test_a_window_that_is_too_long_to_keep_step_by_step_is_refused():
     """BD keeps a number for each step of a window, with every commit; the others keep a few, however long it is."""
     long = WEvent(1000.0, LONGEST + 1).plan()
@@ -154,14 +153,11 @@ def test_a_window_that_is_too_long_to_keep_step_by_step_is_refused():
         "in the stream's own steps"
     )
     assert all(for_stream(name, long).notion.w == LONGEST + 1 for name in HELD if name != "bd")
->>>>>>> 4be12b864b5b056adabfebb99e072545e317f5e9
 
 
-def test_a_mechanism_of_one_number_refuses_groups_and_a_tree_is_for_the_lab():
+def test_a_mechanism_of_one_number_refuses_groups():
     with pytest.raises(InvalidInput, match="fast publishes one number a step, and the stream has 2"):
         for_stream("fast", WEvent(1.0, 6).plan(), cells=2)
-    with pytest.raises(InvalidInput, match="remembers exact sums of readings"):
-        BinaryTree.for_stream(WEvent(1.0, 6).plan(), name="s", steps=HOURS, begin=1, cells=1, touched=1)
 
 
 class Losses:

@@ -115,7 +115,7 @@ def test_lanes_are_repetitions_and_steps_are_in_order(name):
 
 
 def test_rivals_that_are_left_out_are_never_the_best(oracles):
-    """DSAT and AdaPub spend more than they say, and are behind sound ones nevertheless (decision 25)."""
+    """DSAT and AdaPub spend more than they say, and are behind sound ones nevertheless (decision 26)."""
     errors = {}
     with (oracles / "w_event_errors.csv").open() as file:
         for row in csv.DictReader(file):

@@ -143,7 +143,8 @@ class _Series:
 
     def _feed_raw(self, entries: Sequence[Entry], steps: Integers, times: Integers) -> None:
         """Take the noisy values that post-processing began with; they are as public as what it made of them."""
-        self.processed = self.processed or any(entry.value is not None for entry in entries)
+        shown = self.channel.tree is None  # nodes are no totals: they are not shown beside them
+        self.processed = self.processed or (shown and any(entry.value is not None for entry in entries))
         raw = noisy_values(entries, self.channel.worth)
         self.raw.feed(steps, times, raw[:, : self.shown], np.zeros((len(entries), self.shown)))
 
@@ -158,7 +159,7 @@ class _Series:
         return tuple(f"{g}, {q}" for g in self.layout.groups for q in which) or tuple(which)
 
     def view(self, policy: Policy) -> StreamView:
-        c, held = self.channel, self.channel.held
+        c, other = self.channel, self.channel.held or self.channel.tree
         names = self._names()
         panels = () if self.bins else tuple(self._panel(names[j], j) for j in range(self.shown))
         maps = tuple(HeatMap(names[j], heat.result()[0], self.bins, heat.result()[1]) for j, heat in enumerate(self.maps)) \
@@ -173,7 +174,7 @@ class _Series:
             every=1 if self.bins else self.lines.size, map_every=self.maps[0].size if self.bins else 1,
             noise=self.noise.line(0), noise_every=self.noise.size, said=(*explain(c), *self.again),
             post=tuple(_post(p) for p in c.part.post), covers=_covers(c.part.post),
-            certificate=_shorten(c.plan.certificate()) if held is None else held.describe(), repeated=self.repeated,
+            certificate=_shorten(c.plan.certificate()) if other is None else other.describe(), repeated=self.repeated,
         )  # fmt: skip
 
 

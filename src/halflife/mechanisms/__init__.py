@@ -1,6 +1,7 @@
 """How a value becomes an output."""
 
 from halflife.mechanisms.base import Draw, Mechanism, Request, ScheduledMechanism, Turn, check_adaptive
+from halflife.mechanisms.binary_tree import TreeNodes
 from halflife.mechanisms.budget_absorption import BudgetAbsorption
 from halflife.mechanisms.budget_distribution import BudgetDistribution
 from halflife.mechanisms.draw import Batch
@@ -35,6 +36,7 @@ __all__ = [
     "ScheduleDraw",
     "ScheduledMechanism",
     "SimulatedDraw",
+    "TreeNodes",
     "Turn",
     "Uniform",
     "check_adaptive",

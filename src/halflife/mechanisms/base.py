@@ -134,11 +134,13 @@ class ScheduledMechanism(ABC):
     It keeps no state, and its losses never depend on outputs.
 
     keeps_noise  whether a ledger must keep noise that is used again, sealed
+    names_spans  whether its requests say how many steps each value covers; else a stream's steps say it
     """
 
     name: ClassVar[str]
     adaptive: ClassVar[bool] = False
     keeps_noise: ClassVar[bool] = True
+    names_spans: ClassVar[bool] = False
 
     @abstractmethod
     def requests(self, steps: Sequence[int]) -> list[Request | None]:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
 from halflife.errors import InvalidInput
-from halflife.mechanisms.base import Draw, Mechanism
-from halflife.mechanisms.held import HeldOutput, Lanes
+from halflife.mechanisms.base import Draw, Request, ScheduledMechanism
+from halflife.mechanisms.held import HeldOutput, Lanes, find_window
+from halflife.noise import SMALLEST_LOSS
 from halflife.notions import WEvent
 from halflife.numerics.arrays import Floats, Integers
+from halflife.numerics.dyadic import Node, find_node
+from halflife.numerics.forms import JsonObject
 from halflife.numerics.parameters import whole
-from halflife.numerics.rounding import up
+from halflife.numerics.rounding import divide_down, up
 from halflife.plans import Plan
 from halflife.registry import register_mechanism
 from halflife.steps import Steps
@@ -21,14 +26,8 @@ LEVELS = 64
 """More levels than any stream has steps for, where no horizon is given."""
 MOST_HORIZON = 2**26
 """The longest horizon whose windows are looked at one by one."""
-
-
-class Node(NamedTuple):
-    """The node that a step completes: its level ℓ (it covers 2^ℓ steps), its tree's place, and whether it closes its tree."""
-
-    level: int
-    tree: int
-    closes: bool
+LATEST_STEP = 2**53
+"""No clock reaches this step."""
 
 
 @register_mechanism
@@ -54,7 +53,7 @@ class BinaryTree(HeldOutput):
     Variance of an output (`variance`): 2b² times the number of its nodes; without a horizon Σ_{i<k} 2b_i² for the trees before.
 
     Losses follow from t alone. The total needs each step from 1 on. What it remembers holds *exact sums* of the steps of open
-    nodes: `state()` is as private as the readings are.
+    nodes: `state()` is as private as the readings are. A policy's stream remembers none: see `TreeNodes`.
 
     sensitivity  Δ, how far one person can move the value of one step;  horizon  T, the last step; None: there is none
 
@@ -73,6 +72,7 @@ class BinaryTree(HeldOutput):
     rule: ClassVar[str] = "publishes running totals from a tree of sums"
     adaptive: ClassVar[bool] = False
     cumulative: ClassVar[bool] = True
+    repeats: ClassVar[bool] = False
 
     def __init__(self, notion: WEvent, sensitivity: float = 1.0, *, horizon: int | None = None) -> None:
         super().__init__(notion, sensitivity)
@@ -84,12 +84,9 @@ class BinaryTree(HeldOutput):
             self._worst = largest_window(count_nodes(self.horizon), self.notion.w)
 
     @classmethod
-    def for_stream(cls, plan: Plan, *, name: str, steps: Steps, begin: int, cells: int, touched: int) -> Mechanism:
-        """Refuse: what it remembers are exact sums of readings, which a ledger must not hold."""
-        raise InvalidInput(
-            f"{cls.name} remembers exact sums of readings from step to step, and a ledger holds noisy values alone: it is there "
-            "to compare with, in the lab and in Python; streams of wider steps publish totals"
-        )
+    def for_stream(cls, plan: Plan, *, name: str, steps: Steps, begin: int, cells: int, touched: int) -> TreeNodes:
+        """Return the nodes of a policy's stream, which are read anew from the data, as a ledger must not hold exact sums."""
+        return TreeNodes.for_stream(plan, name=name, steps=steps, begin=begin, cells=cells, touched=touched)
 
     def scale(self, step: int) -> float:
         """Return b, the scale of the noise of the node that a step completes."""
@@ -142,15 +139,107 @@ class BinaryTree(HeldOutput):
 
     def _find_node(self, step: int) -> Node:
         """Return the node that a step completes."""
-        if self.horizon is not None:
-            if step > self.horizon:
-                raise InvalidInput(
-                    f"step {step} comes after the horizon, {self.horizon}: begin another total, or give none"
-                )
-            return Node(_find_level(step), 0, False)
-        tree = step.bit_length() - 1
-        place = step - (1 << tree) + 1
-        return Node(_find_level(place), tree, place == 1 << tree)
+        if self.horizon is not None and step > self.horizon:
+            raise InvalidInput(
+                f"step {step} comes after the horizon, {self.horizon}: begin another total, or give none"
+            )
+        return find_node(step, self.horizon is None)
+
+
+class TreeNodes(ScheduledMechanism):
+    """The nodes of a binary tree as releases that are named beforehand: y(t) = x_{t−m+1} + … + x_t + Laplace(b), m = 2^ℓ (ours).
+
+    It is the privacy part of a policy's running total, and keeps nothing. At step t the publisher adds up the m steps of the node
+    from the data, and the noisy node is all that a ledger holds; the total at t is a sum of noisy nodes, which is post-processing
+    (`postprocessing/running_total.py`) and costs nothing. Nodes, scales b and losses mΔ/b are those of `BinaryTree`, whose proof
+    holds: a window that shares j steps with a node loses jΔ/b by it.
+
+    tree  whose nodes they are
+
+    >>> nodes = TreeNodes(BinaryTree(WEvent(1.0, w=1), horizon=8))
+    >>> [(request.span, request.sensitivity, request.loss) for request in nodes.requests([6, 7, 8])]
+    [(2, 2.0, 0.5), (1, 1.0, 0.25), (8, 8.0, 2.0)]
+    """
+
+    name: ClassVar[str] = BinaryTree.name
+    source: ClassVar[str] = BinaryTree.source
+    rule: ClassVar[str] = "publishes the running total since the stream began, as a sum of noisy nodes of a binary tree"
+    keeps_noise: ClassVar[bool] = False
+    names_spans: ClassVar[bool] = True
+
+    def __init__(self, tree: BinaryTree) -> None:
+        self.tree = tree
+        self._known: dict[tuple[int, int], Request] = {}
+
+    @classmethod
+    def for_stream(cls, plan: Plan, *, name: str, steps: Steps, begin: int, cells: int, touched: int) -> TreeNodes:
+        """Return the nodes of a policy's stream; refuse what they are not proved for."""
+        _check_stream(plan, cells)
+        tree = BinaryTree(find_window(plan, cls.name), plan.sensitivity, horizon=plan.request.releases)
+        least = divide_down(tree.sensitivity, tree.scale(tree.horizon or LATEST_STEP))
+        if least < SMALLEST_LOSS:
+            raise InvalidInput(
+                f"{cls.name} would draw noise of a loss of {least:.3g}: the least is {SMALLEST_LOSS:.3g}; promise a larger "
+                "epsilon, or a shorter window"
+            )
+        return cls(tree)
+
+    @property
+    def endless(self) -> bool:
+        """Whether the stream has no end, so that trees follow each other."""
+        return self.tree.horizon is None
+
+    def requests(self, steps: Sequence[int]) -> list[Request | None]:
+        """Return fresh noise of scale b for the node that each of these steps completes."""
+        return [self._request(step) for step in steps]
+
+    def _request(self, step: int) -> Request:
+        node, one = self.tree._find_node(step), self.tree.sensitivity
+        if (node.level, node.tree) not in self._known:
+            whole_node = node.width * one
+            wide: Any = {} if node.width == 1 else {"span": node.width, "step_sensitivity": one}
+            loss = divide_down(whole_node, self.tree.scale(step))
+            self._known[node.level, node.tree] = Request(None, whole_node, loss, **wide)
+        return self._known[node.level, node.tree]
+
+    def noise_facts(self) -> JsonObject:
+        """Return the family: every node has noise of its own. Totals share nodes, which the record of post-processing says."""
+        return {"family": "laplace"}
+
+    def std(self, step: int) -> float:
+        """Return the standard deviation of the noise in the total at a step, in whole units."""
+        return math.sqrt(self.tree.variance(step))
+
+    def describe(self) -> JsonObject:
+        """Return what a certificate says of it, as of a plan: its name, family of noise, source, and why the promise is kept."""
+        epsilon, w = self.tree.notion.epsilon, self.tree.notion.w
+        tail = (
+            "Each step publishes one node, the sum of one step or of the newest 2, 4, 8 …, with noise of its own. Any "
+            f"{w:,} steps of the stream in a row lose {epsilon:g} nats at most, by all nodes that hold any of them. Running "
+            "totals are sums of noisy nodes: they share noise, and cost nothing."
+        )
+        return {"method": self.name, "noise": "laplace", "source": self.source, "tail": tail}
+
+
+def _check_stream(plan: Plan, cells: int) -> None:
+    """Refuse a policy's stream of which nobody has shown what its nodes cost, or say."""
+    name, request = BinaryTree.name, plan.request
+    if getattr(plan.notion, "delta", 0.0):
+        raise InvalidInput(f"{name} is proved for delta 0 alone: leave delta out, or the mechanism")
+    if cells > 1:
+        raise InvalidInput(
+            f"{name} publishes one number a step, and the stream has {cells:,}: leave groups, bins and quantiles out"
+        )
+    if request.every != 1 or request.span != 1:
+        raise InvalidInput(
+            f"{name} adds up steps of the clock's width, and it is not worked out what nodes of wider ones cost: leave the "
+            "stream's step out, or set clock.step to it"
+        )
+    if request.age:
+        raise InvalidInput(
+            f"it is not worked out what nodes that are published {request.age:,} steps late cost: {name} takes a delay of less "
+            "than a step"
+        )
 
 
 def count_nodes(horizon: int) -> Integers:
@@ -175,7 +264,3 @@ def largest_window(counts: Integers, w: int) -> int:
     sums = np.concatenate([[0], np.cumsum(counts)])
     width = min(w, len(counts))
     return int((sums[width:] - sums[:-width]).max())
-
-
-def _find_level(place: int) -> int:
-    return (place & -place).bit_length() - 1

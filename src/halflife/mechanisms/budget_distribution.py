@@ -43,9 +43,7 @@ class BudgetDistribution(HeldOutput):
     rule: ClassVar[str] = (
         "publishes where values have moved by more than its noise, with half of what is left of the window"
     )
-<<<<<<< HEAD
     most_share: ClassVar[float] = 0.25
-=======
 
     @classmethod
     def for_stream(cls, plan: Plan, *, name: str, steps: Steps, begin: int, cells: int, touched: int) -> Mechanism:
@@ -57,12 +55,6 @@ class BudgetDistribution(HeldOutput):
                 f"the most is {LONGEST:,}; take ba, which keeps two numbers, or a shorter window"
             )
         return super().for_stream(plan, name=name, steps=steps, begin=begin, cells=cells, touched=touched)
-
-    @property
-    def most_loss(self) -> float:
-        """A quarter of ε: half of the half that is for outputs."""
-        return self.notion.epsilon / 4
->>>>>>> 4be12b864b5b056adabfebb99e072545e317f5e9
 
     def begin(self, shape: tuple[int, ...]) -> Lanes:
         """What outputs of the last w steps have cost, by step modulo w."""

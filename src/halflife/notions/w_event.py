@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate, pairwise
 from operator import itemgetter
 from typing import Any, ClassVar, NamedTuple, Self
@@ -44,8 +44,7 @@ class Wide(NamedTuple):
 
     def rising_ends(self, w: int) -> range:
         """Return the ends of the windows of w steps in which this part is larger than in the one that ended a step before."""
-        full = 1 if self.share == 1 else math.ceil(1 / Fraction(self.share))
-        return range(self.first, self.first + min(full, w, self.last - self.first + 1))
+        return range(self.first, self.first + min(_count_steps(self.share), w, self.last - self.first + 1))
 
 
 class Running:
@@ -263,12 +262,12 @@ class WEvent(Notion[Window]):
         The part of a release in a window is what has entered by its end, less what has left before its beginning: for at most w
         steps enter one by one, nothing leaves before all of it has entered, and it leaves as it came.
         """
+        adds: Any = self._composition
         enter: list[tuple[int, Any]] = []
         leave: list[tuple[int, Any]] = []
         for x in wide:
             ends = x.rising_ends(self.w)
-            held = [self._composition.part(x.charge, x.part(x.first, e)) if x.share < 1 else x.charge for e in ends]
-            gains = [held[0], *(b - a for a, b in pairwise(held))]
+            gains = _list_gains(adds, x.charge, x.share, len(ends))
             enter += zip(ends, gains, strict=True)
             leave += zip(range(x.last, x.last - len(gains), -1), gains, strict=True)
         zero = self._composition.zero
@@ -375,6 +374,20 @@ class WEvent(Notion[Window]):
         if any(x.first >= x.last for x in wide) or any(_place(b) <= _place(a) for a, b in pairwise(wide)):
             raise InvalidInput("charges about several steps must be about several each, and ascend by the last of them")
         return wide
+
+
+@lru_cache(maxsize=1_000)
+def _count_steps(share: float) -> int:
+    """Return of how many steps data uses up all of a sensitivity, if one of them uses up this share."""
+    return 1 if share == 1 else math.ceil(1 / Fraction(share))
+
+
+@lru_cache(maxsize=1_000)
+def _list_gains(composition: Composition, charge: Any, share: float, count: int) -> tuple[Any, ...]:
+    """Return what a charge about several steps gains as the first of them, the second … up to so many enter a window."""
+    parts = (min(Fraction(1), j * Fraction(share)) for j in range(1, count + 1))
+    held = [composition.part(charge, part) if share < 1 else charge for part in parts]
+    return (held[0], *(b - a for a, b in pairwise(held)))
 
 
 def _place(wide: Wide) -> tuple[int, int, float]:

@@ -30,6 +30,8 @@ TO_MONDAY = 4
 
 BEFORE = "the sum of the values before post-processing, whose band is smaller than that of estimates"
 
+RUNNING = "running_total"
+"""The post-processing that makes running totals, as files name it."""
 REPEATED = "none: {:,} of the steps repeat{} an earlier output, and how far the truth has moved since is not known"
 
 _readings = count(1)
@@ -135,6 +137,7 @@ class PublishedValues:
         start, end  a date or time, such as 2026-01-31 or 2026-01-31T13:30; the output's first or last if it is not given
         bin         the low edge of a bin, where the output has bins; else all of them together
         """
+        self._refuse_totals()
         return self._add_stretch(*self._stretch(start, end), self._weigh(group, bin))
 
     def mean(
@@ -158,6 +161,7 @@ class PublishedValues:
         """
         if period not in PERIODS:
             raise unknown("period", period, PERIODS)
+        self._refuse_totals()
         zone, weights, (first, last) = self._need_zone(), self._weigh(group, bin), self._stretch(start, end)
         within = (weights > 0) & (self._starts < last) & (self._ends > first)
         if not within.any():
@@ -165,6 +169,14 @@ class PublishedValues:
         stretches = [calendar_stretch(period, n, zone) for n in np.unique(self._labels(period, zone)[within]).tolist()]
         least, most = first if start is not None else stretches[0][0], last if end is not None else stretches[-1][1]
         return [self._add_stretch(max(a, least), min(b, most), weights) for a, b in stretches]
+
+    def _refuse_totals(self) -> None:
+        """Refuse to add up running totals: each of them is a sum already, and they share noise."""
+        if self.facts is not None and any(RUNNING in names for _, names in self.facts.post):
+            raise InvalidInput(
+                f"{self.name} holds running totals, which are not to be added up: each is the sum of all steps before it. What a "
+                "time comes to is the total at its end less the one before it (`combine`)"
+            )
 
     def _stretch(self, start: Moment | None, end: Moment | None) -> tuple[int, int]:
         """From when to when, in µs; all of the output if neither is given."""

@@ -325,8 +325,8 @@ class StreamPart(Part):
     groups: Groups | None = None
     mechanism: Text | None = Field(
         None,
-        description="How a value becomes an output: planned, reused; or uniform, sample, bd, ba, fast; the promise's own if not "
-        "given.",
+        description="How a value becomes an output: planned, reused; or uniform, sample, bd, ba, fast; or binary-tree for "
+        "running totals; the promise's own if not given.",
     )
     post: list[PostProcessing] = Field(default_factory=list)
     output: Text = Field(

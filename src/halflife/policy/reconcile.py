@@ -120,6 +120,11 @@ def _find_unknown_noise(i: int, *both: Channel) -> Iterator[Problem]:
             )
         if c.quantiles is not None:
             yield ("reconcile", i, key), f"quantiles do not add up: {c.name!r} cannot be reconciled"
+        if c.tree is not None:
+            yield (
+                ("reconcile", i, key),
+                f"{c.name!r} publishes running totals, whose noise is shared between steps: it cannot be reconciled",
+            )
         if not isinstance(c.make_mechanism(), ScheduledMechanism):
             yield (
                 ("reconcile", i, key),

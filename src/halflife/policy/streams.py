@@ -14,7 +14,7 @@ import numpy as np
 
 from halflife import registry
 from halflife.accountant import Accountant
-from halflife.engines.base import LARGEST_UNITS, Question
+from halflife.engines.base import LARGEST_TOTAL, LARGEST_UNITS, Question
 from halflife.errors import InvalidInput, unknown
 from halflife.local_time import (
     DAY,
@@ -22,7 +22,16 @@ from halflife.local_time import (
     naive_to_utc,
     parse_time,
 )
-from halflife.mechanisms import HeldOutput, Mechanism, Request, ScheduledMechanism, Turn, check_adaptive, record
+from halflife.mechanisms import (
+    HeldOutput,
+    Mechanism,
+    Request,
+    ScheduledMechanism,
+    TreeNodes,
+    Turn,
+    check_adaptive,
+    record,
+)
 from halflife.noise import SMALLEST_LOSS
 from halflife.numerics.arrays import Integers
 from halflife.numerics.rounding import down
@@ -41,11 +50,16 @@ from halflife.policy.unused import refuse_unused
 from halflife.policy.worth import Factors, Worth
 from halflife.postprocessing import Kalman, LocalLevel, MovingAverage, Seasonal, Smoother, Truncate
 from halflife.postprocessing.quantiles import TreeQuantiles
+from halflife.postprocessing.running_total import RunningTotal
 from halflife.postprocessing.structural.parameters import NAMES
 from halflife.release import Noise, Release
 from halflife.steps import Steps
 
 MOST_CELLS = 10_000_000
+FAR_TOTAL = 1_000
+"""The noise of the running total at this step is told, or at the last."""
+LONGEST_TREE = 2**20
+"""Of how many steps totals must fit 64 bits, where a stream has no end: sixty years of half hours. Later they stay within."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,6 +190,17 @@ class Channel(Outline):
         return mechanism if isinstance(mechanism, HeldOutput) else None
 
     @property
+    def tree(self) -> TreeNodes | None:
+        """The stream's mechanism if it publishes a running total from nodes of a binary tree; else None."""
+        mechanism = self.make_mechanism()
+        return mechanism if isinstance(mechanism, TreeNodes) else None
+
+    @property
+    def as_planned(self) -> bool:
+        """Whether each step's noise is that of its plan: not where a mechanism repeats outputs, or adds up nodes of a tree."""
+        return not isinstance(self.make_mechanism(), HeldOutput | TreeNodes)
+
+    @property
     def mechanism(self) -> str:
         """The name of the stream's mechanism."""
         return self.part.mechanism or self.plan.notion.mechanism
@@ -193,9 +218,8 @@ class Channel(Outline):
         for k, (request, span) in enumerate(zip(asked, spans, strict=True), start=first):
             if request is None:
                 raise InvalidInput(f"step {k} of {self.name} has no budget: nothing can be published")
-            made.append(
-                request if request.span == span else wide.setdefault((request, span), request._replace(span=span))
-            )
+            same = mechanism.names_spans or request.span == span
+            made.append(request if same else wide.setdefault((request, span), request._replace(span=span)))
         return made
 
     def plan_releases(self, last: int, first: int = 1) -> list[Release]:
@@ -211,7 +235,9 @@ class Channel(Outline):
         return record(map(Turn, self.release_steps(first, last).tolist(), self.requests(mechanism, first, last)))
 
     def smoothers(self) -> list[Smoother]:
-        """Return new post-processors, without state."""
+        """Return new post-processors, without state; nodes of a tree become running totals, and nothing else."""
+        if (tree := self.tree) is not None:
+            return [RunningTotal(tree.endless)]
         fresh = not self.plan.notion.shares_draws
         a_day = steps_per_day(self.steps)
         return [_smoother(self.part, j, a_day, independent=fresh and j == 0) for j in range(len(self.part.post))]
@@ -254,6 +280,8 @@ def work_out(policy: PolicyKeys) -> tuple[Channel, ...]:
             check_adaptive(mechanism, Accountant(promise.notion))
         if isinstance(mechanism, HeldOutput):
             _check_held(policy, channel)
+        if isinstance(mechanism, TreeNodes):
+            _check_tree(policy, channel, mechanism)
     kept = [getattr(registry.find_mechanism(channel.mechanism), "keeps_noise", True) for channel in made]
     if policy.noise_key is not None and not any(kept):
         why = "no noise is kept to be used again under this promise, so there is nothing to seal: leave this out"
@@ -286,6 +314,35 @@ def _check_held(policy: PolicyKeys, channel: Channel) -> None:
             "leave the mechanism out"
         )
         raise policy.error(((*at, "mechanism"), why))
+
+
+def _check_tree(policy: PolicyKeys, channel: Channel, nodes: TreeNodes) -> None:
+    """Refuse what a running total cannot be published of: its nodes add up earlier steps, which are read again each time."""
+    at, name = ("streams", channel.index), channel.mechanism
+    if channel.part.source is None:
+        why = f"{name} adds up steps of the data anew, and a program pushes one step's value alone: give the stream a source"
+        raise policy.error(((*at, "mechanism"), why))
+    if channel.quantiles is not None:
+        raise policy.error(((*at, "statistic", "kind"), f"{name} adds up steps, and quantiles do not add up"))
+    if channel.part.post:
+        why = f"{name} publishes running totals, which share their noise: no estimate is worked out for that; leave this out"
+        raise policy.error(((*at, "post"), why))
+    if policy.members.by_date:
+        why = f"{name} adds up steps, and those of other populations would be added up as one's: give one size"
+        raise policy.error((("population", "size"), why))
+    if len(policy.streams) > 1 and (nodes.tree.notion.w == 1 or any(s.source is None for s in policy.streams)):
+        why = (
+            f"{name} is charged for steps that lie far back, which an account of windows of one step, or one that a pushed "
+            "stream takes on ahead, may have forgotten: publish it by a policy of its own"
+        )
+        raise policy.error(((*at, "mechanism"), why))
+    last = channel.last or LONGEST_TREE
+    widest = 1 << (last.bit_length() - 1)
+    measure = channel.measure
+    reach = measure.heaviest * max(abs(measure.low), abs(measure.high), abs(measure.missing)) * policy.members.largest
+    if reach * widest >= LARGEST_TOTAL:
+        why = f"the total of {widest:,} steps would not fit 64 bits: choose a coarser resolution, or give the stream an end"
+        raise policy.error(((*at, "statistic", "resolution"), why))
 
 
 def _check_members(policy: PolicyKeys, promise: Adapter) -> None:
@@ -492,6 +549,16 @@ def _is_fitted(post: PostProcessing) -> bool:
 def explain(channel: Channel) -> Iterator[str]:
     """Say how far one person can move a stream's numbers, and why, and when it repeats outputs, from the policy alone."""
     yield from channel.promise.explain(channel, channel.plan, channel.why)
+    if (tree := channel.tree) is not None:
+        worth = float(max(channel.factors))
+        far = min(FAR_TOTAL, channel.last or FAR_TOTAL)
+        largest = max(tree.std(step) for step in range(1, far + 1))
+        first, most = (f"{worth * std:.4g} {channel.unit}".rstrip() for std in (tree.std(1), largest))
+        yield (
+            f"{tree.name} {tree.rule}: the noise of a total has a standard deviation of {first} at step 1, and of {most} at "
+            f"the most up to step {far:,}; totals share noise. Each node is added up from the data anew, so that its files must "
+            "hold all steps from the stream's first on"
+        )
     if (held := channel.held) is not None:
         least = STD_OF_UNIT_SCALE[held.noise] * held.sensitivity / held.most_loss * float(max(channel.factors))
         yield (

@@ -19,12 +19,13 @@ from halflife.postprocessing.base import Facts, Smoother
 from halflife.postprocessing.kalman import Kalman
 from halflife.postprocessing.local_level import LocalLevel
 from halflife.postprocessing.moving_average import MovingAverage
+from halflife.postprocessing.running_total import RunningTotal
 from halflife.postprocessing.seasonal import Seasonal
 from halflife.postprocessing.structural.estimator import Structural
 from halflife.postprocessing.truncate import Truncate
 
 SMOOTHERS: dict[str, type[Smoother]] = {
-    kind.name: kind for kind in (Truncate, MovingAverage, Kalman, Seasonal, LocalLevel)
+    kind.name: kind for kind in (Truncate, MovingAverage, Kalman, Seasonal, LocalLevel, RunningTotal)
 }
 
 

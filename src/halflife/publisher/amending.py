@@ -190,6 +190,13 @@ def _find_kinds(book: Ledger, policy: Policy, changes: Sequence[Change], same_me
 
 def _check_held(policy: Policy, kinds: set[str]) -> None:
     """Refuse what nobody has shown to leave room for whatever a mechanism comes to spend that decides it from its outputs."""
+    for c in (c for c in channels(policy) if c.tree is not None):
+        if other := kinds - {"ended"}:
+            raise InvalidInput(
+                f"{c.name}: a running total adds up steps from before an amendment and after it, and it is not worked out what "
+                f"that costs or means ({', '.join(sorted(other))}): amended can be which streams end. Let it end, and begin "
+                "another by a policy of its own"
+            )
     for c in (c for c in channels(policy) if c.held is not None):
         if kinds & {"added", "losses", "end"}:
             raise InvalidInput(

@@ -26,6 +26,7 @@ from halflife.policy import Channel, GivenPolicy, Policy, channels
 from halflife.publisher import checkpoints
 from halflife.publisher.drawing import ChargedBatch, Totals
 from halflife.publisher.due import Due, cut_into_batches
+from halflife.publisher.nodes import read_rows
 from halflife.publisher.operator_log import RunRecord, write_operator
 from halflife.publisher.session import Session
 
@@ -200,16 +201,26 @@ class _Run:
         return self.session.due(d.channel, int(d.steps[0]), int(d.steps[-1])) if self.session.late_counts_now else d
 
     def _read(self, channel: Channel, batches: Sequence[Sequence[Due]], engine: Engine) -> Totals:
-        """Return the exact totals of this batch and the next ones, up to some million numbers, in one pass over the source."""
+        """Return the exact totals of this batch and the next ones, up to some million numbers, in one pass over the source.
+
+        Of nodes of a tree, steps that were published before are read again; they are not tallied again.
+        """
         steps = [d.steps for batch in batches for d in batch if d.channel is channel]
         first = int(steps[0][0])
         most = first + max(len(steps[0]), READ_CELLS // channel.cells) - 1
         last = max(int(s[-1]) for s in steps if int(s[-1]) <= most)
-        answer = engine.aggregate(channel.question(first, last))
-        line = {"stream": channel.name, "steps": [first, last], **answer.tallies}
-        self.tallies.setdefault(channel.name, Counter()).update(answer.tallies)
-        write_operator(self.session.ledger.operator_file, self.session.now_us(), line)
-        return channel.totals(answer.sums, first)
+
+        def read_back(low: int, high: int) -> Totals:
+            return channel.totals(engine.aggregate(channel.question(low, high)).sums, low)
+
+        def read(low: int, high: int) -> Totals:
+            answer = engine.aggregate(channel.question(low, high))
+            line = {"stream": channel.name, "steps": [low, high], **answer.tallies}
+            self.tallies.setdefault(channel.name, Counter()).update(answer.tallies)
+            write_operator(self.session.ledger.operator_file, self.session.now_us(), line)
+            return channel.totals(answer.sums, low)
+
+        return read_rows(channel, first, last, READ_CELLS, read, read_back)
 
     def _log(self, batch: Sequence[Due]) -> None:
         for d in batch:

@@ -116,9 +116,10 @@ def run_steps(
         c, truth = due.channel, totals[k]
         step = int(due.steps[k])
         (place,), (span,) = c.plan_steps(step, step), c.spans(step, step).tolist()
-        with draw.step(at, late=int(due.late[k]), span=span) as d:
-            value = mechanisms[c.name].step(place, truth if len(truth) > 1 else int(truth[0]), d)
         mechanism, (noisy, releases, scales) = mechanisms[c.name], made[i]
+        own = isinstance(mechanism, ScheduledMechanism) and mechanism.names_spans
+        with draw.step(at, late=int(due.late[k]), span=None if own else span) as d:
+            value = mechanism.step(place, truth if len(truth) > 1 else int(truth[0]), d)
         noisy.append(np.atleast_1d(value))
         releases.append(draw.releases)
         scales.append(mechanism.noise_in_output(draw.scales) if isinstance(mechanism, HeldOutput) else draw.scales)

@@ -57,6 +57,12 @@ def find_left(policy: Policy, book: Ledger | None, done: Mapping[str, int], left
     notion, zone = policy.notion, policy.clock.zone
     left_us = to_us(parse_time(left, zone))
     refuse_without_account(notion)
+    for c in channels(policy):
+        if c.tree is not None:
+            raise InvalidInput(
+                f"{c.name}: nodes of a running total that are still to come add up steps from before a person left: it is not "
+                "worked out what is left of them"
+            )
     steps = channels(policy)[0].account
     entries = [] if book is None else [e for e in book.entries() if e.start_us < left_us]
     lost = [] if book is None else [r for restore in list_restores(book) for r in restore.releases]

@@ -109,8 +109,13 @@ def _choose(known: Sequence[Channel], streams: Sequence[str]) -> list[Channel]:
     for name in streams:
         if name not in names:
             raise unknown("stream", name, names)
-    chosen = [c for c in known if (c.name in streams if streams else c.quantiles is None and c.held is None)]
+    chosen = [c for c in known if (c.name in streams if streams else c.quantiles is None and c.as_planned)]
     for channel in chosen:
+        if channel.tree is not None:
+            raise InvalidInput(
+                f"{channel.name}: running totals share the noise of their nodes, and no estimate of them with hindsight is "
+                "worked out"
+            )
         if channel.held is not None:
             raise InvalidInput(
                 f"{channel.name}: {channel.mechanism} repeats outputs, and how far the truth has moved since is not known: there "

@@ -218,7 +218,7 @@ def _say_sums(policy: Policy, c: Channel) -> Iterator[str]:
 
 def _noise(c: Channel, first: int, last: int, due: int) -> Iterator[Noise]:
     """The noise of the first, the middle and the last step that is due, and of one a year later; none where none is planned."""
-    if c.held is not None:
+    if not c.as_planned:
         return
     later = c.steps.last_over(c.steps.end(last) + YEAR + (DAY if c.steps.months else 0))
     later = later if c.last is None else min(later, c.last)

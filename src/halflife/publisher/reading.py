@@ -78,6 +78,12 @@ def read_published(
     about = (name, channel.name, channel.unit, channel.steps.zone)
     people, plain = count_people(channel), facts and replace(facts, post=())
     earlier = PublishedValues(before, *about, plain, UNKNOWN_MECHANISM, people)
+    if channel.tree is not None:
+        if raw:
+            raise InvalidInput(
+                f"{channel.name} publishes running totals: before that there are nodes of a tree, and no values"
+            )
+        return PublishedValues(shown, *about, facts, UNKNOWN_MECHANISM, people)
     if raw:
         return earlier
     return PublishedValues(shown, *about, facts, UNKNOWN_MECHANISM, people, None if facts is None else earlier)

@@ -447,6 +447,11 @@ def _check_promise(made: Sequence[Channel]) -> None:
             "says what is left"
         )
     for c in made:
+        if c.tree is not None:
+            raise LedgerError(
+                f"{c.name}: a running total needs every step, and the noisy nodes of lost ones are lost: no steps can be passed "
+                "over. Find a newer backup"
+            )
         if not isinstance(c.make_mechanism(), PlannedNoise):
             raise LedgerError(
                 f"{c.name}: what the mechanism {c.mechanism!r} charged depends on what it saw, and that is lost: no "

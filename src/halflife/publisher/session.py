@@ -63,6 +63,15 @@ def _fits(draw: ReleaseDraw, turn: Turn) -> bool:
     return True
 
 
+def _refuse_gap(due: Due, count: int) -> None:
+    """Refuse to pass steps over of a stream that publishes running totals: each total needs the nodes before it."""
+    if count and due.channel.tree is not None:
+        raise LedgerError(
+            f"{due.channel.name}: the account has gone on by so many steps that it no longer remembers what was said about those "
+            f"which step {int(due.steps[0]):,} adds up, and a running total needs every step: end the stream, and begin another"
+        )
+
+
 class Session:
     """An open ledger with account, mechanisms and outputs, for `publish` and `Stream`; used inside `with session.hold(…):`."""
 
@@ -286,7 +295,10 @@ class Session:
             return list(dues)
         if not self.late_counts_now:
             found = [find_turns(d, scheduled[d.channel.name]) for d in dues]
-            return [d.last(len(d.steps) - self._count_forgotten(turns)) for d, turns in zip(dues, found, strict=True)]
+            forgotten = [self._count_forgotten(turns) for turns in found]
+            for d, count in zip(dues, forgotten, strict=True):
+                _refuse_gap(d, count)
+            return [d.last(len(d.steps) - count) for d, count in zip(dues, forgotten, strict=True)]
         trial, kept = self.saved.draw.copy(), [0] * len(dues)
         waiting = {i: find_newest_turns(d, scheduled[d.channel.name]) for i, d in enumerate(dues)}
         while waiting:  # the newest of each stream in turn, until it has no room or no step left

@@ -217,7 +217,7 @@ def _stream(c: Channel, done: int, now_us: int, account: Accountant, step: int, 
     planned = None if done == c.last else done + 1
     newest = done if done >= c.begins else 0
     end_us = c.steps.end(newest) if newest else None
-    by_plan = None if c.held is not None else planned
+    by_plan = planned if c.as_planned else None
     error = None if by_plan is None else float(_errors(c, by_plan, by_plan)[0])
     unit = BAND_OF_UNIT_SCALE[c.plan.noise] * _gain(c) / _mean_absolute(c)
     return StreamStatus(
@@ -232,10 +232,10 @@ def _stream(c: Channel, done: int, now_us: int, account: Accountant, step: int, 
         next_due=None if following is None else from_us(c.published_at(following), zone),
         planned=planned,
         loss=None if by_plan is None else c.losses(by_plan, by_plan)[0],
-        headroom=None if planned is None else _headroom(c, planned, account, step),
+        headroom=None if planned is None or c.tree is not None else _headroom(c, planned, account, step),
         error=error,
         band=None if error is None else error * unit,
-        error_passes=None if asked is None or c.held is not None else _find_error(c, planned, asked),
+        error_passes=None if asked is None or not c.as_planned else _find_error(c, planned, asked),
         ends=_find_end(c, planned),
         mechanism=c.mechanism,
     )

@@ -19,7 +19,7 @@ from halflife.errors import InvalidInput, unknown
 from halflife.ledger.entry import name_vintage
 from halflife.local_time import find_zone, from_us, parse_time, to_us
 from halflife.outputs import Published
-from halflife.policy import Channel, GivenPolicy, Policy
+from halflife.policy import Channel, GivenPolicy, Policy, channels
 from halflife.policy.ranges import total_range
 from halflife.publisher.drawing import Totals
 from halflife.publisher.operator_log import write_operator
@@ -69,8 +69,13 @@ class Stream:
             raise InvalidInput(f"the policy has {len(names)} streams: name one of {', '.join(names)}")
         if name is not None and name not in names:
             raise unknown("stream", name, names)
-        self._session = Session(policy, clock, second_ledger=second_ledger)
         self._index = names.index(name) if name else 0
+        if channels(policy)[self._index].tree is not None:
+            raise InvalidInput(
+                f"{names[self._index]}: a running total adds up steps of the data, and a program pushes one step's value alone: "
+                "publish it from its source (halflife publish)"
+            )
+        self._session = Session(policy, clock, second_ledger=second_ledger)
         self._wait = wait
         self._queue = threading.Lock()
 

@@ -35,7 +35,9 @@ from halflife.audit.registry import Trial
 from halflife.audit.verdict import Finding
 from halflife.ledger import ledger_exists, open_ledger
 from halflife.numerics.arrays import Floats
+from halflife.plans.base import STD_OF_UNIT_SCALE
 from halflife.policy import Channel, Policy, channels
+from halflife.publisher.nodes import add_up_nodes
 from halflife.publisher.readable import in_output_units
 from halflife.release import Release
 
@@ -65,6 +67,7 @@ def common_findings(policy: Policy, totals: Mapping[str, Totals]) -> list[Findin
     made = channels(policy)
     pairs = _pairs(policy)
     findings = [_sensitivity(c, a, b, totals) for c in made for a, b in pairs if c.part.source is not None]
+    findings += [_node_sensitivity(c, a, b, totals) for c in made for a, b in pairs if c.tree is not None]
     return [*findings, *_histories(policy), compare_traces(policy, totals, {})]
 
 
@@ -100,7 +103,10 @@ def _change_first(totals: NDArray[np.int64], other: NDArray[np.int64]) -> NDArra
 
 
 def noise_scales(c: Channel, steps: int) -> Floats:
-    """Return the noise scales of all numbers of the first steps, in output units."""
+    """Return the noise scales of all numbers of the first steps, in output units; of totals, those of noise of their variance."""
+    if (tree := c.tree) is not None:
+        sizes = np.array([[tree.std(k) / STD_OF_UNIT_SCALE["laplace"]] for k in range(1, steps + 1)])
+        return in_output_units(sizes, c.factor_of_cells)
     scales = np.repeat(c.plan.sensitivity / np.array(c.losses(1, steps))[:, None], c.cells, axis=1)
     return in_output_units(scales, c.factor_of_cells)
 
@@ -108,7 +114,7 @@ def noise_scales(c: Channel, steps: int) -> Floats:
 def _observers(made: Sequence[Channel]) -> Iterator[Finding]:
     """What an observer can do that the promise does not forbid: average for a long time, and filter, where noise is planned."""
     for c in made:
-        if c.held is not None:
+        if not c.as_planned:
             continue
         for what, seconds in (("a day", 86_400), ("a week", 604_800), ("a year", 31_536_000)):
             steps = max(1, round(seconds * 1e6 / c.steps.width))
@@ -141,6 +147,23 @@ def _sensitivity(channel: Channel, a: str, b: str, totals: Mapping[str, Totals])
     detail = f"largest distance of the engine's exact totals, in units; the policy derives {claimed:g}"
     name = f"{channel.name}: {a} / {b} readings"
     return Finding(name, "sensitivity", claimed, found, found > claimed, detail, time.perf_counter() - start)
+
+
+def _node_sensitivity(channel: Channel, a: str, b: str, totals: Mapping[str, Totals]) -> Finding:
+    """How far the nodes of a running total are apart, for each of the steps that they cover."""
+    start, claimed = time.perf_counter(), channel.sensitivity.of("laplace")
+    moves, spans = _node_distances(channel, totals[a], totals[b])
+    found = float((moves / spans).max())
+    detail = f"largest distance of nodes for each of their steps, in units; the policy derives {claimed:g}"
+    name = f"{channel.name}: nodes of {a} / {b} readings"
+    return Finding(name, "sensitivity", claimed, found, found > claimed, detail, time.perf_counter() - start)
+
+
+def _node_distances(c: Channel, a: Totals, b: Totals) -> tuple[Floats, Floats]:
+    """How far the nodes of the first steps are apart, and how many steps each covers."""
+    first, second = ({c.name: add_up_nodes(c, totals[c.name])} for totals in (a, b))
+    spans = [float(r.span) for r in c.plan_releases(len(first[c.name]))]
+    return distances(c, first, second), np.array(spans)
 
 
 def planned_releases(made: Sequence[Channel], steps: int) -> list[Release]:
@@ -189,12 +212,16 @@ def _pair(policy: Policy, a: str, b: str, totals: Mapping[str, Totals], steps: i
     values: list[tuple[Floats, Floats, Floats]] = []
     decided, looked_at = 0.0, []
     for c in made:
-        losses, held = c.losses(1, steps), c.held
+        held, tree = c.held, c.tree
         apart = distances(c, totals[a], totals[b])
-        looked_at.append(np.full(steps * c.cells, held is None))
-        if held is None:
+        looked_at.append(np.full(steps * c.cells, c.as_planned))
+        if tree is not None:  # totals are sums of nodes, whose noise is their own
+            releases += c.plan_releases(steps)
+            moves += _node_distances(c, totals[a], totals[b])[0].tolist()
+        elif held is None:
             releases += [
-                Release(k, x, sensitivity=c.plan.sensitivity, noise=c.plan.noise) for k, x in enumerate(losses, 1)
+                Release(k, x, sensitivity=c.plan.sensitivity, noise=c.plan.noise)
+                for k, x in enumerate(c.losses(1, steps), 1)
             ]
             moves += apart.tolist()
         else:  # whatever it comes to spend on a window, each part of it counts for how far the pair is apart
@@ -202,6 +229,7 @@ def _pair(policy: Policy, a: str, b: str, totals: Mapping[str, Totals], steps: i
             whole = Release(1, spent, sensitivity=held.sensitivity, noise=held.noise)
             decided += pair_loss([whole], [float(apart.max())], delta)
         exact = (totals[x][c.name].astype(np.float64) for x in (a, b))
+        exact = exact if tree is None else (np.cumsum(x, axis=0) for x in exact)
         first, second = (in_output_units(x, c.factor_of_cells).ravel() for x in exact)
         values.append((first, second, noise_scales(c, steps).ravel()))
     first, second, sizes = (np.concatenate(x) for x in zip(*values, strict=True))

@@ -24,6 +24,7 @@ from halflife.numerics.arrays import Floats
 from halflife.numerics.forms import JsonObject
 from halflife.policy import Channel, Policy, channels
 from halflife.processes import Process
+from halflife.publisher.nodes import add_up_nodes
 from halflife.publisher.secrets_at_rest import PassingKeys
 from halflife.publisher.session import Session
 from halflife.release import Release
@@ -71,14 +72,14 @@ def run_once(policy: Policy, stretches: Sequence[Stretch], place: Path) -> Float
 
 
 def publish_totals(policy: Policy, stretches: Sequence[Stretch]) -> None:
-    """Publish steps of every stream with these exact totals, as `publish` does after reading."""
+    """Publish steps of every stream with these exact totals, as `publish` does after reading; running totals, from step 1 on."""
     session = Session(policy, clock=lambda: FAR, keys=KEYS)
     try:
         with session.hold(10.0):
             for first, totals in stretches:
                 begins = [(c, first.get(c.name, 1)) for c in session.channels]
                 dues = [session.due(c, k, k + len(totals[c.name]) - 1) for c, k in begins]
-                session.publish([(d, totals[d.channel.name]) for d in dues])
+                session.publish([(d, add_up_nodes(d.channel, totals[d.channel.name])) for d in dues])
     finally:
         session.close()
 
@@ -142,7 +143,8 @@ def make_loud(policy: Policy) -> Policy:
     data = as_data(policy)
     if "epsilon" not in data["promise"]:
         return policy
-    first = channels(policy)[0].losses(1, 1)[0]
+    channel = channels(policy)[0]
+    first = channel.losses(1, 1)[0] if channel.tree is None else channel.plan_releases(1)[0].loss
     data["promise"]["epsilon"] = max(1.0, promised_epsilon(policy) / first)
     return Policy.from_dict(data, str(policy.path(".")))
 

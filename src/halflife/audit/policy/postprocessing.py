@@ -29,6 +29,7 @@ from halflife.postprocessing.chains import add_chain
 from halflife.postprocessing.structural.estimator import Structural
 from halflife.postprocessing.structural.windows import next_fit
 from halflife.postprocessing.truncate import Truncate
+from halflife.publisher.nodes import add_up_nodes
 from halflife.publisher.replay import QuantileReplay, Replay
 from halflife.publisher.session import Session
 
@@ -61,7 +62,7 @@ def audit_post(policy: Policy, build: type[Session] = Session) -> Iterator[Findi
 
 def is_processed(c: Channel) -> bool:
     """Return whether what is published of a stream is worked out from its noisy values."""
-    return bool(c.part.post) or c.quantiles is not None
+    return bool(c.part.post) or c.quantiles is not None or c.tree is not None
 
 
 def count_warm_up(c: Channel) -> int:
@@ -102,7 +103,7 @@ def run_publisher(
         try:
             with session.hold(10.0):
                 mine = [c for c in session.channels if c.name in totals]
-                parts = [(session.due(c, 1, len(totals[c.name])), totals[c.name]) for c in mine]
+                parts = [(session.due(c, 1, len(totals[c.name])), add_up_nodes(c, totals[c.name])) for c in mine]
                 charged = session.charge([[due for due, _ in parts]])[0]
                 if noisy is not None and charged is not None:
                     add, held = charged.add_noise, [np.array(noisy[c.name]) for c in mine]

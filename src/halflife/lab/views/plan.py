@@ -127,6 +127,11 @@ def policy_views(policy: GivenPolicy, error: float | None = None) -> list[PlanVi
     asked = None if error is None else real("error", error, positive=True)
     views = []
     for c in channels(Policy.of(policy)):
+        if c.tree is not None:
+            raise InvalidInput(
+                f"{c.name}: the noise of a running total is that of the nodes of a tree, not a plan's: `halflife publish "
+                "--dry-run` says how large it is"
+            )
         if c.held is not None:
             raise InvalidInput(
                 f"{c.name}: when {c.mechanism} publishes, and with how much noise, follows from what it published before, so no "

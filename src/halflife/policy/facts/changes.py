@@ -121,6 +121,8 @@ def _read_stream(facts: Mapping[str, str], key: str) -> Facts:
 def _plans_alike(policy: Policy, name: str, last: int | None) -> bool:
     """Return whether a stream's plan has the same losses if it ends with this step: then another end changes nothing."""
     made = channels(policy)
+    if any(c.name == name and c.tree is not None for c in made):
+        return False  # the scale of all nodes follows from the end
     outlines = [c if c.name != name else replace(c, last=last) for c in made]
     try:
         plans = made[0].promise.make_plans(outlines)

@@ -401,13 +401,13 @@ class _Stream:
             "source": c.plan.source,
             "tail": c.plan.tail,
         }
-        held = c.held
+        other = c.held or c.tree
         return {
             "statistic": c.part.statistic.kind,
             "unit": c.unit,
             "numbers": c.cells,
             "hidden": list(explain(c)),
-            "plan": plan if held is None else held.describe(),
+            "plan": plan if other is None else other.describe(),
         }
 
 

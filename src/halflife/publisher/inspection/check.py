@@ -186,14 +186,17 @@ def _noise(policy: Policy, channel: Channel, looked: int, found: Inspection | No
     worst = float(factors.max()) * gain
     last = newest if plan.horizon is None else min(newest, plan.horizon)
     first = float(max(channel.sized_at(1).factors)) * gain
-    begun, std = plan.std(1), plan.std(last)
-    if (held := channel.held) is not None:
+    begun, std, many = plan.std(1), plan.std(last), 1
+    if (nodes := channel.tree) is not None:  # beside the running total of all steps that were looked at
+        begun, std, many = nodes.std(1), nodes.std(min(max(1, looked), channel.last or looked)), max(1, looked)
+        bounds = bounds * many
+    elif (held := channel.held) is not None:
         begun = std = STD_OF_UNIT_SCALE[held.noise] * held.sensitivity / held.most_loss
     noise = Noise(first * begun, worst * std, *bounds[widest].tolist())
     if found is None or not found.steps:
         return noise
     offsets = np.array(sized.offsets, dtype=float)[:, None]
-    own = (found.totals / found.steps + offsets).reshape(len(factors), -1).sum(axis=1) * factors
+    own = (found.totals / found.steps + offsets).reshape(len(factors), -1).sum(axis=1) * factors * many
     below = float(np.mean(np.abs(own) < factors * gain * std))
     return replace(noise, mean=round_digits(float(np.mean(np.abs(own)))), drowned=below)
 

@@ -229,10 +229,10 @@ def _check_promise(c: Channel) -> None:
 def _check_others(made: Sequence[Channel]) -> None:
     """Refuse if a stream beside it decides itself what to spend: the room that it needs is not planned."""
     for c in made:
-        if c.held is not None:
+        if not c.as_planned:
             raise InvalidInput(
-                f"{c.name}: what {c.mechanism} comes to spend is not planned, so it is not known what room the streams leave: "
-                "nothing is published again"
+                f"{c.name}: what {c.mechanism} spends is not a plan's, so it is not known what room the streams leave: nothing "
+                "is published again"
             )
 
 

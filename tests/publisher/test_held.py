@@ -375,7 +375,7 @@ def test_a_certificate_counts_repeated_steps_and_is_checked(tmp_path):
     (told,) = made["certificate"]["published"]
     entries = entries_of(policy)
     own = [e.spread * math.log(20) / 1000 / HOMES for e in entries if math.isfinite(e.spread)]
-    assert told["repeated"] == sum(math.isinf(e.spread) for e in entries)
+    assert told["without_band"] == sum(math.isinf(e.spread) for e in entries)
     assert (told["error_band"]["least"], told["error_band"]["largest"]) == pytest.approx((min(own), max(own)))
     assert told["steps"] == STEPS, "steps that repeat at the end of a period are of it"
     assert told["plan"]["method"] == "ba"

@@ -58,6 +58,9 @@ class Fast(HeldOutput):
     name: ClassVar[str] = "fast"
     source: ClassVar[str] = "Fan, Xiong: IEEE TKDE 26(9), 2014; in blocks of w steps"
     rule: ClassVar[str] = "samples a few steps of each window, by how its outputs change, and filters them"
+    others: ClassVar[str] = (
+        "only the first of a block has an error band: what a filter makes of later ones has none, nor have steps that repeat it"
+    )
     takes_vectors: ClassVar[bool] = False
     takes_gaussian: ClassVar[bool] = False
 
@@ -87,6 +90,10 @@ class Fast(HeldOutput):
             return "repeats an output, and there is none before it"
         same = bool(releases) or np.array_equal(np.trunc(before), output)
         return None if same else "does not repeat the output before it, and has no sample of its own"
+
+    def find_parts(self) -> float:
+        """Half of it over the samples of a block."""
+        return 2.0 * self.samples
 
     def begin(self, shape: tuple[int, ...]) -> Lanes:
         """P, how many samples the block has had, I, the place in the block of the next sample, and the last five E."""

@@ -51,7 +51,8 @@ class HeldOutput(ABC):
     budget       what any w steps may spend: ε, as losses add up; of Gaussian noise, in a stream alone, μ², as squares of μ do
     published    whether the newest step has an output of its own
     repeats      whether streams of a policy have steps that repeat an output
-    source       who found it;  rule  when it publishes, in words;  most_share  of the budget that one output can have
+    source       who found it;  rule, others  when it publishes, and what other steps have, in words
+    most_share  of the budget that one output can have
     takes_vectors, takes_gaussian  whether one decision may be taken about several numbers of a step; and noise be Gaussian
     counts       whether noisy values become whole numbers from 0 on, max(0, round(·)), before anything is made of them: as in
                  the benchmark of Schäler, Hütter and Schäler (PVLDB 16(8), 2023) with `truncate`
@@ -60,6 +61,7 @@ class HeldOutput(ABC):
     name: ClassVar[str]
     source: ClassVar[str]
     rule: ClassVar[str]
+    others: ClassVar[str] = "all other steps repeat the output before them, without an error band"
     most_share: ClassVar[float] = 1.0
     adaptive: ClassVar[bool] = True
     keeps_noise: ClassVar[bool] = False
@@ -89,7 +91,7 @@ class HeldOutput(ABC):
         made.shape = Shape(cells, touched, plan.request.age, plan.request.every)
         if plan.noise == "gaussian":
             made._take_gaussian(plan)
-        least = float(made.to_loss(np.asarray(divide_down(made.budget, 2.0 * made.notion.w))))
+        least = float(made.to_loss(np.asarray(divide_down(made.budget, made.find_parts()))))
         if least < SMALLEST_LOSS * touched:
             raise InvalidInput(
                 f"{cls.name} would draw noise of a loss of {least:.3g}: the least is {SMALLEST_LOSS * touched:.3g}; promise a "
@@ -109,6 +111,10 @@ class HeldOutput(ABC):
     def to_loss(self, spent: Floats) -> Floats:
         """Return the losses that a part of the budget pays for: itself, or its root where squares add up."""
         return spent if self.noise == "laplace" else np.sqrt(spent)
+
+    def find_parts(self) -> float:
+        """Return into how many parts the budget of a window is cut for the smallest draw: 2w, for a question at every step."""
+        return 2.0 * self.notion.w
 
     @abstractmethod
     def begin(self, shape: tuple[int, ...]) -> Lanes:
@@ -285,8 +291,8 @@ the stream an end, or promise w-event privacy
         )
     if notion.delta and plan.noise != "gaussian":
         raise InvalidInput(
-            f"{name} chooses when to spend from earlier outputs, which is proved for delta 0, and for Gaussian noise: leave "
-            "delta out, or write `noise: gaussian` in the promise"
+            f"what {name} spends follows no plan, which is proved for delta 0, and for Gaussian noise: leave delta out, or write "
+            "`noise: gaussian` in the promise"
         )
     if request.method != "tight":
         raise InvalidInput(f"{name} spends by its own rule, not by a {request.method} plan: leave promise.plan out")

@@ -34,6 +34,10 @@ class Sample(HeldOutput):
     rule: ClassVar[str] = "publishes one step of every window"
     adaptive: ClassVar[bool] = False
 
+    def find_parts(self) -> float:
+        """All of it at once."""
+        return 1.0
+
     def begin(self, shape: tuple[int, ...]) -> Lanes:
         """The step of the newest release."""
         return {"at": np.zeros(shape)}

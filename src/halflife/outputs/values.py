@@ -32,7 +32,9 @@ BEFORE = "the sum of the values before post-processing, whose band is smaller th
 
 RUNNING = "running_total"
 """The post-processing that makes running totals, as files name it."""
-REPEATED = "none: {:,} of the steps repeat{} an earlier output, and how far the truth has moved since is not known"
+REPEATED = (
+    "none: {:,} of the steps {} no band: an earlier output is repeated there, or filtered, and its error is not known"
+)
 
 _readings = count(1)
 
@@ -104,7 +106,7 @@ class PublishedValues:
         bound, noises, remarks = float(bands[~raw].sum()), {}, self._remarks(self._steps[rows][~raw])
         if math.isinf(bound):
             repeated = len(np.unique(self._steps[rows][np.isinf(bands)]))
-            return {}, bound, (REPEATED.format(repeated, "s" if repeated == 1 else ""),)
+            return {}, bound, (REPEATED.format(repeated, "has" if repeated == 1 else "have"),)
         if raw.any():
             assert self.facts is not None
             assert self._layers is not None

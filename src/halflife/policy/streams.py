@@ -230,7 +230,8 @@ class Channel(Outline):
         mechanism = self.make_mechanism()
         if not isinstance(mechanism, ScheduledMechanism):
             raise InvalidInput(
-                f"{self.name}: what the mechanism {mechanism.name!r} draws depends on what it sees, and is not planned"
+                f"{self.name}: what the mechanism {mechanism.name!r} draws depends on what it sees, and is not planned: "
+                "what such a stream may still spend is known when its steps are published"
             )
         return record(map(Turn, self.release_steps(first, last).tolist(), self.requests(mechanism, first, last)))
 
@@ -562,7 +563,6 @@ def explain(channel: Channel) -> Iterator[str]:
     if (held := channel.held) is not None:
         least = STD_OF_UNIT_SCALE[held.noise] * held.sensitivity / held.most_loss * float(max(channel.factors))
         yield (
-            f"{held.name} {held.rule}: its noise has a standard deviation of {least:.4g} {channel.unit}".rstrip()
-            + " at the "
-            "least; all other steps repeat the output before them, without an error band"
+            f"{held.name} {held.rule}: a noisy value has noise with a standard deviation of {least:.4g} {channel.unit}".rstrip()
+            + f" at the least; {held.others}"
         )

@@ -154,10 +154,14 @@ def _stream(part: JsonObject) -> Iterator[str]:
         skipped = f", and {part['not_published']:,} were not published" if part["not_published"] else ""
         each = f"{part['numbers']:,} number{'s' if part['numbers'] != 1 else ''} each"
         stretch = f"from {_plain_time(part['from'])} to {_plain_time(part['to'])}{skipped}"
-        band, repeated = part.get("error_band"), part.get("repeated", 0)
+        band, repeated = part.get("error_band"), part.get("without_band", 0)
         bands = "" if band is None else f"{three_figures(band['least'])} to {three_figures(band['largest'])}{unit}"
         said = f" Half-width of the 95 % bands {bands}." if bands else ""
-        said += f" {repeated:,} of the steps repeat the output before them, and have no band." if repeated else ""
+        said += (
+            f" {repeated:,} of the steps have no band: they repeat the output before them, or a filter made them."
+            if repeated
+            else ""
+        )
         noise = f" {part['plan']['noise'].capitalize()} noise." if part["plan"]["noise"] else ""
         text = f"{part['steps']:,} steps of {each}, {stretch}.{noise}{said}"
         yield f"<p>{escape(visible(text))}</p>"

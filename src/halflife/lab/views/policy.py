@@ -70,7 +70,7 @@ class StreamView:
     said           what is hidden of a person in it, and how far one can move it
     each           what a panel stands for: a group, or a quantile (of a group)
     covers         what the bands of post-processed values cover, in a sentence
-    repeated       how many steps repeat the output before them, and have no band
+    repeated       how many steps have no band: they repeat the output before them, or a filter made them
     """
 
     name: str
@@ -356,15 +356,15 @@ def _stream(view: PolicyView, i: int) -> str:
     plots = [_maps(view, stream, i), _panels(view, stream, i)]
     band = stream.noise.values[~np.isnan(stream.noise.values)]
     last, top = three_figures(float(band[-1])), three_figures(float(band.max()))
-    newest = "newest step" if not stream.repeated else "newest step with an output of its own"
+    newest = "newest step" if not stream.repeated else "newest step that has one"
     caption = (
         f"{'Half-width of the 95 % bands' if stream.covers else '95 % of the noise of a step lies within ± this'}: "
         f"± {last} {stream.unit} at the {newest}, ± {top} at most."
     )
     if stream.repeated:
         caption += (
-            f" {stream.repeated:,} of {stream.steps:,} steps repeat the output before them: how far the truth has moved since is "
-            "not known, and they have no band."
+            f" {stream.repeated:,} of {stream.steps:,} steps repeat the output before them, or a filter made them: how far they "
+            "are from the truth is not known, and they have no band."
         )
     if stream.groups or stream.maps:
         caption += " The widest of a step's numbers."

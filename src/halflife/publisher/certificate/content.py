@@ -379,7 +379,7 @@ class _Stream:
             "from": _say_time(self._begin_us, zone),
             "to": _say_time(self._end_us, zone),
             **({} if self._least == math.inf else {"error_band": {"least": self._least, "largest": self._largest}}),
-            **({"repeated": self._repeated} if self._repeated else {}),
+            **({"without_band": self._repeated} if self._repeated else {}),
             "sha256": self._digest.hexdigest(),
         }
 

@@ -54,13 +54,14 @@ def certificate_schema() -> JsonObject:
     )  # fmt: skip
     published = make_object(
         "What a stream published in the period; of one that published nothing, steps is 0 and its numbers are left out.",
-        ("vintage", "first_step", "last_step", "not_published", "from", "to", "error_band", "repeated", "sha256"),
+        ("vintage", "first_step", "last_step", "not_published", "from", "to", "error_band", "without_band", "sha256"),
         stream=TEXT, vintage=COUNT | {"description": "Of steps that were published again, as stream@vintage: from 2 on."},
         statistic=TEXT, unit=TEXT, numbers=COUNT, hidden=TEXTS,
         plan=make_object("Why its noise keeps the promise.", method=TEXT, noise=TEXT, source=TEXT, tail=TEXT),
         steps=COUNT, first_step=COUNT, last_step=COUNT, not_published=COUNT, _from=TIME, to=TIME,
         error_band=make_object("Half-widths of the 95 % bands, in the unit.", least=NUMBER, largest=NUMBER),
-        repeated=COUNT | {"description": "How many of the steps repeat the output before them, and have no band."},
+        without_band=COUNT
+        | {"description": "How many of the steps have no band: they repeat the output before them, or a filter made them."},
         sha256=HASH | {"description": "Of all rows of its output from first_step to last_step."},
     )  # fmt: skip
     amendment = make_object(

@@ -326,8 +326,8 @@ def _check_tree(policy: PolicyKeys, channel: Channel) -> None:
     if len(policy.streams) > 1 and _may_be_forgotten(policy, channel):
         why = (
             f"{name} is charged for steps that lie far back, which an account that other streams take on may have forgotten: "
-            "beside others it needs an end, the clock's own start, a window of two steps or more, and sources for all; or publish "
-            "it by a policy of its own"
+            "beside others it needs an end, the clock's own start, a window of two steps or more, and sources for all; or "
+            "publish it by a policy of its own"
         )
         raise policy.error(((*at, "mechanism"), why))
     last = channel.last or LONGEST_TREE

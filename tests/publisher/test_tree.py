@@ -346,7 +346,7 @@ def test_what_is_shown_is_the_trees_and_no_plans(tmp_path):
     from halflife.publisher.preview import preview
 
     (shown,) = preview(policy, clock=at(14)).streams
-    assert (shown.due, shown.noise) == (2, ())
+    assert (shown.due, shown.noise, shown.low, shown.high) == (2, (), 0.0, 14 * 5.0)
     assert any("publishes the running total since the stream began" in line for line in shown.reasons)
     (told,) = hl.certify(policy)["certificate"]["published"]
     assert told["plan"]["method"] == "binary-tree"

@@ -101,6 +101,13 @@ BREAKS: tuple[Break, ...] = (
         "a wide charge enters a window a step late",
         ("tests/notions/w_event/test_spans.py",),
     ),
+    Break(
+        "policy/streams.py",
+        "(notion.memory or 0) <= channel.first",
+        "(notion.memory or 0) < channel.first",
+        "beside others a tree may stop for good, as the account has forgotten its first step",
+        ("tests/publisher/test_tree.py",),
+    ),
     # streams that repeat outputs ------------------------------------------------------------------------------------------
     Break(
         "mechanisms/held.py",

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from halflife import Accountant, Classical, ExponentialDiscount, InvalidInput, WEvent
+from halflife import Accountant, Classical, ExponentialDiscount, InvalidInput, Release, WEvent
 from halflife.mechanisms import Turn, record
 from halflife.mechanisms.binary_tree import BinaryTree
 from halflife.steps import Steps
@@ -36,6 +36,34 @@ def test_the_account_never_refuses_a_tree_whatever_its_end_and_window(seed):
     worst = max(sum(j * x for j, x in zip(row, one, strict=True)) for row in shared)
     assert worst <= epsilon * (1 + 1e-9)
     assert endless or worst == pytest.approx(epsilon, rel=1e-9)
+
+
+@pytest.mark.parametrize("w", [2, 3, 7, 40])
+def test_beside_another_stream_that_goes_first_the_account_forgets_nothing_that_a_node_needs(w):
+    notion, steps = WEvent(1.0, w), list(range(1, 140))
+    nodes = BinaryTree.for_stream(
+        notion.share(0.5).plan(horizon=steps[-1]), name="s", steps=HOURS, begin=1, cells=1, touched=1
+    )
+    account, plan = Accountant(notion), notion.share(0.5).plan()
+    for release in record(map(Turn, steps, nodes.requests(steps))):
+        account.admit(Release(release.step, plan.loss(release.step)))
+        account.admit(release)
+
+
+@pytest.mark.parametrize(("w", "begin", "last"), [(1, 1, 8), (3, 3, 8), (3, 1, None)])
+def test_where_policies_refuse_it_beside_others_the_account_would(w, begin, last):
+    """A window of one step, a start that is later than the window is long, and no end: it forgets what a node needs."""
+    notion, steps = WEvent(1.0, w), list(range(1, 40 if last is None else last + 1))
+    nodes = BinaryTree.for_stream(
+        notion.share(0.5).plan(horizon=last), name="s", steps=HOURS, begin=1, cells=1, touched=1
+    )
+    account, plan = Accountant(notion), notion.share(0.5).plan()
+    for step in range(1, begin):
+        account.admit(Release(step, plan.loss(step)))
+    with pytest.raises(InvalidInput, match="was forgotten"):
+        for release in record(map(Turn, [k + begin - 1 for k in steps], nodes.requests(steps))):
+            account.admit(Release(release.step, plan.loss(release.step)))
+            account.admit(release)
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,7 @@ def test_outputs_of_every_kind_say_where_a_value_is_repeated(tmp_path, output):
         total = values.total()
         assert math.isinf(total.band)
         assert total.to_dict()["band"] is None
-        assert f"none: {sum(repeated)} of the steps repeat" in total.covers
+        assert f"none: {sum(repeated)} of the steps have no band" in total.covers
         known = values.combine([0.0 if r else 1.0 for r in repeated])
         assert math.isfinite(known.band), "of steps with noise of their own there is a band"
         assert not math.isnan((0.0 * total).band)

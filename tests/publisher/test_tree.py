@@ -274,12 +274,18 @@ def test_what_nobody_has_worked_out_is_refused(tmp_path, changes, words):
 def test_pushed_streams_windows_of_one_step_and_dated_members_beside_it_are_refused(tmp_path):
     data = policy_dict(stream={**TREE, "share": 0.5})
     other = {**data["streams"][0], "name": "other", "output": "other.csv", "mechanism": "planned"}
-    with pytest.raises(HalflifeError, match="publish it by a policy of its own"):
+    with pytest.raises(HalflifeError, match="a policy of its own"):
         hl.Policy.from_dict({**data, "streams": [*data["streams"], {**other, "source": None}]}, tmp_path)
     both = {**data, "streams": [other, *data["streams"]]}
     assert len(channels(hl.Policy.from_dict(both, tmp_path))) == 2
-    with pytest.raises(HalflifeError, match="publish it by a policy of its own"):
+    with pytest.raises(HalflifeError, match="a policy of its own"):
         hl.Policy.from_dict({**both, "promise": {**data["promise"], "w": 1}}, tmp_path)
+    with pytest.raises(HalflifeError, match="a policy of its own"):
+        hl.Policy.from_dict({**both, "clock": {**data["clock"], "end": None}}, tmp_path)
+    late = {**data["streams"][0], "start": "2026-01-01T05:00"}
+    with pytest.raises(HalflifeError, match="a policy of its own"):
+        hl.Policy.from_dict({**data, "streams": [other, late]}, tmp_path)
+    hl.Policy.from_dict({**data, "streams": [other, {**late, "start": "2026-01-01T04:00"}]}, tmp_path)
     (tmp_path / "size.csv").write_text("from,size\n2026-01-01,5\n2026-01-01T12:00,6\n")
     with pytest.raises(HalflifeError, match="give one size"):
         make(tmp_path, stream=TREE, population={"size": "size.csv"})
@@ -340,7 +346,7 @@ def test_what_is_shown_is_the_trees_and_no_plans(tmp_path):
     from halflife.publisher.preview import preview
 
     (shown,) = preview(policy, clock=at(14)).streams
-    assert (shown.due, shown.noise) == (2, ())
+    assert (shown.due, shown.noise, shown.low, shown.high) == (2, (), 0.0, 14 * 5.0)
     assert any("publishes the running total since the stream began" in line for line in shown.reasons)
     (told,) = hl.certify(policy)["certificate"]["published"]
     assert told["plan"]["method"] == "binary-tree"

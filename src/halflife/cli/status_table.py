@@ -113,7 +113,7 @@ def _column(stream: StreamStatus, found: Status) -> dict[str, str]:
             f"{three_figures(stream.error)}{unit}\n95 % within ± {three_figures(stream.band)}{unit}"
         )
     elif stream.planned is not None:
-        column["next loss"] = column["expected error"] = f"as {stream.mechanism} decides"
+        column["next loss"] = column["expected error"] = f"by the rule of {stream.mechanism}"
     if stream.error_passes is not None:
         column[f"error above {found.asked:g}"] = _passing(stream.error_passes, now)
     return column

@@ -282,7 +282,7 @@ def work_out(policy: PolicyKeys) -> tuple[Channel, ...]:
         if isinstance(mechanism, HeldOutput):
             _check_held(policy, channel)
         if isinstance(mechanism, TreeNodes):
-            _check_tree(policy, channel, mechanism)
+            _check_tree(policy, channel)
     kept = [getattr(registry.find_mechanism(channel.mechanism), "keeps_noise", True) for channel in made]
     if policy.noise_key is not None and not any(kept):
         why = "no noise is kept to be used again under this promise, so there is nothing to seal: leave this out"
@@ -317,7 +317,7 @@ def _check_held(policy: PolicyKeys, channel: Channel) -> None:
         raise policy.error(((*at, "mechanism"), why))
 
 
-def _check_tree(policy: PolicyKeys, channel: Channel, nodes: TreeNodes) -> None:
+def _check_tree(policy: PolicyKeys, channel: Channel) -> None:
     """Refuse what a running total cannot be published of: its nodes add up earlier steps, which are read again each time."""
     at, name = ("streams", channel.index), channel.mechanism
     if channel.part.source is None:
@@ -331,10 +331,11 @@ def _check_tree(policy: PolicyKeys, channel: Channel, nodes: TreeNodes) -> None:
     if policy.members.by_date:
         why = f"{name} adds up steps, and those of other populations would be added up as one's: give one size"
         raise policy.error((("population", "size"), why))
-    if len(policy.streams) > 1 and (nodes.tree.notion.w == 1 or any(s.source is None for s in policy.streams)):
+    if len(policy.streams) > 1 and _may_be_forgotten(policy, channel):
         why = (
-            f"{name} is charged for steps that lie far back, which an account of windows of one step, or one that a pushed "
-            "stream takes on ahead, may have forgotten: publish it by a policy of its own"
+            f"{name} is charged for steps that lie far back, which an account that other streams take on may have forgotten: "
+            "beside others it needs an end, the clock's own start, a window of two steps or more, and sources for all; or "
+            "publish it by a policy of its own"
         )
         raise policy.error(((*at, "mechanism"), why))
     last = channel.last or LONGEST_TREE
@@ -344,6 +345,19 @@ def _check_tree(policy: PolicyKeys, channel: Channel, nodes: TreeNodes) -> None:
     if reach * widest >= LARGEST_TOTAL:
         why = f"the total of {widest:,} steps would not fit 64 bits: choose a coarser resolution, or give the stream an end"
         raise policy.error(((*at, "statistic", "resolution"), why))
+
+
+def _may_be_forgotten(policy: PolicyKeys, channel: Channel) -> bool:
+    """Whether another stream may take the account on so far that the first step of a tree's widest node is forgotten (ours).
+
+    Before the node of the first 2^k steps, from step f of the account on, the widest has 2^(k−1). The account reaches back by one
+    less, and remembers as many data times more: when it is one step ahead of the tree, all but those up to f + 1 − w. A window
+    with f begins with f + 1 − w, so that must be none: f < w. Trees that follow each other begin later and later.
+    """
+    if any(stream.source is None for stream in policy.streams):
+        return True
+    notion = channel.plan.notion
+    return notion.by_data_time and (channel.last is None or (notion.memory or 0) <= channel.first)
 
 
 def _check_members(policy: PolicyKeys, promise: Adapter) -> None:

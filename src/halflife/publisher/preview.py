@@ -182,8 +182,11 @@ def _look_ahead(policy: Policy, c: Channel, session: Session, wanted: Due | None
     last = first + max(due, 1) - 1
     over = c.last is not None and first > c.last
     noise, sized = () if over else tuple(_noise(c, first, last, due)), c.sized_at(first)
+    many = (
+        1 if c.tree is None else last if c.last is None else min(last, c.last)
+    )  # a running total is one of so many steps
     bounds = [
-        (low * float(factor), high * float(factor))
+        (many * low * float(factor), many * high * float(factor))
         for (low, high), factor in zip(total_range(c, sized.size), c.factor_of_bins(first), strict=True)
     ]
     stds = [n.std / float(max(c.sized_at(n.step).factors)) for n in noise]

@@ -14,10 +14,10 @@ from halflife.ledger.address import (
 )
 from halflife.ledger.base import Batch, Ledger, LedgerBusy, Link, NoLedger
 from halflife.ledger.entry import Entry
+from halflife.ledger.guard import Guard
 from halflife.ledger.marks import Mark, Marks, Place, mark_beside, read_mark
 from halflife.ledger.sqlite import SqliteLedger
 from halflife.ledger.sqlite.connect import PATIENCE
-from halflife.ledger.sqlite.guard import Guard
 
 __all__ = [
     "Batch",
@@ -43,7 +43,7 @@ __all__ = [
 
 def refuse_lost_ledger(url: str | Path) -> None:
     """Refuse an address at which there is no ledger any more, while something was published from the one that was there."""
-    Guard(ledger_file(url)).refuse_lost()
+    Guard(ledger_file(url)).refuse_lost(ledger_exists(url))
 
 
 def open_ledger(url: str | Path, *, read_only: bool = False, patience: float = PATIENCE) -> Ledger:

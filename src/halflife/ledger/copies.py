@@ -7,8 +7,8 @@ from pathlib import Path
 
 from halflife.ledger.address import ledger_file
 from halflife.ledger.base import Batch
+from halflife.ledger.guard import Guard, Shown
 from halflife.ledger.sqlite.copying import Copying
-from halflife.ledger.sqlite.guard import Guard, Shown
 from halflife.numerics.progress import Progress
 
 

@@ -14,9 +14,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from halflife.errors import LedgerError
+from halflife.ledger.guard import Guard, Shown
 from halflife.ledger.sqlite.connect import connect_to_read, connect_to_write
 from halflife.ledger.sqlite.faults import translate
-from halflife.ledger.sqlite.guard import Guard, Shown
 from halflife.ledger.sqlite.lock import Lock
 from halflife.numerics.progress import Progress
 from halflife.numerics.syncing import sync

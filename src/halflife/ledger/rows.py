@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Any
 
 from halflife.errors import InvalidInput, LedgerError
-from halflife.ledger.base import Batch, Link
+from halflife.ledger.base import Batch, Link, is_secret
 from halflife.ledger.entry import Entry, first_link, name_entry, read_entry, span_cells
 from halflife.ledger.events import amend_facts, declares_lost
 
@@ -45,6 +45,10 @@ class RowReader(ABC):
     @abstractmethod
     def states(self) -> dict[str, str]:
         """Return the newest states: of the account, mechanisms and smoothers."""
+
+    def public_states(self) -> dict[str, str]:
+        """Return the newest states that hold no noise which is used again."""
+        return {name: value for name, value in self.states().items() if not is_secret(name)}
 
     @abstractmethod
     def _check_tables(self) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Self
 
@@ -19,6 +19,7 @@ from halflife.errors import LedgerError
 from halflife.ledger.entry import Entry, batch_link, digest
 from halflife.ledger.guard import Guard, Shown
 from halflife.ledger.guarded import GuardedLedger
+from halflife.ledger.lock import Lock
 from halflife.ledger.rows import STDOUT, make_rows
 from halflife.ledger.sqlite.connect import (
     OPERATOR,
@@ -30,7 +31,6 @@ from halflife.ledger.sqlite.connect import (
     stamp_of,
 )
 from halflife.ledger.sqlite.faults import translate
-from halflife.ledger.sqlite.lock import Lock
 from halflife.ledger.sqlite.reading import Reader
 from halflife.ledger.sqlite.schema import prepare
 
@@ -96,6 +96,10 @@ class SqliteLedger(Reader, GuardedLedger):
         """The lock goes by the path, so the open file must still be the one that lies there."""
         if stamp_of(self.path)[:2] != self._identity:
             raise LedgerError(f"{self.path}: another file was put in its place since it was opened: open it again")
+
+    def showing(self) -> AbstractContextManager[None]:
+        """Do nothing: nobody takes over from whoever has the lock."""
+        return nullcontext()
 
     @contextmanager
     def snapshot(self, wait: float | None = 10.0) -> Iterator[None]:

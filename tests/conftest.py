@@ -49,10 +49,17 @@ def chromium() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def postgresql() -> Iterator[PostgresServer]:
-    """One server for all tests of ledgers on one; each takes schemas of its own."""
+def postgresql_server() -> Iterator[PostgresServer]:
+    """One server for all tests of ledgers on one."""
     with run_server() as server:
         yield server
+
+
+@pytest.fixture
+def postgresql(postgresql_server: PostgresServer) -> Iterator[PostgresServer]:
+    """That server, for one test: nothing that it makes is left, as ledgers of one database know of each other."""
+    yield postgresql_server
+    postgresql_server.clear()
 
 
 @pytest.fixture

@@ -92,6 +92,12 @@ class PostgresServer:
                 cursor = db.execute(statement)
             return cursor.fetchall() if cursor.description else []
 
+    def clear(self) -> None:
+        """Leave no schema, and no session in one."""
+        self.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'halflife'")
+        found = self.execute("SELECT nspname FROM pg_namespace WHERE nspname !~ '^(pg_|information_schema|public)'")
+        self.execute("SELECT 1", *(f'DROP SCHEMA "{name}" CASCADE' for (name,) in found))
+
 
 @contextmanager
 def run_server() -> Iterator[PostgresServer]:

@@ -60,9 +60,10 @@ class Server(NamedTuple):
     def url(self) -> str:
         """Return the address with all that it says: `read_server` reads it back."""
         told = {key: value for key, value in self.options.items() if key not in ("user", "host", "port", "dbname")}
-        own = {"schema": self.schema, "folder": str(self.folder), "lease": f"{self.lease:g}"}
+        lease = {} if self.lease == USUAL else {"lease": f"{self.lease:g}"}
+        own = {"schema": self.schema, **lease, "folder": str(self.folder)}
         user = f"{quote(self.options['user'], safe='')}@" if "user" in self.options else ""
-        return f"postgresql://{user}{self._where()}?{urlencode({**told, **own}, quote_via=quote)}"
+        return f"postgresql://{user}{self._where()}?{urlencode({**told, **own}, quote_via=quote, safe='/')}"
 
     def _where(self) -> str:
         """The hosts, each with its port, and the database."""

@@ -65,7 +65,7 @@ def make_sqlite(folder):
     return LedgerSubject(lambda name, **how: open_ledger(folder / name, **how), interrupt_sqlite, tamper, back_up)
 
 
-ROWS = ("fact", "entry", "release", "batch", "event", "state", "kept", "written", "lease")
+ROWS = ("fact", "entry", "release", "batch", "event", "state", "kept", "written", "lease", "fence")
 
 
 def make_postgresql(server, schema, folder):

@@ -87,3 +87,25 @@ def ask_for_status(path):
     found = status(path)
     assert found.writer is not None
     assert found.streams[0].newest == 5
+
+
+def publish_and_stop(path, wanted, number, batch):
+    """Publish in batches of so many steps, and be stopped at the n-th passing of a named point until somebody lets it go on."""
+    backfill.BATCH_STEPS = batch
+    seen = [0]
+
+    def at(point):
+        seen[0] += point == wanted
+        if point == wanted and seen[0] == number:
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    insert = PostgresLedger._insert
+
+    def insert_and_stop(self, entries, first):
+        result = insert(self, entries, first)
+        at("in the transaction")
+        return result
+
+    checkpoints.reach = at
+    PostgresLedger._insert = insert_and_stop
+    publish(Policy.load(path))

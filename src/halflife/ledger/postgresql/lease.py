@@ -1,15 +1,17 @@
 """Who may write to a ledger on a server: a lease, by the server's clock, with a token that every transaction is fenced by.
 
     take      a new random token, if nobody has the lease, its session is gone, or it was not renewed in time
-    confirm   within the transaction of a commit: the token is still the lease's, or nothing is committed
+    confirm   within the transaction of a commit: the token is still that of the fence, or nothing is committed
     renew     every third of the lease's time, by a thread with a connection of its own
 
-The row of the lease stays locked from `confirm` to the end of the transaction, so nobody takes over between the two. Whoever
+The row of the fence stays locked from `confirm` to the end of the transaction, so nobody takes over between the two. Whoever
 was stopped, cut off or slept for longer than the lease, and was taken over from, finds another token and commits nothing more. As
 the session of a holder keeps an advisory lock of its token, a killed one is taken over from as soon as the server notices; in any
-other case after the lease's time. No clock but the server's decides anything.
+other case after the lease's time, and a session that is left then is ended, whatever it is in the middle of. No clock but the
+server's decides anything.
 
-The pattern is known: C. Gray and D. Cheriton, Leases (1989); fencing tokens as in M. Burrows, The Chubby lock service (2006).
+Leases are those of C. Gray and D. Cheriton, Leases: an efficient fault-tolerant mechanism (1989); a number that late writers are
+refused by is M. Burrows' sequencer, The Chubby lock service (2006).
 """
 
 from __future__ import annotations
@@ -33,8 +35,11 @@ if TYPE_CHECKING:
 
 PATIENCE = 0.02
 """Seconds between two looks at a lease that somebody else has."""
-_READ = """SELECT token, holder, until > clock_timestamp() FROM lease"""
+_READ = "SELECT token, holder, until > clock_timestamp() FROM lease"
 _EXTEND = "UPDATE lease SET until = clock_timestamp() + make_interval(secs => %s) WHERE token = %s"
+_END = """SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted AND mode = 'ExclusiveLock'
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND classid = %s::bigint::oid AND objid = %s::bigint::oid AND objsubid = 1"""
 
 
 class Lease:
@@ -44,6 +49,7 @@ class Lease:
         self._server = server
         self.token: uuid.UUID | None = None
         self._renewal: _Renewal | None = None
+        self._lives = False
 
     @property
     def name(self) -> str:
@@ -69,24 +75,32 @@ class Lease:
         token = uuid.uuid4()
         with db.transaction():
             db.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
-            row = db.execute(f"{_READ} FOR UPDATE SKIP LOCKED").fetchone()
-            if row is None:
-                return "another process, which is writing"
-            known, holder, runs = row
+            free = db.execute("SELECT 1 FROM fence FOR UPDATE SKIP LOCKED").fetchone()
+            known, holder, runs = db.execute(_READ).fetchone() or (None, None, False)
+            if known is not None and not runs:
+                _end_session(db, known)
+            if free is None:
+                return str(holder or "another process")
             if known is not None and runs and not _lock(db, "pg_try_advisory_xact_lock", _key(known)):
                 return str(holder)
             if mind_readers and not _lock(db, "pg_try_advisory_xact_lock", self._readers):
                 return "a reader, which compares it with its outputs"
             _lock(db, "pg_try_advisory_lock", _key(token))
+            db.execute("UPDATE fence SET token = %s", (token,))
             db.execute("UPDATE lease SET token = %s, holder = %s", (token, _sign()))
             db.execute(_EXTEND, (self._server.lease, token))
-        self.token = token
+        self.token, self._lives = token, True
         return None
 
     def confirm(self, db: Connection) -> None:
-        """Refuse, within a transaction, to go on if somebody else has taken over; else keep them away until it ends."""
-        if db.execute(_EXTEND, (self._server.lease, self.token)).rowcount != 1:
+        """Refuse, within a transaction, to go on if somebody else has taken over; else keep them away until it ends.
+
+        The row is changed, not only locked: so an attempt that waited for another one's end does not go by what it saw before.
+        """
+        if db.execute("UPDATE fence SET commits = commits + 1 WHERE token = %s", (self.token,)).rowcount != 1:
             raise self._taken_over(db)
+        if not self._lives:
+            self.resume(db)
 
     def check(self, db: Connection) -> None:
         """Refuse to go on if somebody else has taken over by now."""
@@ -105,7 +119,7 @@ class Lease:
     def resume(self, db: Connection) -> None:
         """Show on a new connection that the holder lives, if there is one."""
         if self.token is not None:
-            _lock(db, "pg_try_advisory_lock", _key(self.token))
+            self._lives = _lock(db, "pg_try_advisory_lock", _key(self.token))
 
     def release(self, db: Connection) -> None:
         """Let go. If the server cannot be told, it finds out when the session ends, or the lease does."""
@@ -126,8 +140,10 @@ class Lease:
     def find_holder(self, db: Connection) -> str | None:
         """Return who has the lease and seems to live, None if nobody."""
         token, holder, runs = db.execute(_READ).fetchone() or (None, None, False)
-        if token is None or not runs or _lock(db, "pg_try_advisory_xact_lock_shared", _key(token)):
+        if token is None or not runs:
             return None
+        if token != self.token and _lock(db, "pg_try_advisory_xact_lock_shared", _key(token)):
+            return None  # its session is gone
         return str(holder)
 
     def keep_away(self, db: Connection, wait: float) -> None:
@@ -181,7 +197,8 @@ class _Renewal:
             if db is None:
                 db = connect(self._server, read_only=False)
                 db.execute("SET default_transaction_isolation = 'read committed'")
-            db.execute(_EXTEND, (self._server.lease, self._token))
+            if db.execute(_EXTEND, (self._server.lease, self._token)).rowcount != 1:
+                self._over.set()
         except (psycopg.Error, LedgerError):
             if db is not None:
                 db.close()
@@ -196,6 +213,12 @@ class _Renewal:
 def _lock(db: Connection, function: str, key: int) -> bool:
     """Ask for, or let go of, an advisory lock; return whether that was done."""
     return bool((db.execute(f"SELECT {function}(%s)", (key,)).fetchone() or (False,))[0])
+
+
+def _end_session(db: Connection, token: uuid.UUID) -> None:
+    """End the session that holds a token whose lease has run out, and with it a transaction that nobody will finish."""
+    key = int.from_bytes(token.bytes[:8], "big")
+    db.execute(_END, (key >> 32, key & 0xFFFFFFFF))
 
 
 def _key(token: uuid.UUID) -> int:

@@ -184,6 +184,11 @@ class PostgresLedger(Reader, GuardedLedger):
         self._check_held()
         if event is not None and entries:
             raise LedgerError(f"{self.name}: a batch holds entries or an event, not both")
+        if self._guard.read() != self._shown:
+            raise LedgerError(
+                f"{self.name}: another process has shown what this one does not know of, says {self._guard.file}: nothing was "
+                "published; run again"
+            )
         self._tried = None
         self._write(lambda: self._write_batch(entries, states, at_us, event))
         self._head = self._tried

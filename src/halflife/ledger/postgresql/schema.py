@@ -67,15 +67,17 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         )""",
         "CREATE TABLE lease (one boolean PRIMARY KEY CHECK (one), token uuid, holder text, until timestamptz NOT NULL)",
         "INSERT INTO lease VALUES (true, NULL, NULL, '-infinity')",
-        "REVOKE ALL ON fact, entry, release, batch, event, state, kept, written, lease, migration FROM PUBLIC",
+        "CREATE TABLE fence (one boolean PRIMARY KEY CHECK (one), token uuid, commits bigint NOT NULL)",
+        "INSERT INTO fence VALUES (true, NULL, 0)",
+        "REVOKE ALL ON fact, entry, release, batch, event, state, kept, written, lease, fence, migration FROM PUBLIC",
     ),
 )
 """What makes version n of version n − 1. Never changed once it was released: a new one is put behind."""
 VERSION = len(MIGRATIONS)
-FORMS = {1: "2bb669608270ce5b4985952d84c6725ecbbc0d79c21f956ddf1554f50068f7b6"}
+FORMS = {1: "4e52c080ca1ab70a9f03f727dcaa62c9ff3e60ee687fe5d3bfc041deecdc26e9"}
 """The SHA-256 of what a schema of each version holds, as `read_form` says it."""
 TABLES = ("fact", "entry", "release", "batch", "event", "state", "kept", "written")
-"""The tables whose rows are the ledger, in an order in which they can be filled; `lease` and `migration` are the server's own."""
+"""The tables whose rows are the ledger, in an order in which they can be filled; the others are about this server alone."""
 KINDS = {
     "fact": ("text", "text"),
     "entry": ("int8", "text", "text", "int8", "int8", "int8", "int8", "bytea", "bytea", "float8", "bytea"),

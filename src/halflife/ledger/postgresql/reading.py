@@ -56,6 +56,13 @@ class Reader(RowReader):
     @translate("cannot be read")
     def states(self) -> dict[str, str]:
         """Return the newest states: of the account, mechanisms and smoothers; some are secret."""
+        if not self._sees_kept:
+            self._sees_kept = self._one("SELECT has_table_privilege('kept', 'SELECT')") == (True,)
+        if not self._sees_kept:
+            raise LedgerError(
+                f"{self.name}: this user may not see noise that is used again, and what was asked needs all that is saved: run "
+                "it as the role that publishes"
+            )
         return dict(self._all("SELECT name, value FROM state UNION ALL SELECT name, value FROM kept"))
 
     def public_states(self) -> dict[str, str]:
@@ -131,7 +138,7 @@ class Reader(RowReader):
         found: list[tuple[Any, ...]] = cursor.fetchmany(BLOCK)
         return found
 
-    _cursors = 0
+    _cursors, _sees_kept = 0, False
 
     def _next_cursor(self) -> int:
         self._cursors += 1

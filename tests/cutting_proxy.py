@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -11,6 +12,7 @@ from contextlib import contextmanager, suppress
 class CuttingProxy:
     """Passes bytes on, and cuts a connection when its client sends a word: before that arrives, or before the answer does.
 
+    when     "before" or "after" it arrives, or "late": it arrives a second after the cut
     refuses  whether new connections are closed at once, as by a server that is gone
     """
 
@@ -58,6 +60,7 @@ class CuttingProxy:
                     self._close(source)
                     if self._when == "before":
                         break
+                    time.sleep(1.0 if self._when == "late" else 0.0)
                     target.sendall(block)
                     while target.recv(65536)[-6:-5] != b"Z":  # until the server is ready for the next query
                         pass

@@ -280,9 +280,11 @@ def test_a_row_that_another_session_keeps_is_not_waited_for_beyond_the_lease(pos
         book.commit([make_entry(3)], {}, 9)
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", ["before", "after", "late"])
 def test_a_commit_whose_end_nobody_heard_of_is_found_out_about(postgresql, schema, tmp_path, when):
-    """The connection is cut when COMMIT is sent, before the server gets it or before it answers: either way it is there once."""
+    """The connection is cut when COMMIT is sent: before the server gets it, before it answers, or a second before it gets it, so
+    that the next attempt begins while the lost one may still end either way. It is there once.
+    """
     fill(postgresql.url(schema, tmp_path))
     with (
         run_proxy(postgresql.port) as proxy,

@@ -172,6 +172,9 @@ def test_a_backup_is_restored_as_either_kind(tmp_path, postgresql, schema, kinds
     policy = town(tmp_path, ledger=urls[kinds[1]])
     restored = hl.restore(tmp_path / "saved", policy, clock=at(2))
     assert restored.head == head == hl.verify(policy).head
+    if kinds[1] == "postgresql":
+        assert postgresql.execute(f"SELECT count(*) FROM {schema}.state WHERE name LIKE 'stream:%'") == [(0,)]
+        assert postgresql.execute(f"SELECT name FROM {schema}.kept") == [("stream:mean",)]
     push(policy, 3)
     verdict = hl.verify(policy)
     assert verdict.good, verdict.problems

@@ -19,6 +19,7 @@ from ledger.test_contract import make_postgresql
 from postgres_server import run_server
 from publisher.children import publish_and_stop
 from publisher.test_crash import check_whole, stored
+from publisher.test_restore import at
 from publisher.town import KILLED, STEPS, make, run_and_die, write_readings
 
 LEASE = 1.0
@@ -122,6 +123,26 @@ def test_publishers_with_outputs_of_their_own_take_turns(tmp_path, postgresql, s
     assert one.path("mean.csv").read_bytes() == two.path("mean.csv").read_bytes()
 
 
+def test_who_was_taken_over_from_is_refused_before_the_other_has_written_anything(postgresql, schema, tmp_path):
+    """So it is the token that tells, and not the chain of hashes, by which the other one would be the late writer."""
+    url = postgresql.url(schema, tmp_path)
+    with open_ledger(url) as mine, open_ledger(url) as other, mine.hold():
+        mine.begin(FACTS)
+        postgresql.execute(f"UPDATE {schema}.lease SET until = '-infinity'")
+        with other.hold():
+            other.begin(FACTS)
+            for write in (lambda: mine.commit([make_entry(1)], {}, 1), lambda: mine.mark_written("s", "a", 1, b"one")):
+                with pytest.raises(LedgerError, match="another one has taken over"):
+                    write()
+            with pytest.raises(LedgerError, match="another one has taken over"), mine.showing():
+                pass
+            other.commit([make_entry(1)], {}, 1)
+    assert postgresql.execute(f"SELECT token FROM {schema}.fence UNION ALL SELECT token FROM {schema}.lease") == [
+        (None,),
+        (None,),
+    ]
+
+
 def test_the_lease_of_who_works_for_long_is_renewed(postgresql, schema, tmp_path):
     url = postgresql.url(schema, tmp_path, lease=LEASE)
     with open_ledger(url) as mine, open_ledger(url) as other, mine.hold():
@@ -218,3 +239,28 @@ def test_a_server_that_crashes_and_comes_back_in_the_middle_of_a_run(tmp_path, s
         assert done
         check_whole(policy)
         assert len(stored(policy)) == STEPS
+
+
+def test_of_two_parquet_files_the_older_is_refused_until_it_is_written_anew(tmp_path, postgresql, schema):
+    """The ledger keeps one digest of a stream's file, so machines with outputs of their own had better write text."""
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        write_readings(tmp_path / name)
+    one, two = (make(tmp_path / name, ledger=postgresql.url(schema), output="mean.parquet") for name in ("one", "two"))
+    hl.publish(one, clock=at(12))
+    guard = f"{schema}.postgresql/ledger.shown"
+    two.path(f"{schema}.postgresql").mkdir()
+    two.path(guard).write_bytes(one.path(guard).read_bytes())
+    hl.publish(two)
+    check_steps(two)
+    with pytest.raises(hl.HalflifeError, match=r"one/mean\.parquet"):
+        hl.publish(one)
+    one.path("mean.parquet").unlink()
+    hl.publish(one)
+    check_steps(one)
+
+
+def check_steps(policy):
+    import pyarrow.parquet
+
+    assert pyarrow.parquet.read_table(policy.path("mean.parquet"))["step"].to_pylist() == list(range(1, STEPS + 1))

@@ -37,7 +37,9 @@ PATIENCE = 0.02
 """Seconds between two looks at a lease that somebody else has."""
 _READ = "SELECT token, holder, until > clock_timestamp() FROM lease"
 _EXTEND = "UPDATE lease SET until = clock_timestamp() + make_interval(secs => %s) WHERE token = %s"
+_LET_GO = "UPDATE lease SET token = NULL, holder = NULL, until = '-infinity' WHERE token = %s"
 _END = """SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted AND mode = 'ExclusiveLock'
+    AND pid <> pg_backend_pid()
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
     AND classid = %s::bigint::oid AND objid = %s::bigint::oid AND objsubid = 1"""
 
@@ -130,9 +132,10 @@ class Lease:
         token, self.token, self._renewal = self.token, None, None
         if token is not None:
             with suppress(psycopg.Error):
-                db.execute(
-                    "UPDATE lease SET token = NULL, holder = NULL, until = '-infinity' WHERE token = %s", (token,)
-                )
+                with db.transaction():
+                    db.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+                    db.execute("UPDATE fence SET token = NULL WHERE token = %s", (token,))
+                    db.execute(_LET_GO, (token,))
                 _lock(db, "pg_advisory_unlock", _key(token))
 
     # Readers

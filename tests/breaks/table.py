@@ -28,13 +28,6 @@ BREAKS: tuple[Break, ...] = (
     ),
     Break(
         "ledger/postgresql/lease.py",
-        '"UPDATE fence SET commits = commits + 1 WHERE token = %s"',
-        '"SELECT 1 FROM fence WHERE token = %s FOR UPDATE"',
-        "an attempt that waited for a lost commit goes by what it saw before",
-        ("tests/ledger/test_postgresql.py::test_a_commit_whose_end_nobody_heard_of_is_found_out_about",),
-    ),
-    Break(
-        "ledger/postgresql/lease.py",
         "                _end_session(db, known)\n",
         "                pass\n",
         "a transaction that a stopped publisher left open keeps everybody away",
@@ -56,15 +49,6 @@ BREAKS: tuple[Break, ...] = (
         "a stuck reader keeps publishers away for ever",
         (
             "tests/publisher/test_takeover.py::test_a_stuck_reader_keeps_a_publisher_waiting_for_no_longer_than_the_lease",
-        ),
-    ),
-    Break(
-        "ledger/postgresql/lease.py",
-        "            if known is not None and runs and not _lock(",
-        "            if known is not None and not _lock(",
-        "a stopped publisher is never taken over from",
-        (
-            "tests/publisher/test_takeover.py::test_who_was_taken_over_from_is_refused_before_the_other_has_written_anything",
         ),
     ),
     Break(

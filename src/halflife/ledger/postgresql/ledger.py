@@ -167,7 +167,7 @@ class PostgresLedger(Reader, GuardedLedger):
     def _prepare(self) -> None:
         """Bring the tables up to this version, and refuse those that are not a ledger's."""
         self._name_refusal(lambda: migrate(self._db, self._server.schema))
-        if self._check_tables() != VERSION:
+        if self._compare_tables() != VERSION:
             raise LedgerError(f"{self.name}: its tables are gone: put a whole copy back, the newest one")
 
     def _replace_facts(self, facts: Mapping[str, str]) -> None:

@@ -72,15 +72,22 @@ class Reader(RowReader):
     def find_damage(self) -> str | None:
         """Say whether the tables are not a ledger's; the server itself checks its pages when they are read, if it was told to."""
         try:
-            if not self._check_tables():
+            if not self._compare_tables():
                 return f"{self.name}: is empty: publish first"
         except LedgerError as error:
             return str(error)
         return None
 
-    @translate("cannot be read")
     def _check_tables(self) -> int:
-        return self._name_refusal(lambda: self._again(lambda: check_tables(self._db, self._server.schema)))
+        """The version of the tables. They are compared once for each time that a ledger is opened, begun or looked at for damage:
+        a question more for each question would cost more than all else.
+        """
+        return self._version or self._compare_tables()
+
+    @translate("cannot be read")
+    def _compare_tables(self) -> int:
+        self._version = self._name_refusal(lambda: self._again(lambda: check_tables(self._db, self._server.schema)))
+        return self._version
 
     def _has_events(self) -> bool:
         return True
@@ -138,7 +145,7 @@ class Reader(RowReader):
         found: list[tuple[Any, ...]] = cursor.fetchmany(BLOCK)
         return found
 
-    _cursors, _sees_kept = 0, False
+    _cursors, _version, _sees_kept = 0, 0, False
 
     def _next_cursor(self) -> int:
         self._cursors += 1

@@ -155,7 +155,7 @@ BREAKS: tuple[Break, ...] = (
         'is_secret(row[0]) == (table == "kept")',
         'is_secret(row[0]) or table == "state"',
         "a restore puts kept noise where readers see it",
-        ("tests/publisher/test_postgresql.py::test_a_backup_is_restored_as_either_kind",),
+        ("tests/publisher/test_postgresql.py::test_kept_noise_is_restored_where_readers_do_not_see_it",),
     ),
     Break(
         "ledger/base.py",

@@ -172,13 +172,25 @@ def test_a_backup_is_restored_as_either_kind(tmp_path, postgresql, schema, kinds
     policy = town(tmp_path, ledger=urls[kinds[1]])
     restored = hl.restore(tmp_path / "saved", policy, clock=at(2))
     assert restored.head == head == hl.verify(policy).head
-    if kinds[1] == "postgresql":
-        assert postgresql.execute(f"SELECT count(*) FROM {schema}.state WHERE name LIKE 'stream:%'") == [(0,)]
-        assert postgresql.execute(f"SELECT name FROM {schema}.kept") == [("stream:mean",)]
     push(policy, 3)
     verdict = hl.verify(policy)
     assert verdict.good, verdict.problems
     assert verdict.steps == {"mean": 3}
+
+
+def test_kept_noise_is_restored_where_readers_do_not_see_it(tmp_path, postgresql, schema, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    policy = secrets.town(tmp_path / "town")
+    hl.publish(policy, clock=secrets.at(30))
+    before = kept_noise(policy)
+    hl.backup(policy, tmp_path / "saved")
+    policy = secrets.town(tmp_path / "town", ledger=postgresql.url(schema))
+    hl.restore(tmp_path / "saved", policy, clock=secrets.at(30))
+    assert postgresql.execute(f"SELECT name FROM {schema}.kept") == [("stream:mean",)]
+    assert postgresql.execute(f"SELECT count(*) FROM {schema}.state WHERE name LIKE 'stream:%'") == [(0,)]
+    hl.publish(policy, clock=secrets.at(40))
+    assert kept_noise(policy) == before
+    assert hl.verify(policy).good
 
 
 def test_an_older_backup_is_put_back_only_if_lost_steps_are_passed_over(tmp_path, postgresql, schema):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from hypothesis import Phase, settings
 
 from browser import start
 from own_keys import use_own_keys
+from postgres_server import PostgresServer, run_server
 from thinning import leave_diagonals
 
 use_own_keys()
@@ -44,6 +46,26 @@ def chromium() -> Iterator[Any]:
     """One browser for all tests that look at pages: to start it takes longer than most of them."""
     with start() as browser:
         yield browser
+
+
+@pytest.fixture(scope="session")
+def postgresql_server() -> Iterator[PostgresServer]:
+    """One server for all tests of ledgers on one."""
+    with run_server() as server:
+        yield server
+
+
+@pytest.fixture
+def postgresql(postgresql_server: PostgresServer) -> Iterator[PostgresServer]:
+    """That server, for one test: nothing that it makes is left, as ledgers of one database know of each other."""
+    yield postgresql_server
+    postgresql_server.clear()
+
+
+@pytest.fixture
+def schema() -> str:
+    """The name of a schema that no other test has."""
+    return f"t{uuid.uuid4().hex[:16]}"
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 HEAVY = (
     "pandas", "opendp", "dp_accounting", "scipy.stats", "plotly", "matplotlib", "fastapi", "uvicorn", "pyspark", "duckdb",
-    "pyarrow", "polars", "sqlalchemy",
+    "pyarrow", "polars", "sqlalchemy", "psycopg",
 )  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """Where ledgers are: addresses that are understood and refused, missing files, and systems without file locks."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -7,10 +8,11 @@ from pathlib import Path
 import pytest
 
 import halflife as hl
-from halflife import InvalidInput, LedgerError
+from halflife import InvalidInput, LedgerError, MissingExtra
 from halflife.ledger import ledger_exists, open_ledger
+from halflife.ledger.postgresql.url import read_server
 from halflife.policy import PolicyError
-from publisher.town import make, write_readings
+from publisher.town import make, policy_dict, write_readings
 
 
 def test_one_ledger_by_path_text_and_address(tmp_path):
@@ -30,10 +32,18 @@ def test_one_ledger_by_path_text_and_address(tmp_path):
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        (
-            "postgresql://me:hunter2@server/town",
-            "^postgresql://server: no ledger on a PostgreSQL server is supported yet",
-        ),
+        ("postgresql://me:hunter2@server/town", "this address holds a password: change that password.*PGPASSWORD"),
+        ("postgresql://server/town?password=hunter2", "this address holds a password"),
+        ("postgresql://server/town?sslpassword=hunter2", "this address holds a password"),
+        ("postgresql://server/town?schemas=x", "unknown key of a ledger's address 'schemas': did you mean 'schema'"),
+        ("postgresql://server/town?options=-cfsync", "unknown key of a ledger's address 'options'"),
+        ("postgresql://server/town?schema=Town", "a ledger has a schema of its own, and its name is of small letters"),
+        ("postgresql://server/town?schema=public", "a ledger has a schema of its own"),
+        ("postgresql://server/town?schema=a&schema=b", "a key stands twice"),
+        ("postgresql://server/town?lease=0.5", "lease is a number of seconds from 1 to 3600"),
+        ("postgresql://server/town?lease=nan", "lease is a number of seconds"),
+        ("postgresql://server/town/more", "no # or second / belongs in it"),
+        ("postgresql://ser ver:x/town", "HOST or HOST:PORT"),
         ("mysql://server/town", r"unknown kind of ledger 'mysql://': .*sqlite:///FILE"),
         ("sqlite://town.ledger", "unknown kind of ledger 'sqlite://'"),
         ("sqlite:///", "unknown kind of ledger"),
@@ -78,3 +88,45 @@ def test_without_file_locks_the_package_loads_and_a_ledger_is_refused(tmp_path):
     assert last.startswith(f"halflife.errors.LedgerError: {tmp_path / 'a'}: this system has no `flock`"), ended.stderr
     assert "Linux or macOS" in last
     assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "name"),
+    [
+        ("postgresql://db/town", {"host": "db", "dbname": "town"}, "postgresql://db/town?schema=halflife"),
+        ("postgres://me@[::1]:5433/town?schema=a", {"user": "me", "host": "::1", "port": "5433", "dbname": "town"},
+         "postgresql://[::1]:5433/town?schema=a"),
+        ("postgresql://a:1,b:2/t?sslmode=verify-full&sslrootcert=/ca.pem",
+         {"host": "a,b", "port": "1,2", "dbname": "t", "sslmode": "verify-full", "sslrootcert": "/ca.pem"},
+         "postgresql://a:1,b:2/t?schema=halflife"),
+        ("postgresql:///?service=meters&schema=a", {"service": "meters"}, "postgresql:///?service=meters&schema=a"),
+        ("postgresql://%2Frun%2Fpg/t", {"host": "/run/pg", "dbname": "t"}, "postgresql://%2Frun%2Fpg/t?schema=halflife"),
+    ],
+)  # fmt: skip
+def test_addresses_of_servers_say_what_libpq_is_told(url, options, name):
+    server = read_server(url)
+    assert dict(server.options) == options
+    assert server.name == name
+    assert read_server(server.url()) == server
+    assert read_server(server._replace(folder=Path("/a b/&c"), lease=2.5).url()).folder == Path("/a b/&c")
+
+
+def test_a_policy_resolves_the_folder_of_its_server(tmp_path):
+    policy = make(tmp_path, ledger="postgresql://db/town?schema=meters")
+    assert read_server(policy.ledger_url).folder == tmp_path / "meters.postgresql"
+    for key, value, said in (
+        ("mark", "meters.postgresql/ledger.shown", "is a file of the ledger already"),
+        ("noise_key", "file:meters.postgresql/ledger.operator.jsonl", "a file that is published, or one of the ledger"),
+    ):
+        (tmp_path / "policy.yaml").write_text(json.dumps({**policy_dict(ledger=policy.ledger), key: value}))
+        with pytest.raises(PolicyError, match=said):
+            hl.Policy.load(tmp_path / "policy.yaml")
+
+
+def test_without_its_driver_a_server_is_refused_with_the_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    for use in (open_ledger, ledger_exists):
+        with pytest.raises(
+            MissingExtra, match=r"needs psycopg, which is not installed: pip install 'halflife\[postgresql\]'"
+        ):
+            use("postgresql://127.0.0.1/town")

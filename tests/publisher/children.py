@@ -5,6 +5,7 @@ import signal
 
 from halflife import Policy, Stream, publish, restore, revise
 from halflife.cli import main
+from halflife.ledger.postgresql.ledger import PostgresLedger
 from halflife.ledger.sqlite import SqliteLedger
 from halflife.outputs import files, text
 from halflife.publisher import backfill, checkpoints
@@ -20,12 +21,15 @@ def publish_and_die(path, wanted, number, batch):
         if point == wanted and seen[0] == number:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    insert, append = SqliteLedger._insert, files.append
+    append = files.append
 
-    def insert_and_die(self, entries, first):
-        result = insert(self, entries, first)
-        at("in the transaction")
-        return result
+    def die_after(insert):
+        def insert_and_die(self, entries, first):
+            result = insert(self, entries, first)
+            at("in the transaction")
+            return result
+
+        return insert_and_die
 
     def append_half_and_die(path, size, block):
         if wanted == "half written":
@@ -35,7 +39,8 @@ def publish_and_die(path, wanted, number, batch):
         append(path, size, block)
 
     checkpoints.reach = at
-    SqliteLedger._insert = insert_and_die
+    for kind in (SqliteLedger, PostgresLedger):
+        kind._insert = die_after(kind._insert)
     text.append = append_half_and_die
     publish(Policy.load(path))
 
@@ -82,3 +87,25 @@ def ask_for_status(path):
     found = status(path)
     assert found.writer is not None
     assert found.streams[0].newest == 5
+
+
+def publish_and_stop(path, wanted, number, batch):
+    """Publish in batches of so many steps, and be stopped at the n-th passing of a named point until somebody lets it go on."""
+    backfill.BATCH_STEPS = batch
+    seen = [0]
+
+    def at(point):
+        seen[0] += point == wanted
+        if point == wanted and seen[0] == number:
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    insert = PostgresLedger._insert
+
+    def insert_and_stop(self, entries, first):
+        result = insert(self, entries, first)
+        at("in the transaction")
+        return result
+
+    checkpoints.reach = at
+    PostgresLedger._insert = insert_and_stop
+    publish(Policy.load(path))

@@ -2,12 +2,12 @@
 
 import random
 import time
-from pathlib import Path
 
 import pytest
 
 import halflife as hl
 from forked import CONTEXT, finish, start
+from halflife.ledger import ledger_exists, open_ledger
 from halflife.publisher.checkpoints import CHECKPOINTS
 from publisher.children import publish_step_by_step
 from publisher.town import KILLED, STEPS, make, read_csv, run_and_die, write_readings
@@ -16,9 +16,7 @@ EVERYWHERE = (*CHECKPOINTS, "in the transaction", "half written")
 
 
 def stored(policy):
-    from halflife.ledger import open_ledger
-
-    if not Path(policy.ledger_url).exists():
+    if not ledger_exists(policy.ledger_url):
         return {}
     with open_ledger(policy.ledger_url, read_only=True) as book:
         try:
@@ -33,8 +31,6 @@ def check_whole(policy, output="mean.csv"):
     assert [int(row["step"]) for row in rows] == list(range(1, STEPS + 1))
     verdict = hl.verify(policy.ledger_url, {"mean": str(policy.path(output))})
     assert verdict.problems == ()
-    from halflife.ledger import open_ledger
-
     with open_ledger(policy.ledger_url, read_only=True) as book:
         live = hl.Accountant.from_json(book.states()["account"])
         again = hl.Accountant.replay(live.notion, [r for e in book.entries() for r in e.releases])
@@ -43,12 +39,23 @@ def check_whole(policy, output="mean.csv"):
     assert again.to_json() == live.to_json()
 
 
+@pytest.fixture
+def address(request, schema):
+    """Where a ledger of a kind is: in a file, or on the server of this run of the tests."""
+
+    def find(kind):
+        return "town.ledger" if kind == "sqlite" else request.getfixturevalue("postgresql").url(schema)
+
+    return find
+
+
 @pytest.mark.diagonal
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 @pytest.mark.parametrize("number", [1, 2])
 @pytest.mark.parametrize("point", EVERYWHERE)
-def test_killed_at_any_point_it_goes_on(tmp_path, point, number):
+def test_killed_at_any_point_it_goes_on(tmp_path, address, point, number, kind):
     write_readings(tmp_path)
-    policy = make(tmp_path)
+    policy = make(tmp_path, ledger=address(kind))
     ended = run_and_die(tmp_path, point, number)
     assert ended == KILLED or (number == 2 and point in ("ledger locked", "outputs complete", "outputs closed"))
     before = stored(policy)

@@ -344,10 +344,11 @@ def test_publish_goes_on_while_verify_takes_its_time(tmp_path, output):
 
 def work(policy, outputs, monkeypatch):
     """Statements that SQLite is asked, and entries that are read, by one verify."""
-    from halflife.ledger.sqlite import ledger, reading
+    from halflife.ledger import rows
+    from halflife.ledger.sqlite import ledger
 
     statements, read = [], []
-    connect, read_entry = ledger.connect_to_read, reading.read_entry
+    connect, read_entry = ledger.connect_to_read, rows.read_entry
 
     def traced(*arguments):
         db, stamp = connect(*arguments)
@@ -355,7 +356,7 @@ def work(policy, outputs, monkeypatch):
         return db, stamp
 
     monkeypatch.setattr(ledger, "connect_to_read", traced)
-    monkeypatch.setattr(reading, "read_entry", lambda *a: (read.append(1), read_entry(*a))[1])
+    monkeypatch.setattr(rows, "read_entry", lambda *a: (read.append(1), read_entry(*a))[1])
     assert hl.verify(policy.ledger_url, outputs).problems == ()
     monkeypatch.undo()
     return len(statements), len(read)

@@ -172,14 +172,14 @@ def _summary_in_words(summary: Summary, private: bool, doubt: str | None) -> Ite
 
 
 @main.command()
-@click.argument("path", type=click.Path(dir_okay=False, path_type=Path), metavar="POLICY_LEDGER_OR_CERTIFICATE")
+@click.argument("given", type=click.Path(dir_okay=False), metavar="POLICY_LEDGER_OR_CERTIFICATE")
 @click.option("--output", "outputs", multiple=True, metavar="STREAM=FILE", help="Compare this file with a stream.")
 @click.option("--policy", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="Of a certificate: the policy from whose ledger all that it says is worked out again.")  # fmt: skip
 @click.option("--public-key", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="Of a certificate: the key (PEM) that must have signed it.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def verify(path: Path, outputs: tuple[str, ...], policy: Path | None, public_key: Path | None, as_json: bool) -> None:
+def verify(given: str, outputs: tuple[str, ...], policy: Path | None, public_key: Path | None, as_json: bool) -> None:
     """Work out every risk again from the ledger alone, check its chain, and compare outputs with it; or check a certificate.
 
     With a policy its ledger and its outputs are checked; with a ledger the outputs that you name; with a certificate its
@@ -198,6 +198,7 @@ def verify(path: Path, outputs: tuple[str, ...], policy: Path | None, public_key
     from halflife.publisher import is_certificate
     from halflife.publisher import verify as check
 
+    path = Path(given)
     if is_certificate(path):
         from halflife.cli.certificates import verify_certificate
 
@@ -206,9 +207,9 @@ def verify(path: Path, outputs: tuple[str, ...], policy: Path | None, public_key
     if policy is not None or public_key is not None:
         lack = "is no certificate that ends in .json" if path.exists() else "is not there"
         raise click.UsageError(f"--policy and --public-key are about a certificate, and {path} {lack}")
-    given, files = _what_to_verify(path, outputs)
+    found, files = _what_to_verify(given, outputs)
     with progress_bar() as show:
-        verdict = check(given, files, show)
+        verdict = check(found, files, show)
     if as_json:
         rows = {
             k: None if isinstance(v, float) and math.isnan(v) else v for k, v in dataclasses.asdict(verdict).items()
@@ -221,7 +222,7 @@ def verify(path: Path, outputs: tuple[str, ...], policy: Path | None, public_key
             file = verdict.compared.get(name)
             say(f"{name}: up to step {step:,}" + (f", compared with {file}" if file else ""))
         say(_risk_in_words(verdict))
-        doubt = None if isinstance(given, Path) else say_doubt(given)
+        doubt = None if isinstance(found, str) else say_doubt(found)
         if doubt is not None:
             say(f"WARNING  this risk rests on the promise, and {doubt}: see `halflife status`")
         if verdict.marks and verdict.good:
@@ -241,8 +242,8 @@ def _risk_in_words(verdict: Verdict) -> str:
     return f"{risk}, worst from now on {verdict.peak:.12g}"
 
 
-def _what_to_verify(path: Path, named: tuple[str, ...]) -> tuple[Policy | Path, dict[str, str]]:
-    """Return the policy or the ledger's path, and the outputs to compare by stream."""
+def _what_to_verify(path: str, named: tuple[str, ...]) -> tuple[Policy | str, dict[str, str]]:
+    """Return the policy or the ledger's address, and the outputs to compare by stream."""
     files = _name_outputs(named)
     from halflife.policy import Policy
     from halflife.publisher.verification import is_policy

@@ -9,15 +9,17 @@ from halflife.ledger.address import (
     ledger_file,
     ledger_files,
     ledger_names,
+    ledger_scratch,
     ledgers_beside,
     resolve_ledger,
 )
 from halflife.ledger.base import Batch, Ledger, LedgerBusy, Link, NoLedger
 from halflife.ledger.entry import Entry
+from halflife.ledger.guard import Guard
 from halflife.ledger.marks import Mark, Marks, Place, mark_beside, read_mark
+from halflife.ledger.postgresql.url import is_server, read_server
 from halflife.ledger.sqlite import SqliteLedger
 from halflife.ledger.sqlite.connect import PATIENCE
-from halflife.ledger.sqlite.guard import Guard
 
 __all__ = [
     "Batch",
@@ -29,9 +31,11 @@ __all__ = [
     "Marks",
     "NoLedger",
     "Place",
+    "is_server",
     "ledger_exists",
     "ledger_files",
     "ledger_names",
+    "ledger_scratch",
     "ledgers_beside",
     "mark_beside",
     "open_ledger",
@@ -43,11 +47,16 @@ __all__ = [
 
 def refuse_lost_ledger(url: str | Path) -> None:
     """Refuse an address at which there is no ledger any more, while something was published from the one that was there."""
-    Guard(ledger_file(url)).refuse_lost()
+    if isinstance(url, str) and is_server(url):
+        server = read_server(url)
+        Guard(server.beside, server.name).refuse_lost(ledger_exists(url), "no such ledger")
+    else:
+        Guard(ledger_file(url)).refuse_lost(ledger_file(url).exists())
 
 
 def open_ledger(url: str | Path, *, read_only: bool = False, patience: float = PATIENCE) -> Ledger:
-    """Open the ledger at an address, `town.ledger` or `sqlite:///town.ledger`; make an empty one if there is none.
+    """Open the ledger at an address, `town.ledger`, `sqlite:///town.ledger` or `postgresql://HOST/DATABASE?schema=town`; make an
+    empty one if there is none.
 
     Read-only, there must be one, and it is never written to. `patience`: how many seconds to wait for a program that keeps
     everybody else from reading it.
@@ -57,4 +66,8 @@ def open_ledger(url: str | Path, *, read_only: bool = False, patience: float = P
     ...
     halflife.errors.LedgerError: nowhere.ledger: cannot be opened: no such file: publish first, or give the path of a ledger
     """
+    if isinstance(url, str) and is_server(url):
+        from halflife.ledger.postgresql.ledger import PostgresLedger
+
+        return PostgresLedger(read_server(url), read_only=read_only)
     return SqliteLedger(ledger_file(url), read_only=read_only, patience=patience)

@@ -42,6 +42,15 @@ class Batch(NamedTuple):
     event: str | None = None
 
 
+def is_secret(state: str) -> bool:
+    """Return whether a state of this name may hold noise that is used again; where that can be, it is kept apart from readers.
+
+    >>> is_secret("stream:use"), is_secret("account")
+    (True, False)
+    """
+    return state.startswith("stream:")
+
+
 class Ledger(Protocol):
     """One population's ledger, as `open_ledger` gives it.
 
@@ -73,6 +82,9 @@ class Ledger(Protocol):
 
     def hold(self, wait: float = 10.0, stop: Callable[[], bool] = ...) -> AbstractContextManager[None]:
         """Be the only writer, after waiting up to so many seconds for another; a process that dies lets go."""
+
+    def showing(self) -> AbstractContextManager[None]:
+        """Be the only one who shows what was committed, while this block runs; refused to whom another has taken over from."""
 
     def snapshot(self, wait: float | None = 10.0) -> AbstractContextManager[None]:
         """Keep writers away while this block runs, and read from now on what the ledger holds now, whoever writes later.
@@ -124,6 +136,9 @@ class Ledger(Protocol):
 
     def states(self) -> dict[str, str]:
         """Return the newest states by name."""
+
+    def public_states(self) -> dict[str, str]:
+        """Return those of them that hold no noise which is used again: all that somebody who only reads may see."""
 
     def newest(self) -> Batch | None:
         """Return the newest batch, None if nothing was committed."""

@@ -2,24 +2,61 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple, Protocol
 
 from halflife.ledger.address import ledger_file
 from halflife.ledger.base import Batch
-from halflife.ledger.sqlite.copying import Copying
-from halflife.ledger.sqlite.guard import Guard, Shown
+from halflife.ledger.guard import Guard, Shown
+from halflife.ledger.postgresql.url import is_server, read_server
+from halflife.ledger.sqlite import copying as sqlite
 from halflife.numerics.progress import Progress
+
+
+class _Copying(Protocol):
+    folder: Path
+
+    def copy_to(self, file: Path, progress: Progress) -> None: ...
+
+    def replace_by(self, copy: Path, shown: Shown) -> None: ...
+
+
+class HeldPlace(NamedTuple):
+    """The place of a ledger that nobody writes to. `folder`: a private one, for a copy that shall lie there."""
+
+    folder: Path
+    copying: _Copying
+
+    def put(self, copy: Path, newest: Batch) -> None:
+        """Put a copy from the folder in the place; if nothing there says what was shown, all up to the batch `newest` was."""
+        self.copying.replace_by(copy, Shown(newest.last, newest.link))
 
 
 def copy_ledger(url: str | Path, file: Path, progress: Progress = lambda what, done, total: None) -> None:
     """Write all that a ledger holds now into a new file, which `open_ledger` opens; whoever publishes is not kept waiting."""
-    Copying(ledger_file(url)).copy_to(file, progress)
+    if isinstance(url, str) and is_server(url):
+        from halflife.ledger.postgresql.copying import Copying
+
+        Copying(read_server(url)).copy_to(file, progress)
+    else:
+        sqlite.Copying(ledger_file(url)).copy_to(file, progress)
 
 
-def hold_place(url: str | Path, wait: float = 10.0) -> AbstractContextManager[Path]:
+@contextmanager
+def hold_place(url: str | Path, wait: float = 10.0) -> Iterator[HeldPlace]:
     """Keep writers away from an address while this block runs, and give a private folder for a copy that shall lie there."""
-    return Copying(ledger_file(url)).hold(wait)
+    if isinstance(url, str) and is_server(url):
+        from halflife.ledger.postgresql.copying import Copying
+
+        copying = Copying(read_server(url))
+        with copying.hold(wait):
+            yield HeldPlace(copying.folder, copying)
+    else:
+        file = sqlite.Copying(ledger_file(url))
+        with file.hold(wait):
+            yield HeldPlace(file.folder, file)
 
 
 def declare_shown(copy: Path, newest: Batch) -> None:
@@ -27,12 +64,9 @@ def declare_shown(copy: Path, newest: Batch) -> None:
     Guard(copy).write(Shown(newest.last, newest.link))
 
 
-def put_copy(copy: Path, url: str | Path, newest: Batch) -> None:
-    """Put a copy from that folder at the address; if nothing there says what was shown, all up to the batch `newest` was."""
-    Copying(ledger_file(url)).replace_by(copy, Shown(newest.last, newest.link))
-
-
-def read_shown(url: str | Path) -> tuple[int, bytes] | None:
-    """Return how many entries, with which newest hash, the guard of an address says were shown; None if it has none."""
-    found = Guard(ledger_file(url)).read()
-    return None if found is None else (found.entries, found.head)
+def find_guard(url: str | Path) -> Guard:
+    """Return the guard of an address, whether there is a ledger or not."""
+    if isinstance(url, str) and is_server(url):
+        server = read_server(url)
+        return Guard(server.beside, server.name)
+    return Guard(ledger_file(url))

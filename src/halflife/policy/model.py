@@ -364,7 +364,10 @@ class PolicyKeys(Part):
     reconcile: list[Reconcile] = Field(
         default_factory=list, description="Which streams add up, and are published such that they do."
     )
-    ledger: Text | None = Field(None, description="The file that remembers; beside the policy if not given.")
+    ledger: Text | None = Field(
+        None,
+        description="The file that remembers, beside the policy if not given; or postgresql://HOST/DATABASE?schema=NAME.",
+    )
     mark: Text | None = Field(
         None,
         description="A second file for the mark of how much was published, by which an older copy of the ledger is noticed: on "

@@ -98,7 +98,8 @@ def amend(
             checkpoints.reach("amendment worked out")
             book.commit([], states, made.amendment.at_us, event=json.dumps(made.amendment.to_event(), sort_keys=True))
             checkpoints.reach("amendment committed")
-            marks.mark_shown()
+            with book.showing():
+                marks.mark_shown()
         return Amended(made.amendment, True, made.begins, made.risk, made.limit)
 
 

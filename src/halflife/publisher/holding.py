@@ -42,12 +42,13 @@ def list_promises(book: Ledger, upto: Batch | None = None) -> list[tuple[Notion,
     upto  the batch after which nothing counts; by default the newest
     """
     newest = upto or book.newest()
-    account = book.states().get("account")
+    states = book.public_states()
+    account = states.get("account")
     if newest is None or account is None:
         return []
     changed = [e for e in book.events() if "promise" in parse_event(e.event or "").get("facts", {})]
     if not changed:
-        return [(Accountant.from_json(account, book.states().get("attachment")).notion, newest)]
+        return [(Accountant.from_json(account, states.get("attachment")).notion, newest)]
     known = {event.link for event in list_events(book, upto)}
     ends = [event for event in changed if event.link in known]
     texts = [parse_event(event.event or "")["facts"]["promise"] for event in changed if event.link in known]
@@ -68,7 +69,7 @@ def follow_book(book: Ledger, policy: Policy) -> Policy:
 
 def read_members(book: Ledger) -> Members | None:
     """Return the table of members by date as it was when the ledger was last written to; None if it never had one."""
-    saved = book.states().get("members")
+    saved = book.public_states().get("members")
     try:
         return None if saved is None else Members.load(saved)
     except (InvalidInput, ValueError, TypeError):

@@ -147,7 +147,7 @@ def _read_ledger(
     """
     steps = set(held["step"].to_pylist())
     with book.snapshot(None):
-        states = book.states()
+        states = book.public_states()
         entries = list(book.entries(channel.name, last=max(steps, default=0)))
     chains = states.get(f"post:{channel.name}")
     record, prefix = () if chains is None else load_chains(chains), "reconcile:"

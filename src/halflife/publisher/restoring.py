@@ -24,7 +24,7 @@ from pathlib import Path
 
 from halflife.errors import BudgetExceeded, InvalidInput, LedgerError
 from halflife.ledger import Batch, Ledger, Mark, Marks, Place, ledger_exists, open_ledger, read_mark
-from halflife.ledger.copies import copy_ledger, declare_shown, hold_place, put_copy, read_shown
+from halflife.ledger.copies import copy_ledger, declare_shown, find_guard, hold_place
 from halflife.ledger.entry import first_link, split_vintage
 from halflife.ledger.vintages import FIRST_AGAIN, find_vintages
 from halflife.local_time import from_us
@@ -150,13 +150,14 @@ class _Evidence:
 
     def _note_guard(self, url: str) -> None:
         """Note what the guard shows. It is written before marks and outputs, so where they are ahead it was put back itself."""
-        shown, newest = read_shown(url), self._book.newest()
-        if shown is None or not shown[0] or newest is None:
+        guard, newest = find_guard(url), self._book.newest()
+        shown = guard.read()
+        if shown is None or not shown.entries or newest is None:
             return
         if not self._book.holds(*shown):
-            self.ahead.append(f"{url}.shown says {shown[0]:,} entries")
-            self.unknown = (shown[0], shown[1].hex()) not in self.lost
-            self.lost.append((shown[0], shown[1].hex()))
+            self.ahead.append(f"{guard.file} says {shown.entries:,} entries")
+            self.unknown = (shown.entries, shown.head.hex()) not in self.lost
+            self.lost.append((shown.entries, shown.head.hex()))
         elif shown == (newest.last, newest.link) and not self.ahead:
             self.newest = dict(self._own)
 
@@ -210,8 +211,8 @@ def restore(
     found = find_backup(folder)
     brought = _bring_policy(found, policy)
     made = Policy.of(policy)
-    with hold_place(made.ledger_url, wait) as stage:
-        copy = stage / LEDGER
+    with hold_place(made.ledger_url, wait) as place:
+        copy = place.folder / LEDGER
         copy_ledger(found.ledger, copy, progress)
         base = _check_copy(copy, found, made, progress)
         declare_shown(copy, base)
@@ -232,7 +233,7 @@ def restore(
         checkpoints.reach("restore worked out")
         _move(moved)
         checkpoints.reach("outputs moved aside")
-        put_copy(copy, made.ledger_url, base)
+        place.put(copy, base)
         checkpoints.reach("restored ledger in place")
         head = _mark(made)
     passed = {} if event is None else event.passed
@@ -336,8 +337,8 @@ def _open_old(url: str) -> Ledger:
         damage = str(error)
     if damage is not None:
         raise LedgerError(
-            f"a ledger lies there that cannot be read: {damage}. If it is beyond repair, move it and its -wal away, keep them, "
-            "leave its .shown, the marks and the outputs, and restore again"
+            f"a ledger lies there that cannot be read: {damage}. If it is beyond repair, move it and its -wal away (on a server: "
+            "rename its schema), keep them, leave its .shown, the marks and the outputs, and restore again"
         )
     return book
 

@@ -33,13 +33,13 @@ A_MOMENT = 1.0
 
 
 def find_second_ledgers(policy: Policy, patience: float = 0.0) -> Neighbours:
-    """Return the ledgers in the folder of a policy's ledger from which the same population's data is published.
+    """Return the ledgers in the folder of a policy's ledger, or its database, from which the same population's data is published.
 
     A population is the same if its `id` is. A copy of the policy's own ledger, a backup, is none: it begins with the same entry.
     A ledger that another program keeps to itself for longer than `patience`, in seconds, is not looked at. Other SQLite files are
     passed over.
     """
-    own, beside = set(), [*map(str, ledgers_beside(policy.ledger_url))]
+    own, beside = set(), ledgers_beside(policy.ledger_url)
     if beside and ledger_exists(policy.ledger_url):
         with suppress(HalflifeError):  # whoever opens it says so
             own.add(_first_hash(policy.ledger_url))

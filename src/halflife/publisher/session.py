@@ -126,16 +126,22 @@ class Session:
                 refuse_second_ledger(self.policy)
             with ExitStack() as stack:
                 self.outputs: list[Output] = []
-                for channel in self.channels:
-                    self.outputs.append(self._open_output(channel))
-                    stack.callback(self.outputs[-1].close)
-                self.marks.mark_shown()
-                checkpoints.reach("marks written")
-                self._emit_rest()
-                self.write_vintages()
+                with self.ledger.showing():
+                    stack.callback(self._close_outputs)
+                    for channel in self.channels:
+                        self.outputs.append(self._open_output(channel))
+                    self.marks.mark_shown()
+                    checkpoints.reach("marks written")
+                    self._emit_rest()
+                    self.write_vintages()
                 checkpoints.reach("outputs complete")
                 yield
             checkpoints.reach("outputs closed")
+
+    def _close_outputs(self) -> None:
+        with self.ledger.showing():
+            for output in self.outputs:
+                output.close()
 
     def _read_members_again(self) -> None:
         """Go on with the table of members by date as it is now: it may have grown since the policy was read."""
@@ -375,12 +381,13 @@ class Session:
         checkpoints.reach("noise drawn")
         self.saved.commit(entries, draw, self.now_us())
         checkpoints.reach("entries committed")
-        self.marks.mark_shown()
-        checkpoints.reach("marks written")
-        for channel, output in zip(self.channels, self.outputs, strict=True):
-            mine = [e for e in entries if e.stream == channel.name]
-            if mine:
-                self.done[channel.name] = mine[-1].step
-                self._write(channel, output, mine)
+        with self.ledger.showing():
+            self.marks.mark_shown()
+            checkpoints.reach("marks written")
+            for channel, output in zip(self.channels, self.outputs, strict=True):
+                mine = [e for e in entries if e.stream == channel.name]
+                if mine:
+                    self.done[channel.name] = mine[-1].step
+                    self._write(channel, output, mine)
         checkpoints.reach("outputs written")
         return entries

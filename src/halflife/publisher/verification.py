@@ -16,7 +16,7 @@ from pathlib import Path
 
 from halflife.accountant import Accountant
 from halflife.errors import BudgetExceeded, InvalidInput, LedgerError, unknown
-from halflife.ledger import Batch, Entry, Ledger, Link, Marks, Place, mark_beside, open_ledger
+from halflife.ledger import Batch, Entry, Ledger, Link, Marks, Place, is_server, mark_beside, open_ledger
 from halflife.ledger.entry import batch_link, digest, first_link, name_entry, name_vintage, split_vintage
 from halflife.ledger.vintages import find_vintages
 from halflife.mechanisms import HeldOutput
@@ -152,7 +152,7 @@ def find_broken_link(book: Ledger, progress: Progress = lambda what, done, total
 
 def is_policy(path: Path | str) -> bool:
     """Return whether a path is that of a policy, by its ending; else it is the address of a ledger."""
-    return Path(path).suffix.lower() in (".yaml", ".yml", ".json")
+    return not is_server(path) and Path(path).suffix.lower() in (".yaml", ".yml", ".json")
 
 
 def _pin(target: str, stack: ExitStack) -> Pinned | InvalidInput:

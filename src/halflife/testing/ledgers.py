@@ -234,7 +234,7 @@ def everything_comes_back_bit_by_bit(s: LedgerSubject) -> None:
 
 @_check
 def states_are_replaced_by_name(s: LedgerSubject) -> None:
-    """A batch replaces the states it names and keeps the others; its digest is of all of them."""
+    """A batch replaces the states it names and keeps the others; its digest is of all; what may be secret is kept apart."""
     with s.open("states") as book, book.hold():
         book.begin(FACTS)
         book.commit([make_entry(1)], {"account": "1", "attachment": "large"}, 1)
@@ -243,6 +243,12 @@ def states_are_replaced_by_name(s: LedgerSubject) -> None:
         expect(known == {"account": "2", "attachment": "large"}, f"states are {known}")
         expect(newest is not None and newest.states == digest(known.items()), "the digest is not of all states")
         expect([b.last for b in book.batches()] == [1, 2], "batches are not in order")
+        book.commit([make_entry(3)], {"stream:s": "noise"}, 3)
+        expect(book.states() == {**known, "stream:s": "noise"}, "a state of a stream is missing")
+        expect(
+            book.public_states() == known,
+            "who only reads sees the state of a stream, which may hold kept noise, or too little",
+        )
 
 
 @_check

@@ -14,10 +14,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from halflife.errors import LedgerError
+from halflife.ledger.guard import Guard, Shown
+from halflife.ledger.lock import Lock
 from halflife.ledger.sqlite.connect import connect_to_read, connect_to_write
 from halflife.ledger.sqlite.faults import translate
-from halflife.ledger.sqlite.guard import Guard, Shown
-from halflife.ledger.sqlite.lock import Lock
 from halflife.numerics.progress import Progress
 from halflife.numerics.syncing import sync
 
@@ -31,6 +31,7 @@ class Copying:
 
     def __init__(self, path: Path) -> None:
         self.path = Path(os.path.realpath(path))
+        self.folder = Path(f"{self.path}.restoring")
 
     @translate("cannot be copied")
     def copy_to(self, file: Path, progress: Progress) -> None:
@@ -44,17 +45,16 @@ class Copying:
         sync(file)
 
     @contextmanager
-    def hold(self, wait: float) -> Iterator[Path]:
-        """Keep every writer away from the ledger's place, and give a private folder beside it for what shall lie there."""
-        stage = Path(f"{self.path}.restoring")
+    def hold(self, wait: float) -> Iterator[None]:
+        """Keep every writer away from the ledger's place, and make a private folder beside it for what shall lie there."""
         self._make_folder(self.path.parent)
         with Lock(self.path).exclusive(wait, lambda: False):
-            shutil.rmtree(stage, ignore_errors=True)  # what a killed restore has left
-            self._make_folder(stage)
+            shutil.rmtree(self.folder, ignore_errors=True)  # what a killed restore has left
+            self._make_folder(self.folder)
             try:
-                yield stage
+                yield
             finally:
-                shutil.rmtree(stage, ignore_errors=True)
+                shutil.rmtree(self.folder, ignore_errors=True)
 
     @translate("the folder beside it cannot be made")
     def _make_folder(self, folder: Path) -> None:

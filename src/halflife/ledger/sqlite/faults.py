@@ -6,7 +6,6 @@ code means and what to do; and refusals are raised after the `except`, so that n
 
 from __future__ import annotations
 
-import errno
 import sqlite3
 from collections.abc import Callable
 from functools import wraps
@@ -15,6 +14,7 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from halflife.errors import LedgerError
 from halflife.ledger.base import LedgerBusy
+from halflife.ledger.system import explain_system
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -38,18 +38,6 @@ _BY_CODE = {
     sqlite3.SQLITE_NOTADB: "it is not a database, so no ledger: give another path",
 }
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
-_BY_ERRNO = {
-    errno.ENOENT: "publish first, or give the path of a ledger",
-    errno.ENOSPC: "make room on the disk and run again",
-    errno.EDQUOT: "make room on the disk and run again",
-    errno.EFBIG: "allow larger files and run again",
-    errno.EROFS: "make the file and its folder writable",
-    errno.EACCES: "make the file and its folder readable and writable for this user",
-    errno.EPERM: "make the file and its folder readable and writable for this user",
-    errno.EIO: "look at the disk",
-    errno.EISDIR: "give the path of a file",
-    errno.ELOOP: "put a file where the link is, or give the path of a file",
-}
 
 
 class _Named(Protocol):
@@ -67,8 +55,7 @@ def explain(error: Exception) -> str:
     'a cell holds what cannot be read: it is damaged: put a whole copy back, the newest one, and see `halflife verify`'
     """
     if isinstance(error, OSError):
-        what = "no such file" if error.errno == errno.ENOENT else error.strerror or type(error).__name__
-        return f"{what}: {_BY_ERRNO.get(error.errno or 0, 'look at the path, its permissions and the disk')}"
+        return explain_system(error)
     if isinstance(error, MemoryError):
         return _BY_CODE[sqlite3.SQLITE_NOMEM]
     code = getattr(error, "sqlite_errorcode", None)

@@ -9,14 +9,18 @@ that even without the lock nothing could be written twice.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Self
 
 from halflife.errors import LedgerError
-from halflife.ledger.base import Batch
-from halflife.ledger.entry import Entry, batch_link, digest, first_link, span_cells
+from halflife.ledger.entry import Entry, batch_link, digest
+from halflife.ledger.guard import Guard, Shown
+from halflife.ledger.guarded import GuardedLedger
+from halflife.ledger.lock import Lock
+from halflife.ledger.rows import STDOUT, make_rows
 from halflife.ledger.sqlite.connect import (
     OPERATOR,
     PATIENCE,
@@ -27,13 +31,11 @@ from halflife.ledger.sqlite.connect import (
     stamp_of,
 )
 from halflife.ledger.sqlite.faults import translate
-from halflife.ledger.sqlite.guard import WHY, Guard, Shown
-from halflife.ledger.sqlite.lock import Lock
-from halflife.ledger.sqlite.reading import STDOUT, Reader
+from halflife.ledger.sqlite.reading import Reader
 from halflife.ledger.sqlite.schema import prepare
 
 
-class SqliteLedger(Reader):
+class SqliteLedger(Reader, GuardedLedger):
     """One population's ledger in a file. See `halflife.ledger.base.Ledger`."""
 
     def __init__(self, path: Path, *, read_only: bool = False, patience: float = PATIENCE) -> None:
@@ -47,17 +49,12 @@ class SqliteLedger(Reader):
 
     @translate("cannot be opened")
     def _open(self, read_only: bool, patience: float) -> None:
-        self._guard.refuse_lost()
+        self._guard.refuse_lost(os.path.exists(self.path))
         if read_only:
             self._db, self._unwritten = connect_to_read(self.path, patience)
         else:
             self._db = connect_to_write(self.path)
         self._identity = stamp_of(self.path)[:2]
-
-    @property
-    def name(self) -> str:
-        """What messages call the ledger: its path."""
-        return str(self.path)
 
     @property
     def scratch(self) -> Path:
@@ -100,6 +97,10 @@ class SqliteLedger(Reader):
         if stamp_of(self.path)[:2] != self._identity:
             raise LedgerError(f"{self.path}: another file was put in its place since it was opened: open it again")
 
+    def showing(self) -> AbstractContextManager[None]:
+        """Do nothing: nobody takes over from whoever has the lock."""
+        return nullcontext()
+
     @contextmanager
     def snapshot(self, wait: float | None = 10.0) -> Iterator[None]:
         """Keep writers away while this block runs, and read from now on what the ledger holds now, whoever writes later.
@@ -125,75 +126,7 @@ class SqliteLedger(Reader):
         if self._unwritten is not None and stamp_of(self.path) != self._unwritten:
             raise LedgerError(f"{self.path}: was written to while it was read: run again")
 
-    # What was shown
-
-    def find_rollback(self) -> str | None:
-        """Say whether this is an older copy, or nobody can tell; None if all is well."""
-        try:
-            return self._rollback()
-        except LedgerError as error:
-            return str(error)
-
-    def _rollback(self) -> str | None:
-        """Read the guard; say whether the ledger holds less than was published from it, or other things."""
-        self._shown = shown = self._guard.read()
-        last = self._last_entry() if self._check_tables() else 0
-        if shown is None:
-            return f"{self._guard.file} is missing: {WHY}" if last else None
-        if shown.entries and self.holds(*shown):
-            return None
-        if shown.entries > last:
-            return (
-                f"{self.path}: holds {last:,} entries, but {shown.entries:,} were published from it: a restored backup would "
-                "draw their noise again. Put the newest copy back"
-            )
-        if shown.entries:
-            return (
-                f"{self.path}: is not the ledger that {shown.entries:,} entries were published from: their hash is another one. "
-                "Put the right copy back"
-            )
-        return None
-
-    def explain_rollback(self) -> str:
-        """Say what an operator may do whose guard is lost, and who knows that no newer copy exists; nothing if it is not."""
-        if not self._guard.lost:
-            return ""
-        try:
-            line = self._all_shown().line()
-        except LedgerError:
-            return ": first put a whole copy of the ledger back"
-        return f": if this is surely the newest copy, as its outputs agree and you know its hash, write this line into it: {line}"
-
-    def _all_shown(self) -> Shown:
-        """What the guard says when everything that the ledger holds is shown."""
-        newest = self.newest()
-        return Shown(newest.last, newest.link) if newest else Shown(0)
-
-    def mark_shown(self) -> None:
-        """Remember, before readers see them, that all entries of now are about to be shown."""
-        now = self._all_shown()
-        if now != self._shown:
-            self._guard.write(now)
-            self._shown = now
-
     # Writing
-
-    def begin(self, facts: Mapping[str, str]) -> dict[str, str]:
-        """Return the facts that the ledger was begun with: these, if nothing was published yet. Whether those mean the same is
-        for the caller to say.
-
-        Everything is refused that nobody may go on with: other tables, an older copy, states that are not those of
-        the newest batch. What is looked at does not grow with the ledger; `halflife verify` looks at all of it.
-        """
-        self._prepare()
-        self._check_newest()
-        wrong = self._rollback()
-        if wrong:
-            raise LedgerError(wrong)
-        if not self._last_entry():  # nothing was published yet: the policy may still change
-            self._replace_facts(facts)
-        self._head = self._read_head()
-        return self.facts()
 
     @translate("cannot be written")
     def _prepare(self) -> None:
@@ -210,42 +143,6 @@ class SqliteLedger(Reader):
                 self._db.execute("BEGIN IMMEDIATE")
                 self._db.execute("DELETE FROM fact")
                 self._db.executemany("INSERT INTO fact VALUES (?, ?)", sorted(facts.items()))
-
-    def _check_newest(self) -> None:
-        """Refuse a ledger whose first or last entry, newest batch or saved states are not those that were committed together."""
-        try:
-            wrong = self._newest_fault()
-        except (TypeError, ValueError):  # cells of another kind
-            wrong = "its newest entry, batch or states are not of the kind that is written"
-        if wrong:
-            raise self._changed(wrong)
-
-    def _newest_fault(self) -> str | None:
-        last, newest = self._last_entry(), self.newest()
-        if newest is None:
-            orphans = last or self.states() or self._one("SELECT 1 FROM written WHERE step > 0")
-            return "it holds entries or states, but no batch that they were committed in" if orphans else None
-        if newest.last != last:
-            return f"its newest batch ends with entry {newest.last}, its entries with {last}"
-        if not (self.follows(1) and self.follows(last)):
-            return "the hash of its first or last entry does not follow from what it says"
-        if batch_link(self._link_before(newest), newest.at_us, newest.states, newest.event) != newest.link:
-            return "the hash of its newest batch does not follow from what it says"
-        if digest(self.states().items()) != newest.states:
-            return "the saved states (account, mechanisms, smoothers) are not those of the newest batch"
-        return None
-
-    def _read_head(self) -> bytes:
-        """The newest hash of the chain."""
-        newest = self.newest()
-        return newest.link if newest else first_link(self.begun())
-
-    def _link_before(self, newest: Batch) -> bytes:
-        """The hash that the newest batch follows: of the last entry, or of an event the batch before it."""
-        if newest.event is None:
-            return bytes(self._one("SELECT chain FROM entry WHERE id = ?", newest.last)[0])
-        before = self._batch("WHERE last_entry = ? ORDER BY number DESC LIMIT 1 OFFSET 1", newest.last)
-        return before.link if before else b""
 
     @translate("could not be written, so nothing was spent or published")
     def commit(self, entries: Sequence[Entry], states: Mapping[str, str], at_us: int, event: str | None = None) -> None:
@@ -294,17 +191,7 @@ class SqliteLedger(Reader):
     def _insert(self, entries: Sequence[Entry], first: int) -> bytes:
         """Insert entries and their releases; return the chain's newest link."""
         assert self._head is not None
-        chain, rows, releases = self._head, [], []
-        for i, e in enumerate(entries, start=first):
-            chain = e.link(chain)
-            _, noisy, value = e.said
-            rows.append(
-                (i, e.stream, e.part, e.step, e.release_step, e.start_us, e.end_us, noisy, value, e.spread, chain)
-            )
-            releases += [
-                (i, name, number, r.loss, r.age, r.sensitivity, r.scale, r.noise, r.atop, *span_cells(r))
-                for number, (r, name) in enumerate(zip(e.releases, e.draws(), strict=True))
-            ]
+        rows, releases, chain = make_rows(entries, first, self._head)
         self._db.executemany(f"INSERT INTO entry VALUES ({','.join('?' * 11)})", rows)
         self._db.executemany(f"INSERT INTO release VALUES ({','.join('?' * 11)})", releases)
         return chain

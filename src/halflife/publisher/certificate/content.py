@@ -102,7 +102,7 @@ def find_period(policy: Policy, book: Ledger, start: str | None, end: str | None
     begun = account.start(next(book.entries()).release_step)
     start_us = begun if start is None else _read_time("from", start, zone)
     if end is None:
-        states = book.states()
+        states = book.public_states()
         newest = Accountant.from_json(states["account"], states.get("attachment")).step
         names = [c.name for c in channels(policy)]
         last = (e.release_step for n in names for k in [book.last_step(n)] if k for e in book.entries(n, k, k))

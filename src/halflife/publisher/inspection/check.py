@@ -22,7 +22,7 @@ from halflife.engines.columns import MOST_SHOWN, is_header
 from halflife.engines.duckdb.files import find_files
 from halflife.engines.inspection import Inspection
 from halflife.errors import InvalidInput, unknown
-from halflife.ledger import ledger_files
+from halflife.ledger import ledger_scratch
 from halflife.numerics.progress import Progress
 from halflife.plans.base import STD_OF_UNIT_SCALE
 from halflife.policy import Channel, GivenPolicy, Policy, channels
@@ -122,7 +122,7 @@ def _watch(engine: Engine, move: Callable[[str, float], None], look: Callable[[]
 
 def _open(policy: Policy, channel: Channel, frame: object) -> Engine:
     """Open a stream's source. What is parsed goes beside the ledger, as when publishing, if there is such a folder."""
-    beside = Path(ledger_files(policy.ledger_url)[0]).parent
+    beside = ledger_scratch(policy.ledger_url)
     scratch = beside if os.access(beside, os.W_OK | os.X_OK) else None
     if frame is not None:
         return open_source(frame, scratch=scratch)

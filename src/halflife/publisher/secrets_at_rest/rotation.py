@@ -69,7 +69,8 @@ def rotate_noise_key(policy: GivenPolicy, *, wait: float = 10.0, clock: Callable
             now = _find_next(session.keys, saved.key)
             event = {"kind": EVENT, "from": before, "to": now.id}
             saved.change_key(now, session.now_us(), json.dumps(event))
-            session.marks.mark_shown()
+            with session.ledger.showing():
+                session.marks.mark_shown()
             return Rotation(before, now.id)
     finally:
         session.close()

@@ -168,8 +168,9 @@ class Again:
         checkpoints.reach("noise drawn again")
         session.saved.commit([replace(entry, stream=name) for entry in made], self.draw, session.now_us())
         checkpoints.reach("vintage committed")
-        session.marks.mark_shown()
-        session.write_vintages()
+        with session.ledger.showing():
+            session.marks.mark_shown()
+            session.write_vintages()
 
     def read(self) -> Totals:
         """Return the exact totals of the steps from the data as it is now."""

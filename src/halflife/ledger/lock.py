@@ -13,21 +13,21 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from halflife.errors import LedgerError
-from halflife.ledger.sqlite.faults import translate
+from halflife.ledger.system import name_file_faults
 
 PATIENCE = 0.005
 
 
 class Lock:
-    """The lock of a ledger. It lies beside the file itself, so that a link to the ledger has the same one."""
+    """The lock of a ledger, which messages call `name`. It lies beside the path that is given; links to that are followed."""
 
-    def __init__(self, ledger: Path) -> None:
-        self.path, self._file = ledger, f"{os.path.realpath(ledger)}.lock"
+    def __init__(self, ledger: Path, name: str | None = None) -> None:
+        self.name, self._file = str(ledger) if name is None else name, f"{os.path.realpath(ledger)}.lock"
         try:
             import fcntl
         except ImportError:  # Windows
             raise LedgerError(
-                f"{ledger}: this system has no `flock`, which keeps two publishers from drawing noise for one step: use the "
+                f"{self.name}: this system has no `flock`, which keeps two publishers from drawing noise for one step: use the "
                 "ledger on Linux or macOS"
             ) from None
         self._fcntl = fcntl
@@ -71,20 +71,20 @@ class Lock:
         finally:
             os.close(lock)
 
-    @translate("its lock cannot be opened")
+    @name_file_faults("its lock cannot be opened")
     def _open(self, access: int) -> int:
         return os.open(self._file, access | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
-    @translate("its lock cannot be closed")
+    @name_file_faults("its lock cannot be closed")
     def _close(self, lock: int) -> None:
         os.close(lock)
 
-    @translate("its lock cannot be written")
+    @name_file_faults("its lock cannot be written")
     def _sign(self, lock: int) -> None:
         os.ftruncate(lock, 0)
         os.pwrite(lock, f"process {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M:%S')}\n".encode(), 0)
 
-    @translate("its lock cannot be taken")
+    @name_file_faults("its lock cannot be taken")
     def _try(self, lock: int, kind: int) -> bool:
         try:
             self._fcntl.flock(lock, kind | self._fcntl.LOCK_NB)
@@ -96,10 +96,10 @@ class Lock:
         end = time.monotonic() + wait
         while not self._try(lock, kind):
             if stop():
-                raise LedgerError(f"{self.path}: stopped while waiting for another process")
+                raise LedgerError(f"{self.name}: stopped while waiting for another process")
             if time.monotonic() >= end:
                 raise LedgerError(
-                    f"{self.path}: held by {_holder(lock)} after waiting {wait:g} s: let it finish, stop it, or wait longer"
+                    f"{self.name}: held by {_holder(lock)} after waiting {wait:g} s: let it finish, stop it, or wait longer"
                 )
             time.sleep(PATIENCE)
 

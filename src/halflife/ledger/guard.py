@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from halflife.errors import LedgerError
-from halflife.ledger.sqlite.faults import translate
+from halflife.ledger.system import name_file_faults
 
 _LINE = re.compile(r"shown (?:0|([1-9]\d{0,17}) ([0-9a-f]{64}))")
 WHY = (
@@ -40,13 +40,13 @@ class Shown(NamedTuple):
 
 
 class Guard:
-    """The file of one ledger; it lies beside the ledger itself, so that a link to that has the same one.
+    """The file of one ledger, which lies beside the path that is given; links to that are followed.
 
-    lost  whether there was none when it was read, or one that does not say
+    name  what messages call the ledger;  lost  whether there was no file when it was read, or one that does not say
     """
 
-    def __init__(self, ledger: Path) -> None:
-        self.path, self.file = ledger, f"{os.path.realpath(ledger)}.shown"
+    def __init__(self, beside: Path, name: str | None = None) -> None:
+        self.name, self.file = str(beside) if name is None else name, f"{os.path.realpath(beside)}.shown"
         self.lost = False
 
     def read(self) -> Shown | None:
@@ -61,17 +61,17 @@ class Guard:
             raise LedgerError(f"{self.file} cannot be understood: {WHY}")
         return Shown(int(line[1]), bytes.fromhex(line[2])) if line[1] else Shown(0)
 
-    def refuse_lost(self) -> None:
+    def refuse_lost(self, there: bool, missing: str = "no such file") -> None:
         """Refuse a ledger that is not there, while its guard says that something was published from it."""
-        lost = not os.path.exists(self.path) and os.path.isdir(os.path.dirname(self.file))
+        lost = not there and os.path.isdir(os.path.dirname(self.file))
         shown = self.read() if lost else None
         if shown is not None and shown.entries:
             raise LedgerError(
-                f"{self.path}: no such file, but {shown.entries:,} entries were published from it, says {self.file}: put the "
+                f"{self.name}: {missing}, but {shown.entries:,} entries were published from it, says {self.file}: put the "
                 "newest copy back"
             )
 
-    @translate("how much of it was published cannot be read (.shown)")
+    @name_file_faults("how much of it was published cannot be read (.shown)")
     def _content(self) -> bytes | None:
         try:
             file = os.open(self.file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -82,7 +82,7 @@ class Guard:
         finally:
             os.close(file)
 
-    @translate("how much of it is published cannot be written (.shown), so nothing more is shown")
+    @name_file_faults("how much of it is published cannot be written (.shown), so nothing more is shown")
     def write(self, shown: Shown) -> None:
         """Replace the line, and wait until it is on disk."""
         beside = f"{self.file}.new"

@@ -122,7 +122,7 @@ def test_a_window_is_counted_in_the_steps_of_the_stream():
         (WEvent(1.0, 6, 1e-6).plan(noise="laplace"), "proved for delta 0, and for Gaussian noise"),
         (Classical(1.0).plan(), "give the stream an end"),
         (WEvent(1.0, 6).plan(method="paper"), "not by a paper plan"),
-        (WEvent(1e-11, 48).plan(), "promise a larger epsilon"),
+        (WEvent(SMALLEST_LOSS / 2, 48).plan(), "promise a larger epsilon"),
     ],
 )  # fmt: skip
 def test_what_is_not_proved_is_refused_with_its_reason(name, plan, words):
@@ -310,3 +310,14 @@ def test_a_black_box_finds_no_more_than_epsilon_and_a_free_question(name, far, a
     pair = Pair("", *(np.append(s, s[-1]) for s in streams), np.ones(5), notion.epsilon, sized=False)
     found = attack((run(0), run(1)), pair, 1e-6)
     assert (found.epsilon > notion.epsilon) is (asks == "without"), found
+
+
+def test_each_mechanism_is_refused_by_its_own_smallest_draw():
+    """BD and BA ask at every step for a 2w-th of ε; Sample draws all of it at once, FAST half of it over a block."""
+    plan = WEvent(96 * 1.5 * SMALLEST_LOSS, 48).plan()
+    assert all(for_stream(name, plan).notion.w == 48 for name in HELD)
+    smaller = WEvent(96 * 0.5 * SMALLEST_LOSS, 48).plan()
+    for name in ("bd", "ba"):
+        with pytest.raises(InvalidInput, match="promise a larger epsilon"):
+            for_stream(name, smaller)
+    assert all(for_stream(name, smaller).notion.w == 48 for name in ("sample", "fast"))

@@ -286,7 +286,7 @@ def test_a_value_that_neither_repeats_nor_has_the_noise_of_its_release_is_notice
                            "quantiles": ["0.5"]}},
             r"streams\.0\.statistic\.kind: bd repeats outputs",
         ),
-        ({"promise": {"delta": 1e-6, "noise": "laplace"}}, r"streams\.0\.mechanism: bd chooses when to spend"),
+        ({"promise": {"delta": 1e-6, "noise": "laplace"}}, r"streams\.0\.mechanism: what bd spends follows no plan"),
         ({"promise": {"plan": "paper"}}, r"streams\.0\.mechanism: bd spends by its own rule"),
     ],
 )  # fmt: skip

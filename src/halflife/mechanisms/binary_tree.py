@@ -157,7 +157,7 @@ class TreeNodes(ScheduledMechanism):
     tree  whose nodes they are
 
     >>> nodes = TreeNodes(BinaryTree(WEvent(1.0, w=1), horizon=8))
-    >>> [(request.span, request.sensitivity, request.loss) for request in nodes.requests([6, 7, 8])]
+    >>> [(request.span, request.sensitivity, round(request.loss, 6)) for request in nodes.requests([6, 7, 8])]
     [(2, 2.0, 0.5), (1, 1.0, 0.25), (8, 8.0, 2.0)]
     """
 

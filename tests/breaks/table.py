@@ -3885,8 +3885,8 @@ BREAKS: tuple[Break, ...] = (
     ),
     Break(
         "lab/compare/result.py",
-        "+ runs if adaptive else every}",
-        "+ runs}",
+        "+ runs if adaptive else every",
+        "+ runs",
         "a risk that all repetitions share is shown as that of some",
         ("tests/lab/compare/test_runs.py",),
     ),

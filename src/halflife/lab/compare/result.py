@@ -234,8 +234,6 @@ def join_risks(blocks: Sequence[Block], adaptive: bool) -> JsonObject:
     for block in blocks:
         for name, (risk, runs) in block.risks.items():
             before = found.get(name, {"risk": 0.0, "repetitions": 0})
-            found[name] = {
-                "risk": max(before["risk"], risk),
-                "repetitions": before["repetitions"] + runs if adaptive else every,
-            }
+            seen = before["repetitions"] + runs if adaptive else every
+            found[name] = {"risk": max(before["risk"], risk), "repetitions": seen}
     return found

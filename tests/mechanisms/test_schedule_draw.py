@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from halflife import Accountant, BudgetExceeded, InvalidInput, Release, SimulatedDraw, WEvent
@@ -35,6 +37,17 @@ def test_the_worst_window_is_that_of_the_real_account(history, w):
         account.record(*releases)
         worst = max(worst, account.exposure(step).peak)
     assert worst * (1 - 1e-15) <= largest_window(history, w) <= worst * (1 + 1e-12)
+
+
+@example([Release(2, 0.37, span=2, step_sensitivity=0.75)], 1)
+@given(histories(), st.integers(1, 9))
+def test_the_worst_window_is_never_rounded_down(history, w):
+    worst = Fraction(0)
+    for begin in range(-20, 31):
+        inside = ((r, min(r.data_time, begin + w - 1) - max(r.first_data_time, begin) + 1) for r in history)
+        parts = (min(1, max(0, j) * Fraction(r.step_share)) * Fraction(r.loss) for r, j in inside)
+        worst = max(worst, sum(parts, Fraction(0)))
+    assert worst <= Fraction(largest_window(history, w)) <= worst * Fraction(1 + 1e-12)
 
 
 @pytest.mark.parametrize("w", [1, 3, 8])

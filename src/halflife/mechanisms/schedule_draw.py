@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -129,10 +130,12 @@ def largest_window(releases: Sequence[Release], w: int) -> float:
     first, last = min(r.first_data_time for r in releases), max(r.data_time for r in releases)
     rises, falls = (np.zeros(last - first + 2, dtype=np.int64) for _ in range(2))
     for release in releases:
-        share, begin = release.step_share, release.first_data_time - first
-        count = min(w, release.span, math.ceil(1 / share))
-        whole, part = math.ceil(share * release.loss / unit), min(1.0, count * share) - (count - 1) * share
-        newest = math.ceil(part * release.loss / unit)
+        share, begin = Fraction(release.step_share), release.first_data_time - first
+        count, units = min(w, release.span, math.ceil(1 / share)), Fraction(release.loss) / Fraction(unit)
+        whole, newest = (
+            math.ceil(share * units),
+            math.ceil((min(Fraction(1), count * share) - (count - 1) * share) * units),
+        )
         rises[begin : begin + count - 1] += whole
         rises[begin + count - 1] += newest
         end = release.data_time - first
@@ -140,5 +143,5 @@ def largest_window(releases: Sequence[Release], w: int) -> float:
         falls[end - count + 1] += newest
     entered, left = np.cumsum(rises), np.cumsum(falls)
     gone = np.concatenate([np.zeros(w, dtype=np.int64), left])[: len(entered)]
-    units = int((entered - gone).max())
-    return math.nextafter(units * unit, math.inf) if float(units) < units else units * unit
+    worst = int((entered - gone).max())
+    return math.nextafter(worst * unit, math.inf) if float(worst) < worst else worst * unit

@@ -69,6 +69,14 @@ def test_times_of_day_are_those_of_the_clock():
     stream = Stream("x", "x", np.zeros(10), times=times, steps_per_day=4.0)
     errors = np.arange(10.0)
     assert by_time_of_day(errors, stream) == {
-        "00:00": pytest.approx(np.mean([1, 5, 9])), "06:00": pytest.approx(np.mean([2, 6])),
-        "12:00": pytest.approx(np.mean([3, 7])), "18:00": pytest.approx(np.mean([0, 4, 8])),
+        "04:00": pytest.approx(np.mean([1, 5, 9])), "10:00": pytest.approx(np.mean([2, 6])),
+        "16:00": pytest.approx(np.mean([3, 7])), "22:00": pytest.approx(np.mean([0, 4, 8])),
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [1, 20_000_000])
+def test_steps_of_less_than_a_minute_are_all_in_the_mean_of_theirs(width):
+    times = np.datetime64("2026-01-05T22:00", "us") + np.arange(6) * np.timedelta64(width, "us")
+    stream = Stream("x", "x", np.zeros(6), times=times, steps_per_day=86_400e6 / width)
+    whole, parts = {"22:00": 2.5}, {"22:00": 1.0, "22:01": 4.0}
+    assert by_time_of_day(np.arange(6.0), stream) == (whole if width == 1 else parts)

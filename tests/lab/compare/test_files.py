@@ -42,6 +42,11 @@ def test_parquet_is_read(tmp_path):
     pq.write_table(table.select(["n"]), tmp_path / "b.parquet")
     assert read_series_file(tmp_path / "a.parquet", "x").values.tolist() == [0.5, 1.5, 2.5]
     assert read_series_file(tmp_path / "b.parquet").values.tolist() == [3.0, 4.0, 5.0]
+    pq.write_table(pa.table({"n": [2**62 + 1, 1]}), tmp_path / "c.parquet")  # more than a double holds: rounded
+    assert read_series_file(tmp_path / "c.parquet").values.tolist() == [2.0**62, 1.0]
+    fine = pa.array([1, 60_000_000_001, 120_000_000_001], pa.timestamp("ns"))
+    pq.write_table(pa.table({"x": [1.0, 2.0, 3.0], "at": fine}), tmp_path / "d.parquet")
+    assert [moment.minute for moment in read_series_file(tmp_path / "d.parquet", "x", "at").times] == [0, 1, 2]
 
 
 def test_times_give_the_day(tmp_path):
@@ -50,13 +55,13 @@ def test_times_give_the_day(tmp_path):
     path = write(tmp_path, "at,kwh\n" + "\n".join(lines))
     stream = find_stream(path, column="kwh", time="at")
     assert stream.steps_per_day == 48
-    assert stream.slots.tolist() == [46, 47, 0, 1, 2, 3]
+    assert stream.slots.tolist() == [1380, 1410, 0, 30, 60, 90]
     (row,) = compare(["uniform"], path, column="kwh", time="at", w=2, repetitions=2).rows
     assert list(row["by_time_of_day"]) == ["00:00", "00:30", "01:00", "01:30", "23:00", "23:30"]
     assert set(row["worst_step"]) == {"step", "error", "time"}
     arrow = pa.table({"at": [start + k * datetime.timedelta(hours=1) for k in range(3)], "x": [1.0, 2.0, 3.0]})
     pq.write_table(arrow, tmp_path / "t.parquet")
-    assert find_stream(tmp_path / "t.parquet", column="x", time="at").slots.tolist() == [23, 0, 1]
+    assert find_stream(tmp_path / "t.parquet", column="x", time="at").slots.tolist() == [1380, 0, 60]
 
 
 @pytest.mark.parametrize(
@@ -119,6 +124,12 @@ def test_hostile_parquet_is_refused_with_its_row(tmp_path, columns, options, sai
         read_series_file(tmp_path / "a.parquet", **options)
 
 
+def test_two_columns_of_one_name_in_parquet_are_refused(tmp_path):
+    pq.write_table(pa.table([[1.0, 2.0], [3.0, 4.0]], names=["x", "x"]), tmp_path / "a.parquet")
+    with pytest.raises(InvalidInput, match="2 columns are called 'x': rename one"):
+        read_series_file(tmp_path / "a.parquet", "x")
+
+
 def test_what_is_no_file_is_refused_and_nothing_waits(tmp_path, monkeypatch):
     os.mkfifo(tmp_path / "pipe.csv")
     for name, said in (("pipe.csv", "is no file"), (".", "is no file"), ("none.csv", "No such file")):
@@ -145,6 +156,9 @@ def test_what_is_no_file_is_refused_and_nothing_waits(tmp_path, monkeypatch):
         ([[1.0, 2.0]], "a list of two numbers or more"),
         ([1.0, float("nan")], "value 2 of the series is not a finite number"),
         ([1.0, 2.0, float("inf")], "value 3 of the series"),
+        (["a", "b"], "a list of numbers, a file or a name"),
+        ([[1.0, 2.0], [3.0]], "a list of numbers, a file or a name"),
+        ({"a": 1.0}, "a list of numbers, a file or a name"),
     ],
 )
 def test_what_is_no_series_is_refused(series, said):

@@ -39,6 +39,13 @@ def test_a_row_does_not_depend_on_other_rows_or_on_blocks(monkeypatch):
         assert (a["mae"], a["rmse"], a["epsilon_own"]) == (b["mae"], b["rmse"], b["epsilon_own"])
 
 
+def test_a_risk_is_of_all_repetitions_where_they_lose_the_same():
+    found = hl.compare(["uniform", "ba"], WAVE, notions=["hyperbolic,beta=0.1"], w=10, repetitions=30).rows
+    assert [row["lenses"]["hyperbolic (β = 0.1)"]["repetitions"] for row in found] == [30, 1, 30]
+    (tree,) = hl.compare(["binary-tree"], WAVE, totals=True, w=10, repetitions=30).rows
+    assert {lens["repetitions"] for lens in tree["lenses"].values()} == {30}
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_a_repetition_is_the_same_alone_and_beside_others(name):
     """Lane 3 of five, and the only lane of its own: the same outputs and losses to the last bit."""
@@ -191,7 +198,12 @@ def test_factored_totals_have_the_noise_of_their_formula():
         ({"notions": ["w-event,w"]}, "no parameter that is given once"),
         ({"notions": ["w-event,horizon=5"]}, "its plan ends with step 5, and the stream has 120"),
         ({"notions": ["exponential"]}, "either alpha or half_life"),
+        ({"mechanisms": [int]}, "int is no mechanism"),
+        ({"mechanisms": ["uniform+moving-average=0"]}, "moving-average=0: .*at least 2, not 0"),
         ({"repetitions": 0}, "repetitions must be at least 1"),
+        ({"repetitions": 10**9}, "repetitions must be at most 1,000,000, not 1,000,000,000"),
+        ({"sensitivity": 1e200}, "errors beyond doubles"),
+        ({"sensitivity": 1e300, "epsilon": 1e-9}, "errors beyond doubles"),
         ({"epsilon": 0.0}, "epsilon must be above 0"),
         ({"sensitivity": math.nan}, "sensitivity is NaN"),
         ({"w": 0}, "w must be at least 1"),

@@ -247,10 +247,10 @@ def read_mechanism(given: object, common: Common) -> Contestant:
 
 def _from_class(label: str, kind: type[Any], posts: tuple[Post, ...], common: Common) -> Contestant:
     notion = WEvent(common.epsilon, common.w)
-    producer = FromMechanism(kind, notion, common.sensitivity, common.steps, common.counts)
-    made = producer.make()  # what it refuses is refused now
-    if not hasattr(made, "step") or not hasattr(kind, "adaptive"):
+    if not all(hasattr(kind, name) for name in ("step", "name", "adaptive")):
         raise InvalidInput(f"{kind.__name__} is no mechanism: it needs step(step, truth, draw), name and adaptive")
+    producer = FromMechanism(kind, notion, common.sensitivity, common.steps, common.counts)
+    producer.make()  # what it refuses is refused now
     return Contestant(label, producer, posts)
 
 

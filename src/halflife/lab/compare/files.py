@@ -181,6 +181,10 @@ def _read_parquet(path: Path, column: str | None, time: str | None) -> tuple[Flo
         for name in (column, time):
             if name is not None and name not in names:
                 raise InvalidInput(f"{path}: {unknown('column', name, names)}", about="column")
+            if name is not None and names.count(name) > 1:
+                raise InvalidInput(
+                    f"{path}: {names.count(name)} columns are called {name!r}: rename one", about="column"
+                )
         wanted = [column or names[0], *([time] if time else [])]
         table = file.read(columns=wanted)
     except (pa.ArrowException, OSError) as error:
@@ -195,7 +199,7 @@ def _numbers(path: Path, values: Any) -> Floats:
     kind = values.type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         raise InvalidInput(f"{path}: its column is of type {kind}, not of numbers: {_ENDS}", about="column")
-    numbers: Floats = np.asarray(values.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
+    numbers: Floats = np.asarray(values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
     wrong = np.flatnonzero(~np.isfinite(numbers))
     if len(wrong):
         raise InvalidInput(
@@ -216,5 +220,5 @@ def _moments(path: Path, times: Any) -> list[datetime.datetime]:
         )
     if times.null_count:
         raise InvalidInput(f"{path}: {times.null_count} times are missing: mend them, or leave --time out")
-    moments = times.cast(pa.timestamp("us")).to_numpy().astype("datetime64[us]").tolist()
+    moments = times.cast(pa.timestamp("us", tz=times.type.tz), safe=False).to_numpy().astype("datetime64[us]").tolist()
     return list(moments)

@@ -105,6 +105,8 @@ def make_smoother(post: Post, steps_per_day: float | None, independent: bool) ->
         if post.kind == "truncate":
             low, high = post.given.split(":")
             return Truncate(float(low), float(high))
+    except InvalidInput as error:
+        raise InvalidInput(f"{post}: {error}", about="post") from None
     except ValueError:
         forms = {"moving-average": "moving-average=12", "kalman": "kalman or kalman=0.5", "seasonal": "seasonal=48"}
         said = forms.get(post.kind, "truncate=0:100")

@@ -20,6 +20,7 @@ from halflife.errors import InvalidInput
 from halflife.lab.compare.contestants import Common, Contestant, list_contestants
 from halflife.lab.compare.errors import join_scores, summarise
 from halflife.lab.compare.expectations import expected_error
+from halflife.lab.compare.files import LARGEST
 from halflife.lab.compare.lenses import list_lenses, name_lens
 from halflife.lab.compare.posts import check_posts
 from halflife.lab.compare.runs import Block, Clock, Job, group_contestants, run_all
@@ -33,6 +34,8 @@ from halflife.numerics.parameters import real, whole
 from halflife.numerics.progress import Progress
 from halflife.plans import Plan
 
+MOST_RUNS = 1_000_000
+"""More repetitions are not listed: a time limit would be over before the first of them."""
 NOTHING = {
     "mae": None, "mae_se": None, "mre": None, "mre1": None, "rmse": None, "rmse_over_max": None, "mae_median": None,
     "mae_q10": None, "mae_q90": None, "worst_step": None, "by_time_of_day": None, "coverage": None,
@@ -131,9 +134,15 @@ def compare(
     stream = find_stream(series, column=column, time=time, data=data, seed=whole("seed", seed, least=0))
     moved = stream.sensitivity if sensitivity is None else real("sensitivity", sensitivity, positive=True)
     approximate = None if delta is None else real("delta", delta, positive=True, limit=1.0)
-    runs, processes = whole("repetitions", repetitions, least=1), whole("jobs", jobs, least=1)
+    runs, processes = _count_runs(repetitions), whole("jobs", jobs, least=1)
     limit = None if time_limit is None else real("time_limit", time_limit, positive=True)
     promised, window = real("epsilon", epsilon, positive=True), whole("w", w, least=1)
+    if not window * (moved / promised) <= LARGEST:
+        raise InvalidInput(
+            f"noise of scale {window} × {moved:g} / {promised:g} has errors beyond doubles: "
+            "choose another unit, or a larger epsilon",
+            about="epsilon",
+        )
     common = Common(promised, window, moved, len(stream.values), totals, approximate, truncate)
     contestants = list_contestants(mechanisms, notions, post, common)
     for one in contestants:
@@ -147,6 +156,13 @@ def compare(
         "totals": totals, "truncate": truncate, "time_limit": limit,
     }  # fmt: skip
     return run_comparison(contestants, stream, common, settings, processes, progress)
+
+
+def _count_runs(repetitions: int) -> int:
+    """Return the number of repetitions, if it is one that can be listed."""
+    if whole("repetitions", repetitions, least=1) > MOST_RUNS:
+        raise InvalidInput(f"repetitions must be at most {MOST_RUNS:,}, not {repetitions:,}", about="repetitions")
+    return repetitions
 
 
 def run_comparison(
@@ -194,7 +210,7 @@ def make_row(
     errors = NOTHING if found is None else summarise(found, truth, stream)
     plain = not (one.posts or job.counts or job.totals)
     expected = expected_error(producer.schedule, truth) if plain and producer.schedule is not None else None
-    lenses = join_risks(blocks)
+    lenses = join_risks(blocks, producer.adaptive)
     risks = {name: found["risk"] for name, found in lenses.items()}
     row = {
         "mechanism": one.label,
@@ -211,11 +227,13 @@ def make_row(
     return row, blocks[0].first[chain] if blocks and blocks[0].first is not None else None
 
 
-def join_risks(blocks: Sequence[Block]) -> JsonObject:
-    """Return the largest risk by lens, and how many repetitions it is the largest of."""
+def join_risks(blocks: Sequence[Block], adaptive: bool) -> JsonObject:
+    """Return the largest risk by lens, and how many repetitions it is the largest of: all, where all lose the same."""
     found: dict[str, JsonObject] = {}
+    every = sum(len(block.scores[0].mae) for block in blocks)
     for block in blocks:
         for name, (risk, runs) in block.risks.items():
             before = found.get(name, {"risk": 0.0, "repetitions": 0})
-            found[name] = {"risk": max(before["risk"], risk), "repetitions": before["repetitions"] + runs}
+            seen = before["repetitions"] + runs if adaptive else every
+            found[name] = {"risk": max(before["risk"], risk), "repetitions": seen}
     return found

@@ -57,18 +57,17 @@ class Stream:
 
     @property
     def slots(self) -> Integers | None:
-        """The time of day of each step, numbered from 0; None where it is not known, or a step is a day or longer."""
+        """The minute of the day in which each step begins; None where it is not known, or a step is a day or longer."""
         if self.times is None or self.steps_per_day is None or self.steps_per_day <= 1:
             return None
-        since = (self.times - self.times.astype("datetime64[D]")) / DAY
-        slots: Integers = np.floor(since * self.steps_per_day + 1e-9).astype(np.int64)
+        since = self.times - self.times.astype("datetime64[D]")
+        slots: Integers = (since // np.timedelta64(1, "m")).astype(np.int64)
         return slots
 
-    def slot_name(self, slot: int) -> str:
-        """Return when a time of day begins, as 13:30."""
-        assert self.steps_per_day is not None
-        minutes = round(slot * 1440 / self.steps_per_day)
-        return f"{minutes // 60:02d}:{minutes % 60:02d}"
+    @staticmethod
+    def slot_name(slot: int) -> str:
+        """Return a minute of the day as a clock shows it, as 13:30."""
+        return f"{slot // 60:02d}:{slot % 60:02d}"
 
 
 class Entry(NamedTuple):
@@ -217,7 +216,12 @@ def _refuse_columns(what: str, column: str | None, time: str | None) -> None:
 
 
 def _from_values(series: object) -> Stream:
-    values = np.asarray(series, dtype=np.float64)
+    try:
+        values = np.asarray(series, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInput(
+            "a series is a list of numbers, a file or a name, and this is none", about="series"
+        ) from None
     if values.ndim != 1 or len(values) < 2:
         raise InvalidInput(f"a series is a list of two numbers or more, not of shape {values.shape}", about="series")
     wrong = np.flatnonzero(~(np.abs(values) <= LARGEST))

@@ -67,6 +67,13 @@ def test_a_value_that_libpq_does_not_take_is_told_as_such(postgresql, schema, tm
     )
 
 
+def test_a_session_that_the_server_refuses_is_no_lost_connection(postgresql, schema, tmp_path, monkeypatch):
+    monkeypatch.setenv("PGOPTIONS", "-c nonsense=1")
+    assert "the server refuses the session: look at its log, and at PGOPTIONS" in refused(
+        postgresql.url(schema, tmp_path)
+    )
+
+
 def test_a_text_that_the_server_cannot_keep_is_no_lost_connection(url):
     with open_ledger(url) as book, book.hold():
         book.begin(FACTS)

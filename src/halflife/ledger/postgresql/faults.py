@@ -78,6 +78,7 @@ _REFUSED = {
     "read-write": _BY_STATE["25006"],
     "refused": "nobody answers there: start the server, or correct the host and the port",
     "No such file": "nobody answers there: start the server, or correct the folder of its socket",
+    "FATAL": "the server refuses the session: look at its log, and at PGOPTIONS and what else the environment sets",
 }
 """Words by which libpq's refusals to connect, which have no code, are told apart."""
 

@@ -35,8 +35,8 @@ def free_port() -> int:
 class PostgresServer:
     """One server, with a database of the user's name; `root`, who may not run it, runs it as the user of the package."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.port = folder, free_port()
+    def __init__(self, folder: Path, wal_level: str = "minimal") -> None:
+        self.folder, self.port, self._wal_level = folder, free_port(), wal_level
         self._as = {"user": USER, "group": pwd.getpwnam(USER).pw_gid, "extra_groups": []} if os.getuid() == 0 else {}
         if self._as:
             shutil.chown(folder, USER)
@@ -49,7 +49,14 @@ class PostgresServer:
 
     def start(self) -> None:
         command = [find_program("postgres"), "-D", self.folder / "data", "-p", str(self.port), "-k", self.folder]
-        command += ["-c", "listen_addresses=127.0.0.1", "-c", "max_connections=40", "-c", "wal_level=minimal"]
+        command += [
+            "-c",
+            "listen_addresses=127.0.0.1",
+            "-c",
+            "max_connections=40",
+            "-c",
+            f"wal_level={self._wal_level}",
+        ]
         command += ["-c", "max_wal_senders=0", "-c", "shared_buffers=16MB"]
         log = (self.folder / "log").open("ab")
         self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder, **self._as)
@@ -72,6 +79,15 @@ class PostgresServer:
         """Stop the server at once: SIGINT breaks its sessions off, SIGQUIT is as a crash."""
         self.process.send_signal(how)
         self.process.wait(60)
+
+    def become_replica(self) -> None:
+        """Go on as a replica that waits for more from nobody, and answers readers."""
+        self.stop()
+        signal_file = self.folder / "data" / "standby.signal"
+        signal_file.touch()
+        if self._as:
+            shutil.chown(signal_file, USER)
+        self.start()
 
     def connect(self, user: str = USER) -> Any:
         import psycopg
@@ -100,14 +116,14 @@ class PostgresServer:
 
 
 @contextmanager
-def run_server() -> Iterator[PostgresServer]:
+def run_server(wal_level: str = "minimal") -> Iterator[PostgresServer]:
     """Start a server in a folder of its own, and leave nothing of it."""
     pytest.importorskip("psycopg", reason="psycopg is not installed")
     if find_program("initdb") is None or find_program("postgres") is None:
         pytest.skip("PostgreSQL is not installed")
     folder = Path(tempfile.mkdtemp(prefix="halflife-pg-"))
     try:
-        server = PostgresServer(folder)
+        server = PostgresServer(folder, wal_level)
         try:
             yield server
         finally:

@@ -1,6 +1,7 @@
 """A ledger on a PostgreSQL server: refusals in words, migrations, transactions run again, and connections that are cut."""
 
 import os
+import re
 import threading
 import time
 from contextlib import closing
@@ -11,11 +12,13 @@ import pytest
 from cutting_proxy import run_proxy
 from halflife import LedgerError
 from halflife.ledger import LedgerBusy, NoLedger, ledger_exists, ledgers_beside, open_ledger
+from halflife.ledger.copies import hold_place
 from halflife.ledger.postgresql import lease
 from halflife.ledger.postgresql import schema as tables
 from halflife.ledger.postgresql.connect import connect as connect_to
 from halflife.ledger.postgresql.url import read_server
 from halflife.testing.ledgers import FACTS, find_break, make_entry
+from postgres_server import run_server
 
 
 @pytest.fixture
@@ -52,6 +55,75 @@ def test_other_databases_users_and_services_are_told_apart(postgresql, schema, t
     assert "does not let this user in" in refused(url.replace("//postgres@", "//nobody@"))
     monkeypatch.setenv("PGSERVICEFILE", str(tmp_path / "none"))
     assert "there is no such service" in refused("postgresql:///?service=none")
+    assert "no such host: correct the address" in refused("postgresql://nowhere.invalid/town")
+
+
+@pytest.mark.parametrize(
+    "value", ["sslmode=some", "target_session_attrs=any-one", "connect_timeout=soon", "port=99999"]
+)
+def test_a_value_that_libpq_does_not_take_is_told_as_such(postgresql, schema, tmp_path, value):
+    assert "libpq does not take a value that the address gives it" in refused(
+        f"{postgresql.url(schema, tmp_path)}&{value}"
+    )
+
+
+def test_a_session_that_the_server_refuses_is_no_lost_connection(postgresql, schema, tmp_path, monkeypatch):
+    monkeypatch.setenv("PGOPTIONS", "-c nonsense=1")
+    assert "the server refuses the session: look at its log, and at PGOPTIONS" in refused(
+        postgresql.url(schema, tmp_path)
+    )
+
+
+def test_a_text_that_the_server_cannot_keep_is_no_lost_connection(url):
+    with open_ledger(url) as book, book.hold():
+        book.begin(FACTS)
+        with pytest.raises(LedgerError, match=r"a character that PostgreSQL cannot keep \(NUL\)"):
+            book.commit([make_entry(1)], {"a\0b": "{}"}, 1)
+
+
+def test_a_replica_is_read_and_not_written_to(schema, tmp_path):
+    with run_server("replica") as server:
+        url = server.url(schema, tmp_path)
+        fill(url)
+        server.become_replica()
+        with open_ledger(url, read_only=True) as book, book.snapshot():
+            assert [entry.step for entry in book.entries()] == [1, 2]
+        assert "it is read-only: give the address of the server that is written to" in refused(url)
+
+
+@pytest.mark.parametrize("table", ["lease", "fence"])
+def test_a_deleted_row_of_the_lease_is_not_taken_for_another_publisher(postgresql, schema, url, table):
+    fill(url)
+    postgresql.execute(f"DELETE FROM {schema}.{table}")
+    with open_ledger(url) as book, pytest.raises(LedgerError, match="the row of its table lease or fence") as told:
+        book.hold().__enter__()
+    put_back = re.search(r"\((INSERT .*NOTHING)\)", str(told.value))[1]
+    postgresql.execute(f"SET search_path = {schema}", put_back)
+    fill(url, 3)
+
+
+def test_what_failed_in_a_snapshot_is_what_is_told(postgresql, url):
+    fill(url)
+    damaged = pytest.raises(LedgerError, match="a cell holds what no ledger has")
+    with open_ledger(url, read_only=True) as book, damaged, book.snapshot():
+        book._all("SELECT 1 / 0")
+    with open_ledger(url, read_only=True) as book, pytest.raises(KeyError, match="own"), book.snapshot():
+        postgresql.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'halflife'")
+        raise KeyError("own")
+
+
+def test_a_restore_that_cannot_begin_leaves_nothing_and_takes_nothing_away(postgresql, schema, tmp_path):
+    """Not even the folder of a restore that runs."""
+    with pytest.raises(LedgerError, match="nobody answers"), hold_place(postgresql.url(schema, tmp_path / "a", port=1)):
+        pass
+    assert not (tmp_path / "a").exists()
+    url = postgresql.url(schema, tmp_path / "b")
+    with hold_place(url) as place:
+        (place.folder / "copy").touch()
+        with pytest.raises(LedgerError, match="held by process"), hold_place(url, wait=0):
+            pass
+        assert (place.folder / "copy").exists()
+    assert not place.folder.exists()
 
 
 def test_a_wrong_password_is_told_and_never_printed(postgresql, schema, tmp_path, monkeypatch):
@@ -201,6 +273,9 @@ def test_an_older_ledger_is_migrated_and_a_newer_one_refused(postgresql, schema,
         "CREATE TRIGGER t BEFORE INSERT ON {s}.entry FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()",
         "CREATE INDEX more ON {s}.entry (spread)",
         "CREATE VIEW {s}.more AS SELECT 1",
+        "ALTER TABLE {s}.kept SET UNLOGGED",
+        "ALTER TABLE {s}.state ENABLE ROW LEVEL SECURITY",
+        "CREATE SCHEMA {s}_c; CREATE TABLE {s}_c.child () INHERITS ({s}.entry)",
     ],
 )
 def test_other_tables_are_not_gone_on_with(postgresql, schema, url, change):
@@ -342,8 +417,6 @@ def test_questions_outlive_a_connection_but_not_a_snapshot(postgresql, schema, t
 
 
 def test_a_server_that_is_stopped_and_started_is_gone_on_with(schema, tmp_path):
-    from postgres_server import run_server
-
     with run_server() as server:
         url = server.url(schema, tmp_path)
         fill(url)

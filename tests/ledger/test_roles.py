@@ -88,6 +88,24 @@ def test_what_a_role_may_not(town, roles, postgresql, schema, who, statement):
         db.execute(statement.format(s=schema))
 
 
+@pytest.mark.parametrize("in_transaction", [False, True])
+def test_a_session_that_the_writer_may_not_end_keeps_it_away_only_while_it_writes(
+    town, roles, postgresql, schema, in_transaction
+):
+    """The lease of the owner has run out, and a publisher cannot end a superuser's session."""
+    owner, writer = town("postgres"), town(roles[0])
+    with open_ledger(owner.ledger_url) as stopped, open_ledger(writer.ledger_url) as book, stopped.hold():
+        stopped._lease._renewal.end()
+        postgresql.execute(f"UPDATE {schema}.lease SET until = '-infinity'")
+        if in_transaction:
+            with stopped._db.transaction():
+                stopped._lease.confirm(stopped._db)
+                with pytest.raises(LedgerError, match="held by process"):
+                    book.hold(0).__enter__()
+        with book.hold(0), pytest.raises(LedgerError, match="another one has taken over"), stopped.showing():
+            pass
+
+
 def test_roles_are_for_servers(tmp_path):
     policy = make(tmp_path)
     for use in (prepare_ledger, lambda url: grant_roles(url, "a", "b")):

@@ -12,7 +12,7 @@ import halflife as hl
 from cutting_proxy import run_proxy
 from forked import finish, start
 from halflife import LedgerError
-from halflife.ledger import open_ledger
+from halflife.ledger import marks, open_ledger
 from halflife.publisher import backfill, checkpoints
 from halflife.testing.ledgers import FACTS, make_entry
 from ledger.test_contract import make_postgresql
@@ -141,6 +141,34 @@ def test_who_was_taken_over_from_is_refused_before_the_other_has_written_anythin
         (None,),
         (None,),
     ]
+
+
+def test_a_mark_that_machines_share_does_not_go_back_when_a_stopped_publisher_goes_on(
+    postgresql, schema, tmp_path, monkeypatch
+):
+    """It was stopped before it replaced the mark, and the other one has published more and marked it meanwhile."""
+    places = [marks.Place(str(tmp_path / "shared.mark"), frozenset({"s"}), True)]
+    replace, stopped = marks._replace, []
+
+    def go_on_late(file, text):
+        if not stopped:
+            stopped.append(file)
+            postgresql.execute(f"UPDATE {schema}.lease SET until = '-infinity'")
+            with open_ledger(postgresql.url(schema, tmp_path / "one")) as other, other.hold():
+                other.begin(FACTS)
+                other.commit([make_entry(2)], {}, 2)
+                marks.Marks(other, places).mark_shown()
+            assert marks.read_mark(file).entries == 2
+        replace(file, text)
+
+    with open_ledger(postgresql.url(schema, tmp_path / "one")) as mine, mine.hold():
+        mine.begin(FACTS)
+        mine.commit([make_entry(1)], {}, 1)
+        mine.mark_written(marks.NAMED, places[0].file, 1, b"mark")
+        monkeypatch.setattr(marks, "_replace", go_on_late)
+        marks.Marks(mine, places).mark_shown()
+    assert stopped
+    assert marks.read_mark(places[0].file).entries == 2
 
 
 def test_the_lease_of_who_works_for_long_is_renewed(postgresql, schema, tmp_path):

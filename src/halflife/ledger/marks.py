@@ -188,15 +188,28 @@ class Marks:
             _check_writable(place.file)
 
     def mark_shown(self) -> None:
-        """Remember, in the ledger's guard and in every mark, that all entries of now are about to be shown."""
+        """Remember, in the ledger's guard and in every mark, that all entries of now are about to be shown.
+
+        Whoever is stopped before it replaces a mark that machines share, and goes on after another has taken over, puts an older
+        one in the place of the other's. So the ledger is looked at once more, and a mark never stays behind it.
+        """
         self._book.mark_shown()
         now = self.now()
-        for place in self._places:
-            if now is not None and _is_behind(self._known.get(place.file), now, place.streams):
-                if place.named and not self._book.digests(NAMED, place.file):
-                    self._book.mark_written(NAMED, place.file, 1, b"mark")
-                _replace(place.file, now.text())
-                self._known[place.file] = now
+        while now is not None and self._write(now):
+            newest = self._book.newest()
+            if newest is None or (newest.last, newest.link.hex()) == (now.entries, now.head):
+                return
+            now = self.now()
+
+    def _write(self, now: Mark) -> bool:
+        """Replace the marks that are behind; return whether there were any."""
+        behind = [place for place in self._places if _is_behind(self._known.get(place.file), now, place.streams)]
+        for place in behind:
+            if place.named and not self._book.digests(NAMED, place.file):
+                self._book.mark_written(NAMED, place.file, 1, b"mark")
+            _replace(place.file, now.text())
+            self._known[place.file] = now
+        return bool(behind)
 
     def now(self) -> Mark | None:
         """Return what a mark says when everything that the ledger holds is shown; None if it holds nothing."""

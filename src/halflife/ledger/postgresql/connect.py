@@ -54,11 +54,14 @@ def connect_again(server: Server, *, read_only: bool, within: float) -> Connecti
 
 
 def _set_up(db: Connection, server: Server, read_only: bool) -> None:
+    isolation = (
+        "repeatable read" if read_only else "serializable"
+    )  # a replica that answers readers knows no serialisable ones
     db.execute(
-        "SELECT set_config('search_path', %s, false), set_config('default_transaction_isolation', 'serializable', false), "
+        "SELECT set_config('search_path', %s, false), set_config('default_transaction_isolation', %s, false), "
         "set_config('default_transaction_read_only', %s, false), set_config('lock_timeout', %s, false), "
         "set_config('standard_conforming_strings', 'on', false)",
-        (f'"{server.schema}"', "on" if read_only else "off", f"{round(1000 * server.lease)}ms"),
+        (f'"{server.schema}"', isolation, "on" if read_only else "off", f"{round(1000 * server.lease)}ms"),
     )
     if read_only:
         return

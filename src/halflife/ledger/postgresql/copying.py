@@ -41,13 +41,19 @@ class Copying:
         import_driver()
         self._server, self._lease = server, Lease(server)
         self._inner = False
-        self._db: Connection
+        self._opened: Connection | None = None
         self.folder = Path(f"{os.path.realpath(server.beside)}.restoring")
 
     @property
     def name(self) -> str:
         """What messages call the ledger."""
         return self._server.name
+
+    @property
+    def _db(self) -> Connection:
+        """The connection, while the ledger is held."""
+        assert self._opened is not None
+        return self._opened
 
     @translate("cannot be copied")
     def copy_to(self, file: Path, progress: Progress) -> None:
@@ -83,24 +89,26 @@ class Copying:
     @contextmanager
     def hold(self, wait: float) -> Iterator[None]:
         """Keep every writer away from the ledger's schema, which is made if it is not there, and make the folder for a copy."""
-        self._begin(wait)
         try:
+            self._begin(wait)
             yield
         finally:
-            self._lease.release(self._db)
-            self._db.close()
-            shutil.rmtree(self.folder, ignore_errors=True)
+            if self._lease.token is not None:  # else the folder is another restore's
+                shutil.rmtree(self.folder, ignore_errors=True)
+            if self._opened is not None:
+                self._lease.release(self._opened)
+                self._opened.close()
 
     @translate("cannot be held")
     def _begin(self, wait: float) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)  # what a killed restore has left
-        self.folder.mkdir(mode=0o700, parents=True)
         try:
-            self._db = connect(self._server, read_only=False)
-            migrate(self._db, self._server.schema)
+            self._opened = connect(self._server, read_only=False)
+            migrate(self._opened, self._server.schema)
         except LedgerError as error:
             raise type(error)(f"{self.name}: {error}") from None
-        self._lease.take(self._db, wait, lambda: False)
+        self._lease.take(self._opened, wait, lambda: False)
+        shutil.rmtree(self.folder, ignore_errors=True)  # what a killed restore has left
+        self.folder.mkdir(mode=0o700, parents=True)
 
     @translate("cannot be replaced by the copy")
     def replace_by(self, copy: Path, shown: Shown) -> None:

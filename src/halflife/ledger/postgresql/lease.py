@@ -43,6 +43,12 @@ _END = """SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advis
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
     AND classid = %s::bigint::oid AND objid = %s::bigint::oid AND objsubid = 1"""
 
+_NO_ROW = (
+    "the row of its table lease or fence, which say who may write, was deleted: put both back as the schema's owner (INSERT INTO "
+    "lease VALUES (true, NULL, NULL, '-infinity') ON CONFLICT DO NOTHING; INSERT INTO fence VALUES (true, NULL, 0) ON CONFLICT "
+    "DO NOTHING), and see `halflife verify`"
+)
+
 
 class Lease:
     """The lease of one ledger, as one session sees it. `token`: this session's, None if it does not hold it."""
@@ -78,7 +84,10 @@ class Lease:
         with db.transaction():
             db.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
             free = db.execute("SELECT 1 FROM fence FOR UPDATE SKIP LOCKED").fetchone()
-            known, holder, runs = db.execute(_READ).fetchone() or (None, None, False)
+            row = db.execute(_READ).fetchone()
+            if row is None or db.execute("SELECT 1 FROM fence").fetchone() is None:
+                raise LedgerError(f"{self.name}: {_NO_ROW}")
+            known, holder, runs = row
             if known is not None and not runs:
                 _end_session(db, known)
             if free is None:
@@ -219,9 +228,15 @@ def _lock(db: Connection, function: str, key: int) -> bool:
 
 
 def _end_session(db: Connection, token: uuid.UUID) -> None:
-    """End the session that holds a token whose lease has run out, and with it a transaction that nobody will finish."""
+    """End the session that holds a token whose lease has run out, and with it a transaction that nobody will finish.
+
+    One of a user whose sessions this one may not end is left: as long as it keeps the fence nobody takes over, and no longer.
+    """
+    import psycopg
+
     key = int.from_bytes(token.bytes[:8], "big")
-    db.execute(_END, (key >> 32, key & 0xFFFFFFFF))
+    with suppress(psycopg.errors.InsufficientPrivilege), db.transaction():
+        db.execute(_END, (key >> 32, key & 0xFFFFFFFF))
 
 
 def _key(token: uuid.UUID) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
@@ -138,9 +138,12 @@ class PostgresLedger(Reader, GuardedLedger):
     def _keep_away(self, wait: float) -> None:
         self._again(lambda: self._lease.keep_away(self._db, wait))
 
-    @translate("cannot be read")
     def _let_on(self) -> None:
-        self._lease.let_on(self._db)
+        """Let writers on. A transaction that failed, or a lost connection, lets them on when the ledger is closed."""
+        import psycopg
+
+        with suppress(psycopg.Error):
+            self._lease.let_on(self._db)
 
     @translate("cannot be read")
     def _begin_reading(self) -> None:

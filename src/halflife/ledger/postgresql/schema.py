@@ -106,6 +106,12 @@ _OTHERS = """SELECT 'relation', c.relname::text, c.relkind::text FROM pg_class c
         JOIN pg_class i ON i.oid = x.indexrelid
         WHERE c.relnamespace = to_regnamespace(%(schema)s) AND c.relkind = 'r' AND (x.indisunique AND NOT x.indisvalid
             OR NOT EXISTS (SELECT FROM pg_constraint k WHERE k.conindid = x.indexrelid))
+    UNION ALL SELECT 'unlogged', c.relname::text, '' FROM pg_class c
+        WHERE c.relnamespace = to_regnamespace(%(schema)s) AND c.relkind = 'r' AND c.relpersistence <> 'p'
+    UNION ALL SELECT 'row security', c.relname::text, '' FROM pg_class c
+        WHERE c.relnamespace = to_regnamespace(%(schema)s) AND c.relkind = 'r' AND c.relrowsecurity
+    UNION ALL SELECT 'child', h.inhrelid::regclass::text, c.relname::text FROM pg_inherits h
+        JOIN pg_class c ON c.oid = h.inhparent WHERE c.relnamespace = to_regnamespace(%(schema)s) AND c.relkind = 'r'
     UNION ALL SELECT 'policy', p.polname::text, c.relname::text FROM pg_policy p JOIN pg_class c ON c.oid = p.polrelid
         WHERE c.relnamespace = to_regnamespace(%(schema)s)"""
 
@@ -143,8 +149,9 @@ def check_tables(db: Connection, schema: str) -> int:
     version = read_version(db, schema)
     if version and read_form(db, schema) != FORMS[version]:
         raise LedgerError(
-            "its tables are not those that halflife makes (a column, key, index, trigger, rule or view was changed or put in by "
-            "somebody): undo that; if nobody knows what it was, put a whole copy back, the newest one, and see `halflife verify`"
+            "its tables are not those that halflife makes (a column, key, index, trigger, rule, view, child or setting was "
+            "changed or put in by somebody): undo that; if nobody knows what it was, put a whole copy back, the newest one, and "
+            "see `halflife verify`"
         )
     return version
 

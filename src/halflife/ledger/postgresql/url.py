@@ -93,6 +93,10 @@ def read_server(url: str) -> Server:
     ...
     halflife.errors.InvalidInput: a policy is public, and this address holds a password: change that password, ...
     """
+    if "\0" in unquote(url):
+        raise InvalidInput(
+            "an address of a ledger holds a NUL (%00), and nothing behind it would be read: leave it out"
+        )
     rest = url.partition("://")[2]
     where, _, query = rest.partition("?")
     hosts, _, database = where.partition("/")
@@ -110,6 +114,10 @@ def read_server(url: str) -> Server:
     names, ports = zip(*map(_split_port, hosts.split(",")), strict=True)
     told = {"user": unquote(user), "host": ",".join(names), "port": ",".join(ports) if any(ports) else ""}
     told |= {"dbname": unquote(database)} | {key: given[key] for key in PASSED_ON if key in given}
+    if told["port"].count(",") not in (0, told["host"].count(",")):
+        raise InvalidInput(
+            "the address of a ledger has other numbers of hosts and of ports: give one port, or one for each host"
+        )
     schema = given.get("schema", "halflife")
     if not SCHEMA.fullmatch(schema) or schema.startswith("pg_") or schema in ("public", "information_schema"):
         raise InvalidInput(

@@ -10,6 +10,7 @@ import pytest
 import halflife as hl
 from halflife import InvalidInput, LedgerError, MissingExtra
 from halflife.ledger import ledger_exists, open_ledger
+from halflife.ledger.address import ledger_file
 from halflife.ledger.postgresql.url import read_server
 from halflife.policy import PolicyError
 from publisher.town import make, policy_dict, write_readings
@@ -134,3 +135,11 @@ def test_without_its_driver_a_server_is_refused_with_the_extra(tmp_path, monkeyp
             MissingExtra, match=r"needs psycopg, which is not installed: pip install 'halflife\[postgresql\]'"
         ):
             use("postgresql://127.0.0.1/town")
+
+
+@pytest.mark.parametrize("address", ["postgresql:/me:secret@db/town", "postgres:me:secret@db/town"])
+def test_an_address_that_lacks_a_slash_is_no_file_and_is_not_shown(address):
+    """Taken for a path it would have put a password into the names of files."""
+    with pytest.raises(InvalidInput, match="lacks a slash") as told:
+        ledger_file(address)
+    assert "secret" not in str(told.value)

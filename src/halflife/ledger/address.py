@@ -22,6 +22,10 @@ def ledger_file(url: str | Path) -> Path:
     """
     text = os.fspath(url)
     kind, address, rest = text.partition("://")
+    if not isinstance(url, Path) and not address and text.startswith(("postgres:", "postgresql:")):
+        raise InvalidInput(
+            "a ledger's address lacks a slash, and is not shown: write postgresql://HOST/DATABASE?schema=NAME"
+        )
     if not address or isinstance(url, Path):
         return Path(text)
     if is_server(url):

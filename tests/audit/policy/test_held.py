@@ -41,4 +41,4 @@ def test_losses_above_the_promise_are_accused(tmp_path, monkeypatch):
 @pytest.mark.soak
 @pytest.mark.parametrize("mechanism", ["bd", "ba"])
 def test_nothing_honest_is_accused_in_many_runs(tmp_path, mechanism):
-    assert audit_policy(audited(tmp_path, mechanism, w=2), seconds=240.0, runs=20_000).good
+    assert audit_policy(audited(tmp_path, mechanism, w=2), seconds=80.0, runs=20_000).good

@@ -69,6 +69,14 @@ class LedgerError(HalflifeError):
     """A ledger that cannot be used: busy, damaged, of another policy, or not writable. Nothing was spent or published."""
 
 
+class LedgerUnavailable(LedgerError):
+    """A ledger that cannot be used now, and may be in a moment: another process holds it, or its server does not answer."""
+
+
+class SourceUnreachable(InvalidInput):
+    """A source that cannot be reached: no answer, no folder, no file of that name. It says nothing about any reading."""
+
+
 class BudgetExceeded(HalflifeError):
     """A release that the promise has no room for. The account is untouched.
 

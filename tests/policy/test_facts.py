@@ -316,7 +316,7 @@ DECIDED = {
     keys.Grid: "low high bins",
     keys.GroupTable: "file* person* group*",
     keys.Groups: "names table most_per_person sizes",
-    keys.StreamPart: "name share source statistic step delay start end groups mechanism post* output*",
+    keys.StreamPart: "name share source statistic step delay lateness start end groups mechanism absent* post* output*",
 }
 """Every key of a policy, with a star those that may change, or that follow: a weak promise declares all, a strong one none."""
 

@@ -5,13 +5,22 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from halflife.cli.group import main
-from halflife.cli.terminal import catch_stop_signals, event_log, progress_bar, say, write_whole
+from halflife.cli.terminal import (
+    Stop,
+    catch_reload_signal,
+    catch_stop_signals,
+    event_log,
+    progress_bar,
+    say,
+    write_whole,
+)
 
 MOST_SHOWN = 30
 """Of a table with more columns none is named."""
@@ -105,18 +114,25 @@ def _list_columns(columns: Mapping[str, str]) -> str:
 @click.option("--dry-run", is_flag=True, help="Say what would be published, with which noise and why; read no reading.")
 @click.option("--private", is_flag=True, help="Show the counts of bad and clipped readings on the screen too.")
 @click.option("--second-ledger", is_flag=True, help="Begin this ledger beside another one about the same population.")
-def publish(policy: Path, wait: float, dry_run: bool, private: bool, second_ledger: bool) -> None:
-    """Publish every step that is due, exactly once; run it again to go on.
+@click.option("--follow", "stays", is_flag=True,
+              help="Stay, and publish each step when it is closed: its end, plus `delay` and `lateness`.")  # fmt: skip
+def publish(policy: Path, wait: float, dry_run: bool, private: bool, second_ledger: bool, stays: bool) -> None:
+    """Publish every step that is due, exactly once; run it again to go on, or let it stay (--follow).
 
     Says first what is not protected, then what is due, how far one person can move each stream and why, and the noise over time.
     A dry run ends there: it looks at files, columns, outputs and the ledger, at no reading, and refuses what a run would refuse.
     SIGTERM and Ctrl-C end a run early, with everything written and an exit status of its own (143, 130). Without a terminal it
     writes one JSON line for each event to stderr.
 
+    With --follow it catches up with what is due, then sleeps until the next step is closed, by the clock alone; what has arrived
+    by then counts. SIGTERM and Ctrl-C finish the step in hand and end with status 0; SIGHUP reads the policy again. Several may
+    follow one policy on one ledger: each step is published once, by whoever comes first.
+
     \b
     Example:
       halflife publish policy.yaml --dry-run
       halflife publish policy.yaml
+      halflife publish policy.yaml --follow
     """
     from halflife.policy import Policy
     from halflife.publisher import preview
@@ -133,6 +149,9 @@ def publish(policy: Path, wait: float, dry_run: bool, private: bool, second_ledg
             check_sources(loaded)
             say("Files and columns are as the policy says. Nothing was read, drawn or written.", err=True)
             return
+        if stays:
+            _follow(policy, wait, private, second_ledger, stop)
+            return
         with event_log(), progress_bar(rate="steps") as show:
             summary = run(loaded, wait=wait, second_ledger=second_ledger, progress=show, stop=stop)
     doubt = say_doubt(loaded)
@@ -141,6 +160,21 @@ def publish(policy: Path, wait: float, dry_run: bool, private: bool, second_ledg
     if summary.stopped:
         say("Stopped as asked, with everything written. Run it again to go on.", err=True)
         raise SystemExit(128 + (stop.signal or 0))
+
+
+def _follow(policy: Path, wait: float, private: bool, second_ledger: bool, stop: Stop) -> None:
+    """Publish each step when it is closed, and say so: as JSON lines to a log, as sentences to a person."""
+    from halflife.publisher.follow import follow
+
+    def tell(loaded: Policy, summary: Summary) -> None:
+        if sys.stderr.isatty():
+            for line in _summary_in_words(summary, private, say_doubt(loaded)):
+                say(line, err=True)
+
+    with event_log(sentences=sys.stderr.isatty()), catch_reload_signal() as reload:
+        follow(policy, wait=wait, second_ledger=second_ledger, stop=stop, reload=reload, told=tell)
+    if stop():
+        say("Stopped as asked, with everything written. Run it again to go on.", err=True)
 
 
 def say_doubt(policy: Policy) -> str | None:

@@ -172,19 +172,44 @@ def catch_stop_signals() -> Iterator[Stop]:
 
 
 @contextmanager
-def event_log() -> Iterator[None]:
-    """Without a terminal, write each event as a JSON line to stderr. Nothing in it depends on a reading."""
+def catch_reload_signal() -> Iterator[Callable[[], bool]]:
+    """Let SIGHUP ask for the policy to be read again, and give what says, once for each time, whether it did."""
+    import signal
+
+    asked: list[int] = []
+    before = signal.signal(signal.SIGHUP, lambda number, frame: asked.append(number))
+    try:
+        yield lambda: bool(asked and asked.pop())
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@contextmanager
+def event_log(sentences: bool = False) -> Iterator[None]:
+    """Without a terminal, write each event as a JSON line to stderr; to one as a sentence, if asked to, and else nothing.
+
+    Nothing in it depends on a reading.
+    """
     import datetime
     import logging
 
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() and not sentences:
         yield
         return
 
     class Lines(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-            say(json.dumps({"time": now, "event": record.getMessage(), **getattr(record, "fields", {})}), err=True)
+            fields = getattr(record, "fields", {})
+            if sentences:
+                told = ", ".join(f"{key} {value}" for key, value in fields.items())
+                say(
+                    f"{datetime.datetime.now():%H:%M:%S}  {record.getMessage()}" + (f": {told}" if told else ""),
+                    err=True,
+                )
+                return
+            line = {"time": now, "level": record.levelname.lower(), "event": record.getMessage(), **fields}
+            say(json.dumps(line), err=True)
 
     logger, handler = logging.getLogger("halflife.publisher"), Lines()
     before = logger.level

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple, Protocol, Self
 
-from halflife.errors import LedgerError
+from halflife.errors import LedgerError, LedgerUnavailable
 from halflife.ledger.entry import Entry
 
 
@@ -21,7 +21,7 @@ class NoLedger(LedgerError):
     """A file that is somebody else's, whatever it is: there is nothing of a ledger in it."""
 
 
-class LedgerBusy(LedgerError):
+class LedgerBusy(LedgerUnavailable):
     """A ledger that another program keeps everybody else from: what it holds may be known in a moment."""
 
 

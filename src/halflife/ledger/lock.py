@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from halflife.errors import LedgerError
+from halflife.errors import LedgerError, LedgerUnavailable
 from halflife.ledger.system import name_file_faults
 
 PATIENCE = 0.005
@@ -98,7 +98,7 @@ class Lock:
             if stop():
                 raise LedgerError(f"{self.name}: stopped while waiting for another process")
             if time.monotonic() >= end:
-                raise LedgerError(
+                raise LedgerUnavailable(
                     f"{self.name}: held by {_holder(lock)} after waiting {wait:g} s: let it finish, stop it, or wait longer"
                 )
             time.sleep(PATIENCE)

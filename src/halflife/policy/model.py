@@ -320,6 +320,16 @@ class StreamPart(Part):
     delay: Text | None = Field(
         None, description="How long after a step it is published: the age of the data, in whole steps."
     )
+    lateness: Text | None = Field(
+        None,
+        description="How long readings may take to arrive: a step is closed, and published, so long after its delay. What comes "
+        "later does not count.",
+    )
+    absent: Literal["missing", "skip"] = Field(
+        "missing",
+        description="What `publish --follow` does if the source cannot be reached when a step is closed: everybody counts as "
+        "missing, or the step is never published.",
+    )
     start: Moment | None = Field(None, description="When its step 1 begins, if not with the clock's.")
     end: Moment | None = Field(None, description="When its last step is over, if not with the clock's.")
     groups: Groups | None = None

@@ -118,6 +118,11 @@ def _find_unknown_noise(i: int, *both: Channel) -> Iterator[Problem]:
                 ("reconcile", i, key),
                 f"{c.name!r} is pushed by a program, step by step, and never published together with another",
             )
+        if c.part.absent == "skip":
+            yield (
+                ("streams", c.index, "absent"),
+                f"{c.name!r} is published together with another, of which no step may be skipped: write missing",
+            )
         if c.quantiles is not None:
             yield ("reconcile", i, key), f"quantiles do not add up: {c.name!r} cannot be reconciled"
         if c.tree is not None:

@@ -125,7 +125,7 @@ class Channel(Outline):
         return nodes.reshape(len(sums), -1)
 
     def published_at(self, step: int) -> int:
-        """Return when a step may be published, in µs: once it is over, and its delay too."""
+        """Return when a step may be published, in µs: once it is over, and its delay and lateness too."""
         return self.account.end(int(self.release_steps(step, step)[0])) + self.wait
 
     def newest(self, now_us: int) -> int:
@@ -299,6 +299,9 @@ def _check_held(policy: PolicyKeys, channel: Channel) -> None:
             f"with a delta {name} is proved for a policy of one stream: promise delta 0, or leave the other streams out"
         )
         raise policy.error(((*at, "mechanism"), why))
+    if channel.part.absent == "skip":
+        why = f"{name} goes on from its output of the step before, and is not proved for steps that are skipped: write missing"
+        raise policy.error(((*at, "absent"), why))
     if channel.part.post:
         why = (
             f"{name} repeats outputs, and how far the truth has moved since is not known: no estimate can be told how far a "
@@ -323,6 +326,9 @@ def _check_tree(policy: PolicyKeys, channel: Channel) -> None:
     if channel.part.source is None:
         why = f"{name} adds up steps of the data anew, and a program pushes one step's value alone: give the stream a source"
         raise policy.error(((*at, "mechanism"), why))
+    if channel.part.absent == "skip":
+        why = f"{name} adds up every step, and none of them can be skipped: write missing"
+        raise policy.error(((*at, "absent"), why))
     if channel.quantiles is not None:
         raise policy.error(((*at, "statistic", "kind"), f"{name} adds up steps, and quantiles do not add up"))
     if channel.part.post:

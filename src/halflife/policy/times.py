@@ -105,22 +105,34 @@ def find_pace(steps: Steps, account: Steps, last: int | None) -> tuple[int, int]
 def read_delay(policy: PolicyKeys, i: int, account: Steps) -> tuple[int, int]:
     """Return the age of a stream's releases, and the µs beyond that a step waits before it is published (ours).
 
-    The age is how many of the account's steps pass, whole, before a step that is over is published: a delay D is ⌊D/W⌋ steps and
-    a rest below W. Whatever is published before the account's next step is over counts in the step before, however soon it is, so
-    a delay below W is age 0. Age that is rounded down never makes data older than it is. On a clock of months a delay is whole
-    steps, or shorter than any of them.
+    A step is published once its `delay` and its `lateness` have passed, D in all. The age is how many of the account's steps
+    pass, whole, before a step that is over is published: D is ⌊D/W⌋ steps and a rest below W. Whatever is published before the
+    account's next step is over counts in the step before, however soon it is, so that a D below W is age 0. Age that is rounded
+    down never makes data older than it is. On a clock of months each of the two is whole steps, or both are shorter than any.
     """
-    delay = policy.streams[i].delay
-    if delay is None or re.fullmatch(r"\s*(none|0+(\.0*)?\s*[a-z]*)\s*", delay):
+    ages, waits = zip(*(_read_wait(policy, i, key, account) for key in ("delay", "lateness")), strict=True)
+    if not account.months:
+        more, wait = divmod(sum(waits), account.width)
+        return sum(ages) + more, wait
+    if sum(waits) >= days_in_months(account.months)[0] * DAY:
+        why = f"with the delay this may be longer than a step of {policy.clock.step}: write whole steps, or fewer days"
+        raise policy.error((("streams", i, "lateness"), why))
+    return sum(ages), sum(waits)
+
+
+def _read_wait(policy: PolicyKeys, i: int, key: str, account: Steps) -> tuple[int, int]:
+    """What one key says of how long a step waits: whole steps of the account, and µs beyond."""
+    given = getattr(policy.streams[i], key)
+    if given is None or re.fullmatch(r"\s*(none|0+(\.0*)?\s*[a-z]*)\s*", given):
         return 0, 0
-    with policy.about("streams", i, "delay"):
-        if account.months and parse_months(delay) is None:
-            wait, shortest = microseconds(parse_width(delay)), days_in_months(account.months)[0]
+    with policy.about("streams", i, key):
+        if account.months and parse_months(given) is None:
+            wait, shortest = microseconds(parse_width(given)), days_in_months(account.months)[0]
             if wait < shortest * DAY:
                 return 0, wait
-        steps = account.count(delay)
+        steps = account.count(given)
         if account.months and steps.denominator != 1:
             raise InvalidInput(
-                f"{delay} is no whole number of steps of {policy.clock.step}: write whole steps, or days"
+                f"{given} is no whole number of steps of {policy.clock.step}: write whole steps, or days"
             )
         return int(steps // 1), int(steps % 1 * account.width)

@@ -6,6 +6,7 @@
     source.value, .group    of a wide table, whose columns are people: it has no column of values, nor of groups; nor of persons
     source.zone             where times are numbers since 1970, which are in UTC, or text that states its offset (%z)
     source.time_format      beside `epoch`: a time is a number or text
+    absent                  of a stream without a source: a program that pushes nothing has skipped the step
     statistic.duplicates    of a count: a person with any reading counts once
     groups.sizes            of what is no mean and comes from a source, and of weighted sums: nothing is divided by them
 
@@ -51,6 +52,11 @@ def _in_stream(stream: StreamPart) -> Iterator[Problem]:
                     ("source", key),
                     f"every column of a wide table but {source.time!r} is one person's readings: leave this out",
                 )
+    if source is None and stream.absent == "skip":
+        yield (
+            ("absent",),
+            "a program pushes this stream, and there is no source that could be out of reach: leave this out",
+        )
     if s.kind == "count" and s.duplicates == "each":
         yield ("statistic", "duplicates"), "a person with any reading counts once in a count of people: leave this out"
     if groups is not None and groups.sizes is not None and not uses_sizes(s.kind, source is not None):

@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from halflife.engines import Engine, open_source
+from halflife.engines import Answer, Engine, Question, open_source
 from halflife.errors import Interrupted, InvalidInput, unknown
 from halflife.local_time import from_us
 from halflife.numerics.progress import Progress
@@ -41,6 +41,26 @@ PATIENCE = 0.2
 """So often it is asked whether to stop while the engine reads, in seconds."""
 
 log = logging.getLogger("halflife.publisher")
+
+
+class Source(Protocol):
+    """What a run asks of an opened source of readings. See `halflife.engines.Engine`."""
+
+    def aggregate(self, question: Question) -> Answer:
+        """Answer a question."""
+        ...
+
+    def progress(self) -> tuple[str, float]:
+        """Return what is being done for another thread, and how much of it is done."""
+        ...
+
+    def interrupt(self) -> None:
+        """Break off what another thread has asked for."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the source."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -87,21 +107,26 @@ def publish(
     clock     the time in seconds since 1970
     """
     session = Session(policy, clock, second_ledger=second_ledger)
-    record = RunRecord(session.ledger.operator_file, clock)
-    done: list[Summary] = []
     try:
-        with record.watch(lambda: done[0].stopped), session.hold(wait, stop):
-            record.begin()
-            run = _Run(session, dict(sources or {}), progress, stop)
-            record.steps = run.published
-            done.append(run.run())
-        return done[0]
+        return run_session(session, wait, stop, lambda: PublishRun(session, dict(sources or {}), progress, stop))
     finally:
         session.close()
 
 
-class _Run:
-    """One run of `publish`."""
+def run_session(session: Session, wait: float, stop: Callable[[], bool], begin: Callable[[], PublishRun]) -> Summary:
+    """Hold a session's ledger for one run, and write to the operator's file how it ended."""
+    record = RunRecord(session.ledger.operator_file, session.clock)
+    done: list[Summary] = []
+    with record.watch(lambda: done[0].stopped), session.hold(wait, stop):
+        record.begin()
+        run = begin()
+        record.steps = run.published
+        done.append(run.run())
+    return done[0]
+
+
+class PublishRun:
+    """One run of `publish`, while the session's ledger is held."""
 
     def __init__(self, session: Session, sources: dict[str, Any], progress: Progress, stop: Callable[[], bool]) -> None:
         self.session, self.sources, self.progress, self.stop = session, sources, progress, stop
@@ -118,10 +143,16 @@ class _Run:
         self.passed_over = 0
         self.tallies: dict[str, Counter[str]] = {}
 
-    def run(self) -> Summary:
+    def find_due(self) -> list[Due]:
+        """Return what is due and fits; what does not fit is counted as passed over."""
         wanted = self.session.all_due()
         dues = [d for d in self.session.select_fitting(wanted) if len(d.steps)]
         self.passed_over = sum(len(d.steps) for d in wanted) - sum(len(d.steps) for d in dues)
+        return dues
+
+    def run(self) -> Summary:
+        """Publish all that is due, or what fits until it is asked to stop."""
+        dues = self.find_due()
         total = sum(len(d.steps) for d in dues)
         log.info("due", extra={"fields": {"steps": total, "streams": len(dues), "passed_over": self.passed_over}})
         if not total:
@@ -129,22 +160,22 @@ class _Run:
         self.progress("checking the promise", 0, total)
         batches = list(cut_into_batches(dues, BATCH_STEPS, BATCH_CELLS))
         charged = self.session.charge(batches)
-        engines = {d.channel.name: self._open(d.channel) for d in dues}
+        engines = {d.channel.name: self.open(d) for d in dues}
         try:
             return self._summary(self._work(batches, charged, engines, total))
         finally:
             for engine in engines.values():
                 engine.close()
 
-    def _open(self, channel: Channel) -> Engine:
+    def open(self, due: Due) -> Source:
         """Open a stream's source; files that must be parsed first are cached beside the ledger, which is private too."""
-        scratch = self.session.ledger.scratch
+        channel, scratch = due.channel, self.session.ledger.scratch
         if channel.name in self.sources:
             return open_source(self.sources[channel.name], scratch=scratch)
         return open_files_of(self.session.policy, channel, scratch)
 
     def _work(
-        self, batches: list[list[Due]], charged: list[ChargedBatch | None], engines: Mapping[str, Engine], total: int
+        self, batches: list[list[Due]], charged: list[ChargedBatch | None], engines: Mapping[str, Source], total: int
     ) -> bool:
         """Read and publish; True if it was asked to stop."""
         if self.session.late_counts_now:  # reading takes time: each batch is charged when it is really published
@@ -162,17 +193,24 @@ class _Run:
                         return True
                     read |= reading.result()
             checkpoints.reach("totals read")
-            parts = [(self._date_now(d), _rows(d, *read[d.channel.name])) for d in batch]
-            self.session.publish(parts, charged[i])
+            kept = self.select_read(batch)
+            if len(kept) < len(batch):  # what was charged for the whole batch, and after it, was for more than there is
+                charged[i:] = [None] * (len(batches) - i)
+            if kept:
+                self.session.publish([(self._date_now(d), _rows(d, *read[d.channel.name])) for d in kept], charged[i])
             charged[i] = None  # its noise is in the ledger
-            for d in batch:
+            done += sum(len(d.steps) for d in batch)
+            for d in kept:
                 self.published[d.channel.name] += len(d.steps)
-                done += len(d.steps)
-            self._log(batch)
+            self._log(kept)
         self.progress("publishing", done, total)
         return False
 
-    def _finish(self, reading: Future[Any], engines: Mapping[str, Engine], done: int, total: int) -> bool:
+    def select_read(self, batch: list[Due]) -> list[Due]:
+        """Return what is published of a batch that was read: all of it."""
+        return batch
+
+    def _finish(self, reading: Future[Any], engines: Mapping[str, Source], done: int, total: int) -> bool:
         """Wait until everything is read; False if it was asked to stop before: then what the engines do is broken off."""
         stopped = False
         while not wait([reading], timeout=PATIENCE).done:
@@ -188,7 +226,7 @@ class _Run:
         return not stopped
 
     def _read_all(
-        self, batches: Sequence[Sequence[Due]], engines: Mapping[str, Engine]
+        self, batches: Sequence[Sequence[Due]], engines: Mapping[str, Source]
     ) -> dict[str, tuple[int, Totals]]:
         """Read what the first batch needs, of each of its streams, and as much of the next ones as goes with it."""
         return {
@@ -200,7 +238,7 @@ class _Run:
         """Return the same steps charged at the current step: time has passed since they became due, which only frees budget."""
         return self.session.due(d.channel, int(d.steps[0]), int(d.steps[-1])) if self.session.late_counts_now else d
 
-    def _read(self, channel: Channel, batches: Sequence[Sequence[Due]], engine: Engine) -> Totals:
+    def _read(self, channel: Channel, batches: Sequence[Sequence[Due]], engine: Source) -> Totals:
         """Return the exact totals of this batch and the next ones, up to some million numbers, in one pass over the source.
 
         Of nodes of a tree, steps that were published before are read again; they are not tallied again.

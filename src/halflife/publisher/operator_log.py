@@ -88,20 +88,24 @@ class RunRecord:
 
 def read_last_run(path: Path) -> Run | None:
     """Return the last run that the operator's file tells of; None if there is none, or the file cannot be read."""
+    return next((run for run in map(_read_run, reversed(read_tail(path))) if run is not None), None)
+
+
+def read_tail(path: Path) -> list[bytes]:
+    """Return the last lines of the operator's file, oldest first; none if it cannot be read."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
-        return None
+        return []
     try:
         found = os.fstat(file)
         if not stat.S_ISREG(found.st_mode):
-            return None
-        lines = os.pread(file, TAIL, max(0, found.st_size - TAIL)).splitlines()
+            return []
+        return os.pread(file, TAIL, max(0, found.st_size - TAIL)).splitlines()
     except OSError:
-        return None
+        return []
     finally:
         os.close(file)
-    return next((run for run in map(_read_run, reversed(lines)) if run is not None), None)
 
 
 def _read_run(line: bytes) -> Run | None:

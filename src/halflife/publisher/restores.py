@@ -21,6 +21,7 @@ from halflife.numerics.forms import JsonObject, check_version, leave_out, read_f
 from halflife.numerics.parameters import whole
 from halflife.policy import Channel
 from halflife.publisher.holding import list_events
+from halflife.publisher.skipping import list_skipped
 from halflife.release import Release
 
 KIND = "restore"
@@ -167,7 +168,8 @@ def _read_passed(passed: Any) -> dict[str, tuple[int, int]]:
 
 
 def find_passed(book: Ledger) -> dict[str, int]:
-    """Return the newest step of each stream that a restore has passed over. What those steps cost is not looked at."""
+    """Return the newest step of each stream that was passed over, by a restore or as its source was out of reach. What those
+    steps cost is not looked at."""
     made: dict[str, int] = {}
     with _readable(book):
         for event in book.events():
@@ -176,11 +178,14 @@ def find_passed(book: Ledger) -> dict[str, int]:
                 check_version("a restore", said)
                 for name, (_, last) in _read_passed(said["passed"]).items():
                     made[name] = max(made.get(name, 0), last)
+    for name, (_, last) in list_skipped(book):
+        made[name] = max(made.get(name, 0), last)
     return made
 
 
 def find_done(book: Ledger, made: Sequence[Channel]) -> dict[str, int]:
-    """Return up to which step each stream is published, or passed over: by a restore, or as the ledger began without it."""
+    """Return up to which step each stream is published, or passed over: by a restore, as its source was out of reach, or as the
+    ledger began without it."""
     passed = find_passed(book)
     return {c.name: max(book.last_step(c.name), c.begins - 1, passed.get(c.name, 0)) for c in made}
 

@@ -163,14 +163,23 @@ class SavedStates:
         if draw.names and self.key is None and self._keys is not None:
             self._keys.check()
 
-    def commit(self, entries: Sequence[Entry], draw: ReleaseDraw, at_us: int, event: str | None = None) -> None:
+    def commit(
+        self,
+        entries: Sequence[Entry],
+        draw: ReleaseDraw,
+        at_us: int,
+        event: str | None = None,
+        reached: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
         """Commit entries, or an event, with the states that go with what was drawn, and go on from there.
+
+        reached  the newest step of streams that go on without an entry: an event passes steps over
 
         Noise that lay open in an older ledger is sealed now, and that of streams that end now destroyed; then nothing of it is
         left in the ledger's files.
         """
         known = dict(self.destroyed)
-        states = self.write(draw, {entry.stream: entry.step for entry in entries})
+        states = self.write(draw, {**reached, **{entry.stream: entry.step for entry in entries}})
         if self._lies_open:  # what was deleted before is gone for good, before that which lies open is deleted too
             self._book.erase_deleted()
         self._book.commit(entries, states, at_us, event)

@@ -34,6 +34,7 @@ from halflife.publisher.reconciling import reconcile_entries
 from halflife.publisher.saved import SavedStates, stream_digests
 from halflife.publisher.second_ledger import refuse_second_ledger
 from halflife.publisher.secrets_at_rest import NoiseKeys
+from halflife.publisher.skipping import Stretch, write_skip
 from halflife.publisher.vintages.files import find_vintage_file, is_output
 
 T = TypeVar("T")
@@ -343,6 +344,22 @@ class Session:
                 pass
             break
         return forgotten
+
+    def skip(self, skipped: Mapping[str, Stretch]) -> bool:
+        """Record steps that are never published, as their source is out of reach; nothing is drawn or charged for them.
+
+        Return whether that could be recorded: nothing can before anything was published.
+        """
+        if self.ledger.newest() is None:
+            return False
+        reached = {name: last for name, (_, last) in skipped.items()}
+        self.saved.commit([], self.saved.draw, self.now_us(), write_skip(skipped), reached)
+        checkpoints.reach("skip committed")
+        self._events += 1
+        self.done |= reached
+        with self.ledger.showing():
+            self.marks.mark_shown()
+        return True
 
     def charge(self, batches: Sequence[Sequence[Due]]) -> list[ChargedBatch | None]:
         """Charge batches, one after the other: what the promise has no room for is refused before any data is read.

@@ -7,6 +7,7 @@ costs, each risk by replaying every release through a new account, which must co
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -33,6 +34,7 @@ from halflife.publisher.reconciling import ReconcileReplay
 from halflife.publisher.replay import HeldReplay, QuantileReplay, Replay
 from halflife.publisher.restores import add_lost, list_restores
 from halflife.publisher.saved import UNREADABLE, SavedStates, stream_digests
+from halflife.publisher.skipping import list_skipped
 from halflife.publisher.vintages.files import find_vintage_file
 from halflife.registry import MECHANISMS
 
@@ -234,7 +236,7 @@ class _Walk:
             (Accountant(notion), end.last, list_restores(book, end)) for notion, end in list_promises(book)[:-1]
         ]
         self._held = self._read_held()
-        self._passed = [(name, *run) for restore in self.restores for name, run in restore.passed.items()]
+        self._passed = self._read_passed()
         self.count = self.charged = 0
         self.broken = False
         self.head = first_link(book.begun())
@@ -268,6 +270,21 @@ class _Walk:
                     yield f"{self._say_where(number, entry)}: breaks the promise that held then: {error}"
                     self._earlier = []
                     return
+
+    def _read_passed(self) -> dict[str, list[tuple[int, int, str]]]:
+        """Stretches of steps of each stream that no entry may be of, and why, in order."""
+        found: dict[str, list[tuple[int, int, str]]] = {}
+        for name, run in (part for restore in self.restores for part in restore.passed.items()):
+            found.setdefault(name, []).append((*run, "a restore had passed over"))
+        for name, run in list_skipped(self.book):
+            found.setdefault(name, []).append((*run, "was skipped for good"))
+        return {name: sorted(stretches) for name, stretches in found.items()}
+
+    def _find_passed(self, entry: Entry) -> str | None:
+        """Why no entry may be of this step; None if one may."""
+        stretches = self._passed.get(entry.stream, [])
+        place = bisect_right(stretches, entry.step, key=lambda stretch: stretch[0]) - 1
+        return stretches[place][2] if place >= 0 and entry.step <= stretches[place][1] else None
 
     def _read_held(self) -> dict[str, type[HeldOutput]]:
         """The mechanisms of streams that repeat outputs: steps at which they do may cost nothing."""
@@ -357,8 +374,8 @@ class _Walk:
                 yield f"{self._say_where(number, entry)}: is of a stream that the ledger does not know"
             if vintage > 1:
                 yield from self._meet_vintage(number, entry, stream, vintage)
-            if any(name == entry.stream and low <= entry.step <= high for name, low, high in self._passed):
-                yield f"{self._say_where(number, entry)}: is of a step that a restore had passed over"
+            if why := self._find_passed(entry):
+                yield f"{self._say_where(number, entry)}: is of a step that {why}"
             if entry.step >= self._ended.get(entry.stream, entry.step + 1):
                 yield f"{self._say_where(number, entry)}: comes after its stream had ended"
             if entry.step <= before:

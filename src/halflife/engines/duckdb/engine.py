@@ -75,6 +75,19 @@ class DuckEngine(DuckSource):
         """Answer a question."""
         return self._read(lambda: self._answer(question))
 
+    def find_extent(self, question: Question) -> tuple[int, int] | None:
+        """Return the earliest and the latest moment of any reading, by its own clock, in µs; None if no reading has one.
+
+        Every column that is asked for is read to its end, so that whatever cannot be read is noticed.
+        """
+        return self._read(lambda: self._find_extent(question))
+
+    def _find_extent(self, question: Question) -> tuple[int, int] | None:
+        readings, _ = self._readings(question)
+        timed = f"FILTER (NOT ({TIMELESS}))"
+        row = self._run(f"SELECT min(t) {timed}, max(t) {timed}, count(COLUMNS(*)) FROM {readings}")[0]
+        return None if row[0] is None else (row[0], row[1])
+
     def _answer(self, question: Question) -> Answer:
         self._register_lists(question)
         self._stage = "reading", 0, 3

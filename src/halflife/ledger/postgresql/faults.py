@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
-from halflife.errors import LedgerError, missing_extra
+from halflife.errors import LedgerError, LedgerUnavailable, missing_extra
 from halflife.ledger.base import LedgerBusy
 from halflife.ledger.system import explain_system
 
@@ -51,6 +51,7 @@ _BY_STATE = {
     "XX": f"the server says that its files are damaged: look at its log; {_DAMAGED}",
 }
 _BUSY = ("40", "55")
+_TOO_MANY = "53300"
 LOST = ("08", "57P", "25P03")
 """How the codes of errors begin after which a connection is gone."""
 REPEATED = ("40001", "40P01")
@@ -148,7 +149,9 @@ def translate(what: str) -> Callable[[Callable[Concatenate[N, P], R]], Callable[
                 refusal = LedgerError(f"{self.name}: refused to write a step twice: nothing was published")
             except (psycopg.Error, OSError, MemoryError, UnicodeError) as error:
                 busy = (getattr(error, "sqlstate", None) or "").startswith(_BUSY)
-                refusal = (LedgerBusy if busy else LedgerError)(f"{self.name}: {what}: {explain(error)}")
+                away = isinstance(error, psycopg.Error) and (is_lost(error) or error.sqlstate == _TOO_MANY)
+                kind = LedgerBusy if busy else LedgerUnavailable if away else LedgerError
+                refusal = kind(f"{self.name}: {what}: {explain(error)}")
             finally:
                 self._inner = False
             raise refusal

@@ -26,7 +26,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from halflife.errors import LedgerError
+from halflife.errors import LedgerError, LedgerUnavailable
 from halflife.ledger.postgresql.connect import connect
 from halflife.ledger.postgresql.url import Server
 
@@ -71,7 +71,7 @@ class Lease:
             if stop():
                 raise LedgerError(f"{self.name}: stopped while waiting for another process")
             if time.monotonic() >= begun + wait:
-                raise LedgerError(
+                raise LedgerUnavailable(
                     f"{self.name}: held by {other} after waiting {wait:g} s: let it finish, stop it, or wait longer; if it was "
                     f"killed, or does not answer, its place can be taken within {self._server.lease:g} s"
                 )
@@ -122,7 +122,7 @@ class Lease:
     def _taken_over(self, db: Connection) -> LedgerError:
         row = db.execute(_READ).fetchone()
         who = "" if row is None or row[1] is None else f" ({row[1]})"
-        return LedgerError(
+        return LedgerUnavailable(
             f"{self.name}: this process did not answer within the lease of {self._server.lease:g} s, and another one has "
             f"taken over{who}: nothing more was published by this one; run again"
         )
@@ -163,7 +163,7 @@ class Lease:
         end = time.monotonic() + wait
         while (holder := self._begin_keeping(db)) is not None:
             if time.monotonic() >= end:
-                raise LedgerError(
+                raise LedgerUnavailable(
                     f"{self.name}: held by {holder} after waiting {wait:g} s: let it finish, stop it, or wait longer"
                 )
             time.sleep(PATIENCE)

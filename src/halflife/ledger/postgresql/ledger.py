@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
-from halflife.errors import LedgerError
+from halflife.errors import LedgerError, LedgerUnavailable
 from halflife.ledger.base import LedgerBusy, is_secret
 from halflife.ledger.entry import Entry, batch_link, digest
 from halflife.ledger.guard import Guard, Shown
@@ -263,7 +263,7 @@ class PostgresLedger(Reader, GuardedLedger):
                 break
             time.sleep(PATIENCE * attempt)
         if doubtful:
-            raise LedgerError(
+            raise LedgerUnavailable(
                 f"{self.name}: the connection was lost while it was written to, and could not be made again within "
                 f"{self._server.lease:g} s: whether that was committed is not known, and nothing of it was shown. Run again when "
                 "the server is there, which finds out; no noise is drawn twice"

@@ -1,0 +1,175 @@
+"""What has arrived in a folder when a step is closed: the files that may hold readings of it, and those that cannot be read.
+
+A publisher that follows a folder looks at it step after step, for years. It remembers of each file which stretch of time its
+readings lie in, for as long as the file is the same (place, size and time of change), so that a step costs what has arrived for
+it and not all that ever did.
+
+**A file that cannot be read has not arrived**: one that is half written, damaged or of other columns is left out, the operator is
+told, and it is looked at again when it changes. So no content stops a run, or decides when a step is published.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from halflife.engines import Engine, Question, open_source
+from halflife.engines.duckdb.engine import DuckEngine
+from halflife.engines.duckdb.files import DATABASES, find_files, guess_format
+from halflife.errors import InvalidInput, SourceUnreachable
+from halflife.local_time import DAY
+from halflife.policy import Channel, Policy
+
+TOGETHER = 64
+"""So many files that nobody has looked at are looked at together."""
+SETTLED = 2.0
+"""Seconds that a file must have been left alone before what it holds is remembered: clocks of file systems are coarse."""
+
+Stamp = tuple[str, int, int, int, int]
+"""A file as it is: its path, device, number, size and time of change."""
+
+
+class Extent(NamedTuple):
+    """The earliest and the latest moment of a file's readings, in µs; none where it has no reading with a time."""
+
+    earliest: int = 1
+    latest: int = 0
+
+    def meets(self, begin: int, end: int) -> bool:
+        """Whether a reading may lie in a stretch of time; times without a zone may be a day off."""
+        return self.earliest - DAY < end and self.latest + DAY >= begin
+
+
+class Arrivals:
+    """What is known of the files of each stream's source, as long as they do not change.
+
+    tell  is told of a file that cannot be read, for the operator alone
+    """
+
+    def __init__(self, tell: Callable[[str, str], None] = lambda stream, problem: None) -> None:
+        self._known: dict[tuple[str, Stamp], Extent | None] = {}
+        self.tell = tell
+
+    def open(self, policy: Policy, channel: Channel, question: Question, scratch: Path | None = None) -> Engine | None:
+        """Open what has arrived for the steps of a question; None if nothing has. A source out of reach is an error."""
+        source = channel.part.source
+        assert source is not None  # streams without a source are never due
+        patterns = [str(policy.path(f)) for f in source.files]
+        files = _find_arrived(patterns)
+        kind = guess_format(files or patterns, source.format)
+
+        def open_files(some: Sequence[Path]) -> Engine:
+            return open_source(list(some), kind, source.table, columns=source.columns, scratch=scratch)
+
+        if not files:
+            return None
+        if kind in DATABASES:
+            return open_files(files)
+        begin, end = channel.steps.start(question.first), channel.steps.end(question.last)
+        extents = self._look_at(channel.name, files, question, open_files)
+        wanted = [file for file in files if (known := extents.get(file)) is not None and known.meets(begin, end)]
+        return self._open_together(channel.name, wanted, question, open_files)
+
+    def _look_at(
+        self, stream: str, files: Sequence[Path], question: Question, open_files: Callable[[Sequence[Path]], Engine]
+    ) -> dict[Path, Extent | None]:
+        """Return which stretch of time each file is about, None for one that cannot be read; what is gone is forgotten."""
+        stamps = {file: stamp for file in files if (stamp := _stamp(file)) is not None}
+        unknown = [file for file, stamp in stamps.items() if (stream, stamp) not in self._known]
+        found: dict[Path, Extent | None] = {}
+        for low in range(0, len(unknown), TOGETHER):
+            found |= self._examine(stream, unknown[low : low + TOGETHER], question, open_files)
+        made = {file: found[file] if file in found else self._known[stream, stamps[file]] for file in stamps}
+        settled = time.time_ns() - int(SETTLED * 1e9)
+        self._known = {key: extent for key, extent in self._known.items() if key[0] != stream}
+        self._known |= {(stream, stamp): made[file] for file, stamp in stamps.items() if stamp[4] < settled}
+        return made
+
+    def _examine(
+        self, stream: str, files: Sequence[Path], question: Question, open_files: Callable[[Sequence[Path]], Engine]
+    ) -> dict[Path, Extent | None]:
+        """Read files to their end, together if all can be read, and else one by one."""
+        try:
+            with contextlib.closing(open_files(files)) as engine:
+                assert isinstance(engine, DuckEngine)
+                extent = Extent(*(engine.find_extent(question) or ()))
+            return dict.fromkeys(files, extent)
+        except SourceUnreachable:
+            return dict.fromkeys(files)  # it was taken away meanwhile
+        except InvalidInput as error:
+            if len(files) == 1:
+                self.tell(stream, str(error))
+                return dict.fromkeys(files)
+        return {
+            f: extent for file in files for f, extent in self._examine(stream, [file], question, open_files).items()
+        }
+
+    def _open_together(
+        self, stream: str, files: Sequence[Path], question: Question, open_files: Callable[[Sequence[Path]], Engine]
+    ) -> Engine | None:
+        """Open files as one source; those that do not go with the ones before, by their columns, are left out."""
+        if not files:
+            return None
+        with contextlib.suppress(InvalidInput):
+            return _open_checked(files, question, open_files)
+        kept: list[Path] = []
+        for file in files:
+            try:
+                _open_checked([*kept, file], question, open_files).close()
+                kept.append(file)
+            except InvalidInput as error:
+                self.tell(stream, str(error))
+        return _open_checked(kept, question, open_files) if kept else None
+
+
+def _open_checked(files: Sequence[Path], question: Question, open_files: Callable[[Sequence[Path]], Engine]) -> Engine:
+    engine = open_files(files)
+    try:
+        engine.check(question)
+    except BaseException:
+        engine.close()
+        raise
+    return engine
+
+
+def _stamp(file: Path) -> Stamp | None:
+    try:
+        about = file.stat()
+    except OSError:
+        return None
+    return str(file), about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns
+
+
+def _find_arrived(patterns: Iterable[str]) -> list[Path]:
+    """Return the files that paths and patterns name, sorted; a pattern may match none yet, but its folder must be there."""
+    found: dict[Path, None] = {}
+    for pattern in patterns:
+        if glob.has_magic(pattern) and not os.path.lexists(pattern):
+            _check_folder(pattern)
+            with contextlib.suppress(InvalidInput):
+                found |= dict.fromkeys(_regular(pattern))
+        else:
+            found |= dict.fromkeys(find_files([pattern]))
+    return list(found)
+
+
+def _regular(pattern: str) -> Iterator[Path]:
+    return (Path(path) for path in sorted(glob.glob(pattern, recursive=True)) if os.path.isfile(path))
+
+
+def _check_folder(pattern: str) -> None:
+    """Refuse a pattern whose fixed part names no folder that can be read."""
+    parts = Path(pattern).parts
+    fixed = next(i for i, part in enumerate(parts) if glob.has_magic(part))
+    folder = Path(*parts[:fixed])
+    try:
+        os.scandir(folder).close()
+    except OSError as error:
+        raise SourceUnreachable(
+            f"the folder {folder} cannot be read: {error.strerror or error}: is its disk there?"
+        ) from None

@@ -1,0 +1,368 @@
+"""`follow`: a publisher that stays, and publishes each step when it is closed, for years.
+
+**A step is closed by the clock alone**: at its end, plus the `delay` and the `lateness` of its stream. What has arrived by then
+counts. If the source cannot be reached, everybody counts as missing, or the step is skipped for good, as the policy says; rows
+that are missing are no reason for either. So no reading decides whether or when anything is published.
+
+Between two steps nothing is held: the ledger is opened, held, written to and let go of for each. Several publishers may follow
+one policy, each with its own clock; whoever comes first publishes the step, and the others find it published. One that is killed
+in the middle of a step lets go of the ledger, and the next one goes on with the step.
+
+Steps that became due while nobody was there are caught up with when it starts, as `publish` does. As they are late anyway, a
+source that is out of reach then is waited for, until the next step is closed.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from halflife.engines import Answer, Engine, Question
+from halflife.engines.base import TALLIES, empty_answer
+from halflife.engines.duckdb.source import Unreadable
+from halflife.errors import HalflifeError, InvalidInput, LedgerError, LedgerUnavailable, SourceUnreachable
+from halflife.local_time import from_us
+from halflife.numerics.progress import Progress
+from halflife.policy import Channel, GivenPolicy, Policy, channels
+from halflife.publisher.arrivals import Arrivals
+from halflife.publisher.backfill import PublishRun, Source, Summary, run_session
+from halflife.publisher.due import Due
+from halflife.publisher.late_readings import LateReadings
+from halflife.publisher.operator_log import write_operator
+from halflife.publisher.session import Session
+from halflife.publisher.skipping import Stretch
+
+if TYPE_CHECKING:
+    from halflife.ledger import Ledger
+
+NAP = 0.5
+"""It looks at the clock so often while it sleeps, in seconds: a clock may be set, and a machine suspended."""
+PAUSE = 5.0
+"""Seconds until it tries again what was out of reach."""
+TRIES = 3
+"""How often files that change while they are read are read again."""
+
+log = logging.getLogger("halflife.publisher")
+
+
+@dataclass(frozen=True)
+class Times:
+    """How a publisher that stays tells the time and passes it: seconds since 1970, and a sleep of so many seconds."""
+
+    clock: Callable[[], float] = time.time
+    sleep: Callable[[float], None] = time.sleep
+
+
+def follow(
+    policy: GivenPolicy,
+    *,
+    wait: float = 10.0,
+    second_ledger: bool = False,
+    progress: Progress = lambda what, done, total: None,
+    stop: Callable[[], bool] = lambda: False,
+    reload: Callable[[], bool] = lambda: False,
+    told: Callable[[Policy, Summary], None] = lambda policy, summary: None,
+    clock: Callable[[], float] = time.time,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Publish each step when it is closed, until it is asked to stop, or the last step of all streams is published.
+
+    policy    a Policy, the path of its file, or a dict; of a path the file is read again when asked to, and after an amendment
+    wait      seconds to wait for another process that holds the ledger, before it is said that it does
+    second_ledger  begin this ledger although another one in its folder is about the same population
+    progress  is told what is being done while late steps are caught up with
+    stop      is asked whether to end: a step in hand is finished
+    reload    is asked whether to read the policy's file again
+    told      is told of each run that published something, and of the first
+    clock     the time in seconds since 1970;  sleep  waits so many seconds
+    """
+    publisher = _Publisher(policy, wait, second_ledger, progress, stop, told, Times(clock, sleep))
+    publisher.check()
+    while not stop():
+        moment = publisher.work()
+        if moment is None:
+            log.info("ended", extra={"fields": {"why": "the last step of every stream is published"}})
+            return
+        publisher.sleep_until(moment, reload)
+    log.info("stopped")
+
+
+class _Publisher:
+    """One publisher that stays: its policy, what it remembers of files and of late readings, and when it works next."""
+
+    def __init__(
+        self, given: GivenPolicy, wait: float, second_ledger: bool, progress: Progress, stop: Callable[[], bool],
+        told: Callable[[Policy, Summary], None], times: Times,
+    ) -> None:  # fmt: skip
+        self._given, self._policy = given, Policy.of(given)
+        self._wait, self._second_ledger, self._progress = wait, second_ledger, progress
+        self._stop, self._told, self._times = stop, told, times
+        self._arrivals, self._late = Arrivals(), LateReadings(times.clock)
+        self._closing: int | None = None  # when the next step is closed, in µs; None until it has worked once
+        self._trouble: str | None = None
+
+    def check(self) -> None:
+        """Refuse a policy of which nothing can be followed."""
+        if all(stream.source is None for stream in self._policy.streams):
+            raise InvalidInput(
+                "no stream of this policy has a source that could be followed: a program pushes them all"
+            )
+
+    def now_us(self) -> int:
+        """The clock's time in µs."""
+        return int(self._times.clock() * 1_000_000)
+
+    # One round ----------------------------------------------------------------------------------------------------------
+
+    def work(self) -> int | None:
+        """Publish what is due; return when to work next, in µs, None if nothing will ever be due again."""
+        at_closing = self._closing is not None and self.now_us() >= self._closing
+        try:
+            done = self._publish(at_closing)
+        except SourceUnreachable as error:  # before the next step is closed: there is time to wait
+            return self._try_again("source out of reach", error)
+        except LedgerError as error:
+            if self._stop():  # it was waiting for another process
+                return self.now_us()
+            if not isinstance(error, LedgerUnavailable):
+                raise
+            return self._try_again("ledger not available", error)
+        self._recover()
+        self._closing = self._find_next_closing(done)
+        if not self._stop():
+            self._count_late(done)
+        return self._closing
+
+    def _publish(self, at_closing: bool) -> dict[str, int]:
+        """Run once, with the policy as its file has it now if the ledger was amended meanwhile; return the newest steps."""
+        try:
+            return self._run(at_closing)
+        except LedgerUnavailable:
+            raise
+        except LedgerError:  # it may have been amended, or something was done to it while it was opened
+            if self._stop():
+                raise
+        self.read_policy_again("the ledger did not take it as it was read before")
+        return self._run(at_closing)
+
+    def _run(self, at_closing: bool) -> dict[str, int]:
+        session = Session(self._policy, self._times.clock, second_ledger=self._second_ledger)
+        try:
+            self._prepare(session.ledger)
+            begin = partial(FollowRun, session, self._progress, self._stop, self._arrivals, self._late, at_closing)
+            summary = run_session(session, self._wait, self._stop, begin)
+            if any(summary.published.values()) or self._closing is None:
+                self._told(session.policy, summary)
+            return dict(session.done)
+        finally:
+            session.close()
+
+    def _prepare(self, ledger: Ledger) -> None:
+        """Go on with what an earlier publisher saw of late readings; tell the operator of files that cannot be read."""
+        self._late.recall(ledger.operator_file)
+
+        def tell(stream: str, problem: str) -> None:
+            line = {"event": "unreadable", "stream": stream, "problem": problem}
+            write_operator(ledger.operator_file, self.now_us(), line)
+
+        self._arrivals.tell, self._scratch = tell, ledger.scratch
+
+    def _find_next_closing(self, done: dict[str, int]) -> int | None:
+        """When the next step of any stream is closed that is not closed yet; None if there is none."""
+        now, found = self.now_us(), []
+        for c in channels(self._policy):
+            step = max(done.get(c.name, 0), c.newest(now)) + 1
+            if c.part.source is not None and (c.last is None or step <= c.last):
+                found.append(c.published_at(step))
+        return min(found, default=None)
+
+    def _count_late(self, done: dict[str, int]) -> None:
+        """Look again at steps that were closed, while there is time before the next one is."""
+
+        def is_time() -> bool:
+            return self._stop() or (self._closing is not None and self.now_us() >= self._closing)
+
+        def open_arrived(channel: Channel, question: Question) -> Engine | None:
+            return self._arrivals.open(self._policy, channel, question, self._scratch)
+
+        for channel in channels(self._policy):
+            if channel.part.source is not None and channel.name in done:
+                self._late.look_again(channel, done[channel.name], open_arrived, is_time)
+
+    # Trouble, and what is read again --------------------------------------------------------------------------------------
+
+    def _try_again(self, what: str, error: HalflifeError) -> int:
+        """Say what is out of reach, once; return when to try again: soon, or when the next step is closed."""
+        if self._trouble != what:
+            log.warning(what, extra={"fields": {"why": str(error)}})
+        self._trouble = what
+        now = self.now_us()
+        if self._closing is None:
+            self._closing = self._find_next_closing({})
+        later = now + int(PAUSE * 1_000_000)
+        return later if self._closing is None or self._closing <= now else min(later, self._closing)
+
+    def _recover(self) -> None:
+        if self._trouble is not None:
+            log.info("back", extra={"fields": {"what": self._trouble}})
+        self._trouble = None
+
+    def read_policy_again(self, why: str) -> bool:
+        """Read the policy's file again, and go on with it; one that is wrong is said, and not gone on with."""
+        if isinstance(self._given, Policy) or not isinstance(self._given, str | Path):
+            return False
+        try:
+            made = Policy.load(self._given)
+        except HalflifeError as error:
+            log.warning("policy not taken", extra={"fields": {"why": str(error)}})
+            return False
+        if made.to_data() == self._policy.to_data() and made.tables == self._policy.tables == ():
+            return False
+        self._policy, self._arrivals, self._closing = made, Arrivals(), None
+        log.info("policy read again", extra={"fields": {"why": why}})
+        return True
+
+    # Sleep ----------------------------------------------------------------------------------------------------------------
+
+    def sleep_until(self, moment: int, reload: Callable[[], bool]) -> None:
+        """Sleep until a moment, in µs, or until it is asked to stop, or to read the policy again."""
+        if self._trouble is None:
+            log.info("sleeping", extra={"fields": {"until": from_us(moment, self._policy.clock.zone).isoformat()}})
+        while not self._stop() and (left := moment - self.now_us()) > 0:
+            if reload():
+                self._reload()
+                return
+            self._times.sleep(min(NAP, left / 1_000_000))
+
+    def _reload(self) -> None:
+        """Go on with the policy's file as it is now, if the ledger takes it; else say why, and go on as before."""
+        before, closing = self._policy, self._closing
+        if not self.read_policy_again("asked by a signal"):
+            return
+        try:
+            session = Session(self._policy, self._times.clock, second_ledger=self._second_ledger)
+            try:
+                if session.ledger.facts():
+                    session.look()
+            finally:
+                session.close()
+        except HalflifeError as error:
+            log.warning("policy not taken", extra={"fields": {"why": str(error)}})
+            self._policy, self._closing = before, closing
+
+
+class FollowRun(PublishRun):
+    """One run of a publisher that stays: of what has arrived, and without what cannot be reached.
+
+    at_closing  whether a step is closed now: then a source out of reach is dealt with as the policy says, and else an error
+    """
+
+    def __init__(
+        self, session: Session, progress: Progress, stop: Callable[[], bool], arrivals: Arrivals, late: LateReadings,
+        at_closing: bool,
+    ) -> None:  # fmt: skip
+        super().__init__(session, {}, progress, stop)
+        self._arrivals, self._late, self._at_closing = arrivals, late, at_closing
+        self._absent: set[str] = set()
+
+    def find_due(self) -> list[Due]:
+        """Return what is due; a single step of each stream is finished, whoever asks to stop."""
+        dues = super().find_due()
+        if all(len(due.steps) == 1 for due in dues):
+            self.stop = lambda: False
+        return dues
+
+    def open(self, due: Due) -> Source:
+        """Return the stream's source, of which what has arrived is opened when it is asked."""
+        opened = partial(self._arrivals.open, self.session.policy, due.channel, scratch=self.session.ledger.scratch)
+        return ArrivedSource(opened, partial(self._note, due.channel), partial(self._be_absent, due.channel))
+
+    def _note(self, channel: Channel, question: Question, answer: Answer) -> None:
+        if question.first == question.last:
+            self._late.note(channel, question.first, answer)
+
+    def _be_absent(self, channel: Channel, question: Question, error: SourceUnreachable) -> None:
+        """Say that a source is out of reach, which is public: it follows from a connection, and from no reading."""
+        if not self._at_closing:
+            raise error
+        self._absent.add(channel.name)
+        fields = {"stream": channel.name, "first": question.first, "last": question.last, "as": channel.part.absent}
+        log.warning("source out of reach", extra={"fields": {**fields, "why": str(error)}})
+
+    def select_read(self, batch: list[Due]) -> list[Due]:
+        """Return what is published of a batch: steps whose source is out of reach are skipped, where the policy says so."""
+        skipped = [d for d in batch if d.channel.name in self._absent and d.channel.part.absent == "skip"]
+        stretches: dict[str, Stretch] = {d.channel.name: (int(d.steps[0]), int(d.steps[-1])) for d in skipped}
+        if stretches:
+            recorded = self.session.skip(stretches)
+            for name, (first, last) in stretches.items():
+                fields = {"stream": name, "first": first, "last": last, "recorded": recorded}
+                log.warning("skipped", extra={"fields": fields})
+        return [d for d in batch if d.channel.name not in stretches]
+
+
+class ArrivedSource:
+    """A source of which what has arrived is opened anew for each question; one that is out of reach answers as if it were empty.
+
+    opened   opens what has arrived for a question, None if nothing has
+    noted    is given every answer;  absent  is told that the source is out of reach, and may refuse
+    """
+
+    def __init__(
+        self, opened: Callable[[Question], Engine | None], noted: Callable[[Question, Answer], None],
+        absent: Callable[[Question, SourceUnreachable], None],
+    ) -> None:  # fmt: skip
+        self._opened, self._noted, self._absent = opened, noted, absent
+        self._engine: Engine | None = None
+        self._is_absent = False
+
+    def aggregate(self, question: Question) -> Answer:
+        """Answer a question; a source that was out of reach once stays so until the run ends."""
+        if not self._is_absent:
+            try:
+                answer = self._read(question)
+            except SourceUnreachable as error:
+                self._absent(question, error)
+                self._is_absent = True
+            else:
+                self._noted(question, answer)
+                return answer
+        return _answer_nothing(question)
+
+    def _read(self, question: Question) -> Answer:
+        """Read what has arrived; files that are written to meanwhile are read again, a few times."""
+        for _ in range(TRIES):
+            try:
+                self._engine = engine = self._opened(question)
+                return _answer_nothing(question) if engine is None else engine.aggregate(question)
+            except Unreadable as error:
+                refusal = SourceUnreachable(str(error))
+            finally:
+                self.close()
+        raise refusal
+
+    def progress(self) -> tuple[str, float]:
+        """Return what is being done for another thread, and how much of it is done."""
+        engine = self._engine
+        return ("reading", 0.0) if engine is None else engine.progress()
+
+    def interrupt(self) -> None:
+        """Break off what another thread has asked for."""
+        engine = self._engine
+        if engine is not None:
+            engine.interrupt()
+
+    def close(self) -> None:
+        """Let go of what is open."""
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.close()
+
+
+def _answer_nothing(question: Question) -> Answer:
+    return Answer(empty_answer(question), dict.fromkeys(TALLIES, 0))

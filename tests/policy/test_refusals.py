@@ -71,8 +71,8 @@ BAD = [
      "27:7: streams.0.statistic.fould: unknown key 'fould': did you mean 'fold'? Known: clip, clip_readings, duplicates, "
      "edges, fold, grid, kind, missing, most_events, quantiles, resolution, unit, weights"),
     (GOOD, "    delay: 1 h", "    delai: 1 h",
-     "34:5: streams.0.delai: unknown key 'delai': did you mean 'delay'? Known: delay, end, groups, mechanism, name, "
-     "output, post, share, source, start, statistic, step"),
+     "34:5: streams.0.delai: unknown key 'delai': did you mean 'delay'? Known: absent, delay, end, groups, "
+     "lateness, mechanism, name, output, post, share, source, start, statistic, step"),
     (GOOD, "        group: where", "        grup: where",
      "30:7: streams.0.groups.table.group: missing: The column with the person's group.\n"
      "33:9: streams.0.groups.table.grup: unknown key 'grup': did you mean 'group'? Known: file, group, person"),

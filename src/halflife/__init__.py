@@ -75,7 +75,6 @@ if TYPE_CHECKING:
         certify,
         check,
         check_certificate,
-        follow,
         hindsight,
         publish,
         read_published,
@@ -84,9 +83,11 @@ if TYPE_CHECKING:
         status,
         verify,
     )
+    from halflife.publisher.follow import follow
 
 _LATE = {
     "Combination": "outputs",
+    "follow": "publisher.follow",
     "Policy": "policy",
     "PolicyError": "parsing.documents",
     "PublishedValues": "outputs",
@@ -112,7 +113,6 @@ _LATE = {
         "certify",
         "check",
         "check_certificate",
-        "follow",
         "hindsight",
         "publish",
         "read_published",

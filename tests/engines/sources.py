@@ -124,6 +124,47 @@ def polars_lazy(rows: Rows, schema: pa.Schema, folder: Path) -> Engine:
     return open_source(frame.lazy())
 
 
+def postgresql(rows: Rows, schema: pa.Schema, folder: Path) -> Engine:
+    """A table on the server of this run of the tests, each column of the type that is nearest to Arrow's."""
+    found = SERVER["find"]()
+    where = f"t{abs(hash(str(folder)))}"
+    write_table(found, where, rows, schema)
+    return open_source(found.url("x").split("?")[0], table=where)
+
+
+SERVER: dict[str, Callable[[], Any]] = {}
+"""What gives the server, where one can be had: `conftest.py` says so."""
+
+
+def write_table(server: Any, where: str, rows: Rows, schema: pa.Schema) -> None:
+    """Make a table of these rows."""
+    kinds = {
+        "string": "text",
+        "large_string": "text",
+        "double": "float8",
+        "float": "float4",
+        "int64": "int8",
+        "bool": "bool",
+    }
+    named = [f'"{c.name}" {_kind_of(c.type, kinds)}' for c in schema]
+    with server.connect() as db:
+        db.execute(f'DROP TABLE IF EXISTS "{where}"')
+        db.execute(f'CREATE TABLE "{where}" ({", ".join(named)})')
+        with db.cursor() as cursor, cursor.copy(f'COPY "{where}" FROM STDIN') as copy:
+            for row in rows:
+                copy.write_row([row[c] for c in schema.names])
+
+
+def _kind_of(kind: Any, kinds: dict[str, str]) -> str:
+    if pa.types.is_timestamp(kind):
+        return "timestamptz" if kind.tz else "timestamp"
+    if pa.types.is_integer(kind):
+        return "int8"
+    if pa.types.is_date(kind):
+        return "date"
+    return "numeric" if pa.types.is_decimal(kind) else kinds.get(str(kind), "text")
+
+
 SOURCES: dict[str, Callable[[Rows, pa.Schema, Path], Engine]] = {
     f.__name__: f
     for f in (
@@ -142,5 +183,6 @@ SOURCES: dict[str, Callable[[Rows, pa.Schema, Path], Engine]] = {
         pandas_nullable,
         polars,
         polars_lazy,
+        postgresql,
     )
 }

@@ -269,7 +269,7 @@ TYPED: dict[str, Question] = {
     "histogram-readings": replace(WHOLE_YEAR, kind="histogram", edges=(0, 500, 2500), fold="mean", least=0, most=600),
     "histogram-groups": replace(WHOLE_YEAR, kind="histogram", edges=(0, 10, 8000), group="room", groups=GROUPS),
 }
-ASKED_ALL = ("parquet", "polars")
+ASKED_ALL = ("postgresql", "parquet", "polars")
 """One source of each engine: another one is read otherwise, and then asked alike."""
 READ_IN_EACH_WAY = (
     *(

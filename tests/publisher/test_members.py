@@ -11,7 +11,7 @@ import halflife as hl
 from halflife.errors import HalflifeError
 from halflife.ledger import open_ledger
 from halflife.policy import Policy, channels
-from halflife.publisher.backfill import open_files_of
+from halflife.publisher.backfill import open_source_of
 from publisher.town import HOMES, LOUD, exact_means, policy_dict, readings, write_readings
 
 WHY = "12 homes joined"
@@ -87,7 +87,7 @@ def test_no_loss_follows_the_sizes_and_every_band_does(tmp_path, promise):
         write_readings(tmp_path / "other", other)
         write_members(tmp_path / "other")
         moved = Policy.from_dict(data, tmp_path / "other")
-        engine = open_files_of(moved, channels(moved)[0])
+        engine = open_source_of(moved, channels(moved)[0])
         totals.append(channels(moved)[0].totals(engine.aggregate(channel.question(1, 24)).sums, 1))
     apart = np.abs(totals[0] - totals[1])[:, 0]
     assert set(apart.tolist()) == {5000}  # Wh: as far as the clip lets one home move a total, at every size

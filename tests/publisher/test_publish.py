@@ -820,7 +820,7 @@ class SlowEngine:
 @pytest.mark.parametrize("deaf", [0, 3])
 def test_a_read_is_broken_off_until_the_engine_hears_it(tmp_path, monkeypatch, deaf):
     policy, engine = make(tmp_path), SlowEngine(deaf)
-    monkeypatch.setattr(backfill, "open_files_of", lambda *_: engine)
+    monkeypatch.setattr(backfill, "open_source_of", lambda *_: engine)
     monkeypatch.setattr(backfill, "PATIENCE", 0.01)
     summary = hl.publish(policy, stop=engine.reading.is_set)
     assert (summary.stopped, summary.published) == (True, {"mean": 0})

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 @main.command()
 @click.argument("data", nargs=-1, metavar="FILE...")
 @click.option("--format", "form", metavar="NAME", help="parquet, csv, duckdb or sqlite, if the ending does not say.")
-@click.option("--table", metavar="NAME", help="The table of a DuckDB or SQLite file.")
+@click.option("--table", metavar="NAME", help="The table of a server's database, or of a DuckDB or SQLite file.")
 @click.option(
     "--out", type=click.Path(dir_okay=False, path_type=Path), default=Path("policy.yaml"), show_default=True,
     metavar="FILE", help="The policy to write; one that is there is left alone.",
@@ -50,6 +50,7 @@ def init(data: tuple[str, ...], form: str | None, table: str | None, out: Path, 
     Example:
       halflife init readings.parquet
       halflife init meters-2026-*.csv.gz --out meters.yaml
+      halflife init postgresql://db.example.org/meters --table readings
       halflife init --schema > policy.schema.json
     """
     from halflife.policy.template import SCHEMA_FILE, is_wide, json_schema, write_template
@@ -63,8 +64,9 @@ def init(data: tuple[str, ...], form: str | None, table: str | None, out: Path, 
         raise click.ClickException(f"{out} is there already: give another --out, or move it away")
     from halflife.engines import open_source
     from halflife.engines.columns import is_header
+    from halflife.libpq import is_server
 
-    engine = open_source(list(data), form, table)
+    engine = open_source(data[0] if len(data) == 1 and is_server(data[0]) else list(data), form, table)
     try:
         columns = engine.columns()
     finally:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from halflife.engines.base import Answer, Engine, Question
+from halflife.libpq import is_server
 
 __all__ = ["Answer", "Engine", "Question", "open_source"]
 
@@ -22,10 +23,15 @@ def open_source(
     """Open readings: a path, pattern or list of them (with a format and table, if need be), or a data frame.
 
     `columns` names the columns of CSV files without a header, in order.
-    Files and Arrow tables and streams go to DuckDB; pandas and Polars to Narwhals.
+    Files and Arrow tables and streams go to DuckDB; pandas and Polars to Narwhals. A table on a PostgreSQL server is
+    `postgresql://HOST/DATABASE` with its name.
     What DuckDB must write goes to a private folder within `scratch` (by default the system's temporary folder), which is removed
     on closing; what a killed process left there is removed on opening. It holds people's readings: choose a disk you trust.
     """
+    if is_server(source):
+        from halflife.engines.postgresql import PostgresEngine
+
+        return PostgresEngine(source, table, scratch)
     if isinstance(source, str | Path):
         source = [source]
     if isinstance(source, Sequence) and all(isinstance(path, str | Path) for path in source):

@@ -200,6 +200,19 @@ def bounds_before_fold(question: Question) -> tuple[int, int]:
     return min(max(q.least, q.low - 1), q.high + 1), min(max(q.most, q.low - 1), q.high + 1)
 
 
+def bounds_of_times(question: Question) -> tuple[int, int]:
+    """The earliest and the latest time, in µs by whatever clock, that a reading of the asked steps can have; others have it too.
+
+    >>> from halflife.steps import Buckets
+    >>> bounds_of_times(Question("count", "p", "t", Buckets(10, ((0, 5),)), 2, 3, local=((0, -2),)))
+    (3, 27)
+    """
+    q = question
+    width, adds, most = q.buckets.width, [add for _, add in q.buckets.pieces], max(abs(add) for _, add in q.local)
+    earliest = max((q.first - 1) * width - max(adds) - most, -LATEST)
+    return earliest, min(q.last * width - min(adds) + most, LATEST)
+
+
 def most_added(question: Question) -> int:
     """The most that one person adds to a sum, either way: public, it depends on no reading."""
     q = question

@@ -239,8 +239,7 @@ def exact_series(policy: Policy, steps: int) -> Floats:
     (channel,) = channels(policy)
     source = channel.part.source
     assert source is not None
-    files = [str(policy.path(f)) for f in source.files]
-    engine = open_source(files, source.format, source.table, columns=source.columns)
+    engine = open_source(source.locate(policy.path), source.format, source.table, columns=source.columns)
     try:
         totals = channel.totals(engine.aggregate(channel.question(1, steps)).sums, 1)[:, 0]
     finally:

@@ -17,9 +17,10 @@ from halflife.ledger.base import Batch, Ledger, LedgerBusy, Link, NoLedger
 from halflife.ledger.entry import Entry
 from halflife.ledger.guard import Guard
 from halflife.ledger.marks import Mark, Marks, Place, mark_beside, read_mark
-from halflife.ledger.postgresql.url import is_server, read_server
+from halflife.ledger.postgresql.url import read_server
 from halflife.ledger.sqlite import SqliteLedger
 from halflife.ledger.sqlite.connect import PATIENCE
+from halflife.libpq import is_server
 
 __all__ = [
     "Batch",

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from halflife.errors import InvalidInput, unknown
-from halflife.ledger.postgresql.url import ENDINGS, is_server, read_server
+from halflife.ledger.postgresql.url import ENDINGS, read_server
 from halflife.ledger.sqlite.connect import FILES
+from halflife.libpq import is_server
 
 SQLITE = "sqlite:///"
 

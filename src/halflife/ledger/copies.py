@@ -10,8 +10,9 @@ from typing import NamedTuple, Protocol
 from halflife.ledger.address import ledger_file
 from halflife.ledger.base import Batch
 from halflife.ledger.guard import Guard, Shown
-from halflife.ledger.postgresql.url import is_server, read_server
+from halflife.ledger.postgresql.url import read_server
 from halflife.ledger.sqlite import copying as sqlite
+from halflife.libpq import is_server
 from halflife.numerics.progress import Progress
 
 

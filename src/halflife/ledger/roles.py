@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from halflife.errors import InvalidInput
-from halflife.ledger.postgresql.url import Server, is_server, read_server
+from halflife.ledger.postgresql.url import Server, read_server
+from halflife.libpq import is_server
 
 
 def grant_roles(url: str | Path, writer: str | None = None, reader: str | None = None) -> str:

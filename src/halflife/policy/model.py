@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar, get_args
@@ -147,13 +147,19 @@ class Clock(Part):
 
 
 class Source(Part):
-    """The data source of a stream: files and columns. Paths are relative to the policy file."""
+    """The data source of a stream: files, or a table of a database, and columns. Paths are relative to the policy file."""
 
-    files: Texts = Field(description="A file, a pattern such as meters-*.csv.gz, or a list of them.")
+    files: Texts = Field(
+        default_factory=list, description="A file, a pattern such as meters-*.csv.gz, or a list of them."
+    )
+    database: Text | None = Field(
+        None,
+        description="postgresql://HOST/DATABASE, instead of files: a server with a table of readings. No password.",
+    )
     format: Literal["parquet", "csv", "duckdb", "sqlite"] | None = Field(
         None, description="If the ending does not say."
     )
-    table: Text | None = Field(None, description="The table of a DuckDB or SQLite file.")
+    table: Text | None = Field(None, description="The table of a database, or of a DuckDB or SQLite file.")
     columns: Columns | None = Field(
         None, description="The names of the columns of a CSV file without a header, in order."
     )
@@ -169,6 +175,10 @@ class Source(Part):
     time_format: Text | None = Field(
         None, description="How times are written as text, such as %m/%d/%y %H:%M, if not as 2026-01-31 13:30."
     )
+
+    def locate(self, path: Callable[[str], Path]) -> str | list[str]:
+        """Return where the readings are, as `open_source` takes it; `path` works out what a relative path starts from."""
+        return self.database or [str(path(file)) for file in self.files]
 
 
 class Weights(Part):

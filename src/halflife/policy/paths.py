@@ -14,10 +14,12 @@ from pathlib import Path
 
 from halflife.errors import InvalidInput, unknown
 from halflife.ledger import ledger_files, mark_beside
+from halflife.libpq import is_server, read_address
 from halflife.outputs import ENDINGS
 from halflife.parsing.documents import Where
-from halflife.policy.model import PolicyKeys
+from halflife.policy.model import PolicyKeys, Source
 
+FORM = "postgresql://HOST/DATABASE"
 PART = "part-000000001-000000001.parquet"
 """The name of a file in an output folder, for matching against the sources' patterns."""
 KEY_PLACE = re.compile(r"file:.+|env:[A-Za-z_][A-Za-z0-9_]*|keyring:[^/]+/.+")
@@ -65,10 +67,31 @@ def check_files(policy: PolicyKeys) -> None:
         written[file] = ("streams", i, "output")
         written.setdefault(mark_beside(file), ("streams", i, "output"))
     _check_mark(policy, written)
+    for i, stream in enumerate(policy.streams):
+        if stream.source is not None:
+            _check_place(policy, i, stream.source)
     for file, where in list(written.items()):
         if where not in (("ledger",), ("mark",)):
             written.setdefault(f"{file}/{PART}", where)
     _check_sources(policy, written)
+
+
+def _check_place(policy: PolicyKeys, i: int, source: Source) -> None:
+    """Refuse a source that is neither files nor a table on a server, or both; and an address that holds a password."""
+    at = ("streams", i, "source")
+    if source.database is None and not source.files:
+        raise policy.error((at, "where are the readings? Give `files`, or `database` and `table`"))
+    if source.database is None:
+        return
+    with policy.about(*at, "database"):
+        if not is_server(source.database):
+            raise InvalidInput(f"a database is {FORM}, and this is none: files of databases are given by `files`")
+        read_address(source.database, (), "a source", FORM)
+    if source.table is None:
+        raise policy.error(((*at, "database"), "say which table holds the readings: `table: NAME`, or SCHEMA.NAME"))
+    for key in ("files", "format", "columns"):
+        if getattr(source, key):
+            raise policy.error(((*at, key), "the readings are in a table of `database`: leave one of them out"))
 
 
 def _check_mark(policy: PolicyKeys, written: dict[str, Where]) -> None:

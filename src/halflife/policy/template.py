@@ -14,6 +14,7 @@ from typing import Any
 
 from halflife import registry
 from halflife.engines.columns import MOST_SHOWN
+from halflife.libpq import is_server
 from halflife.numerics.forms import JsonObject
 from halflife.policy.paths import matches
 from halflife.policy.policy import Policy
@@ -54,7 +55,7 @@ clock:
 streams:
   - name: {stream}
     source:
-      files: {files}
+      {files}
 {table}      time: {time}
       {value}
       zone: UTC               # the zone of times that carry none
@@ -101,11 +102,18 @@ def write_template(columns: Mapping[str, str], files: Sequence[str], table: str 
         value="wide: yes               # every other column is one person's readings"
         if wide
         else f"value: {_text(value)}",
-        files=_text(files[0]) if len(files) == 1 else "[" + ", ".join(map(_text, files)) + "]",
+        files=_place(files),
         table=f"      table: {_text(table)}\n" if table else "",
         notions=", ".join(sorted(registry.NOTIONS)),
         promises="".join(adapter.template for adapter in dict.fromkeys(ADAPTERS.values())),
     )
+
+
+def _place(files: Sequence[str]) -> str:
+    """Where the readings are, as a policy says it."""
+    if is_server(files[0]):
+        return f"database: {_text(files[0])}"
+    return "files: " + (_text(files[0]) if len(files) == 1 else "[" + ", ".join(map(_text, files)) + "]")
 
 
 def _guess_time(columns: Mapping[str, str]) -> str | None:

@@ -5,7 +5,6 @@ from halflife.publisher.amending import Amended, amend
 from halflife.publisher.backfill import Summary, publish
 from halflife.publisher.backing_up import Backup, backup
 from halflife.publisher.certificate import CertificateVerdict, certify, check_certificate, is_certificate
-from halflife.publisher.follow import follow
 from halflife.publisher.inspection import CheckReport, check
 from halflife.publisher.looking_back import Revised, hindsight
 from halflife.publisher.preview import Preview, preview
@@ -36,7 +35,6 @@ __all__ = [
     "certify",
     "check",
     "check_certificate",
-    "follow",
     "hindsight",
     "is_certificate",
     "preview",

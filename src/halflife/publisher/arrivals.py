@@ -59,6 +59,8 @@ class Arrivals:
         """Open what has arrived for the steps of a question; None if nothing has. A source out of reach is an error."""
         source = channel.part.source
         assert source is not None  # streams without a source are never due
+        if source.database is not None:
+            return open_source(source.database, table=source.table, scratch=scratch)
         patterns = [str(policy.path(f)) for f in source.files]
         files = _find_arrived(patterns)
         kind = guess_format(files or patterns, source.format)

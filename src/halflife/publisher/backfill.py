@@ -172,7 +172,7 @@ class PublishRun:
         channel, scratch = due.channel, self.session.ledger.scratch
         if channel.name in self.sources:
             return open_source(self.sources[channel.name], scratch=scratch)
-        return open_files_of(self.session.policy, channel, scratch)
+        return open_source_of(self.session.policy, channel, scratch)
 
     def _work(
         self, batches: list[list[Due]], charged: list[ChargedBatch | None], engines: Mapping[str, Source], total: int
@@ -281,19 +281,19 @@ class PublishRun:
         )  # fmt: skip
 
 
-def open_files_of(policy: Policy, channel: Channel, scratch: Path | None = None) -> Engine:
-    """Open the files of a stream that has a source."""
+def open_source_of(policy: Policy, channel: Channel, scratch: Path | None = None) -> Engine:
+    """Open the source of a stream that has one: its files, or its table on a server."""
     source = channel.part.source
     assert source is not None  # streams without a source are never due
-    files = [str(policy.path(f)) for f in source.files]
-    return open_source(files, source.format, source.table, columns=source.columns, scratch=scratch)
+    where = source.locate(policy.path)
+    return open_source(where, source.format, source.table, columns=source.columns, scratch=scratch)
 
 
 def check_sources(policy: Policy) -> None:
-    """Refuse files that are not there, and columns that are missing or of the wrong type; no reading is looked at."""
+    """Refuse files and tables that are not there, and columns that are missing or of the wrong type; no reading is looked at."""
     for channel in channels(policy):
         if channel.part.source is not None:
-            with contextlib.closing(open_files_of(policy, channel)) as engine:
+            with contextlib.closing(open_source_of(policy, channel)) as engine:
                 engine.check(channel.question(1, 1))
 
 

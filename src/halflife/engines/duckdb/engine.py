@@ -25,7 +25,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from halflife.engines.base import LATEST, ONCE_MATTERS, TALLIES, Answer, Question, bounds_before_fold, empty_answer
+from halflife.engines.base import (
+    LATEST,
+    ONCE_MATTERS,
+    TALLIES,
+    Answer,
+    Question,
+    bounds_before_fold,
+    bounds_of_times,
+    empty_answer,
+)
 from halflife.engines.columns import check_columns, people_of_columns
 from halflife.engines.duckdb.files import Format, check_headerless, check_table, find_files, find_format
 from halflife.engines.duckdb.inspection import (
@@ -188,9 +197,8 @@ class DuckEngine(DuckSource):
         """
         q = question
         readings, _ = self._readings(q)
-        width, adds, moves = q.buckets.width, [a for _, a in q.buckets.pieces], [abs(a) for _, a in q.local]
-        earliest = max((q.first - 1) * width - max(adds) - max(moves), -LATEST)
-        latest = min(q.last * width - min(adds) + max(moves), LATEST)
+        width, moves = q.buckets.width, [abs(a) for _, a in q.local]
+        earliest, latest = bounds_of_times(q)
         us = f"CASE WHEN absolute THEN t ELSE {shifted('t', q.local)} END" if any(moves) else "t"
         since = shifted("us", q.buckets.pieces, (q.first - 1) * width)
         return (
@@ -492,9 +500,11 @@ def open_files(
     return _opened(DuckEngine(label_of(files), scratch), openers[kind])
 
 
-def open_arrow(table: object, *, scratch: Path | None = None, threads: int | None = None) -> DuckEngine:
-    """Open an Arrow table, or anything that streams Arrow batches (`__arrow_c_stream__`)."""
-    return _opened(DuckEngine("the Arrow table", scratch, threads), lambda engine: engine.open_arrow(table))
+def open_arrow(
+    table: object, *, scratch: Path | None = None, threads: int | None = None, label: str = "the Arrow table"
+) -> DuckEngine:
+    """Open an Arrow table, or anything that streams Arrow batches (`__arrow_c_stream__`), which errors call by a label."""
+    return _opened(DuckEngine(label, scratch, threads), lambda engine: engine.open_arrow(table))
 
 
 def _opened(engine: DuckEngine, how: Callable[[DuckEngine], None]) -> DuckEngine:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from halflife.engines.duckdb.sql import literal, name
 from halflife.engines.grammar import as_text
-from halflife.errors import InvalidInput, unknown
+from halflife.errors import InvalidInput, SourceUnreachable, unknown
 
 Format = Literal["parquet", "csv", "duckdb", "sqlite"]
 SUFFIXES: Mapping[str, Format] = {
@@ -230,13 +230,13 @@ def find_files(paths: Sequence[str | Path]) -> list[Path]:
             OSError,
             ValueError,
         ) as error:  # a name that is too long, a folder that may not be read, a null character
-            raise InvalidInput(
+            raise SourceUnreachable(
                 f"{str(path)!r} cannot be looked for: {getattr(error, 'strerror', None) or error}"
             ) from None
         if not found and glob.has_magic(str(path)):
             raise InvalidInput(f"no file matches {str(path)!r}: check the pattern, from folder {Path.cwd()}")
         if not found:
-            raise InvalidInput(f"no such file: {str(path)!r}: check the path, from folder {Path.cwd()}")
+            raise SourceUnreachable(f"no such file: {str(path)!r}: check the path, from folder {Path.cwd()}")
         for file in found:
             if file.is_dir():
                 raise InvalidInput(f"{file} is a folder: give its files, such as {file / '*.parquet'}")

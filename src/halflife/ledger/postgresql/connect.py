@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from halflife.errors import LedgerError
 from halflife.ledger.postgresql.url import Server
+from halflife.libpq import ALIVE
 
 if TYPE_CHECKING:
     import psycopg
@@ -17,8 +18,6 @@ PATIENCE = 10
 """Seconds in which a server must answer, if the address does not say."""
 PAUSE = 0.1
 """Seconds between two tries to connect again."""
-ALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 25_000}
-"""How libpq notices a peer that is gone without a word: after about 25 seconds."""
 
 
 def connect(server: Server, *, read_only: bool) -> Connection:

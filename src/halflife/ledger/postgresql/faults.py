@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 from halflife.errors import LedgerError, LedgerUnavailable, missing_extra
 from halflife.ledger.base import LedgerBusy
 from halflife.ledger.system import explain_system
+from halflife.libpq import GONE, NO_DATABASE, NOT_LET_IN, READ_ONLY, TOO_MANY, explain_refusal
 
 if TYPE_CHECKING:
     import psycopg
@@ -24,29 +25,27 @@ _DAMAGED = "put a whole copy back, the newest one, and see `halflife verify`"
 _TABLES = f"its tables are not those of a ledger: {_DAMAGED}"
 _RIGHTS = "this user has no right to do that: let the schema's owner grant it (`halflife ledger roles` prints how)"
 _AGAIN = "another session keeps it: run again in a moment"
-_GONE = "the connection was lost: see that the server runs, and run again"
-_READ_ONLY = "it is read-only: give the address of the server that is written to (?target_session_attrs=read-write)"
 _BY_STATE = {
-    "08": _GONE,
-    "0A": _READ_ONLY,  # a replica refuses serialisable transactions so
+    "08": GONE,
+    "0A": READ_ONLY,  # a replica refuses serialisable transactions so
     "22021": "a text holds a character that PostgreSQL cannot keep (NUL): give it another name",
     "22": f"a cell holds what no ledger has: {_DAMAGED}",
     "23": "a row was refused that no ledger has: nothing was written",
-    "25006": _READ_ONLY,
-    "25P03": _GONE,
-    "28": "the server does not let this user in: look at the user, the password (PGPASSWORD, ~/.pgpass, ?service=), pg_hba.conf",
-    "3D": "there is no such database: create it (createdb), or correct the address",
+    "25006": READ_ONLY,
+    "25P03": GONE,
+    "28": NOT_LET_IN,
+    "3D": NO_DATABASE,
     "40": _AGAIN,
     "42501": _RIGHTS,
     "42": _TABLES,
     "3F": _TABLES,
     "53100": "the server's disk is full: make room on it and run again",
-    "53300": "the server has no connection left: let others finish, or raise max_connections",
+    "53300": TOO_MANY,
     "53": "the server has not enough memory or disk: look at its log",
     "55P03": _AGAIN,
     "55": _AGAIN,
     "57014": "the server broke it off, by a timeout or by somebody's hand: run again",
-    "57": _GONE,
+    "57": GONE,
     "58": "the server's disk fails: look at its log",
     "XX": f"the server says that its files are damaged: look at its log; {_DAMAGED}",
 }
@@ -56,32 +55,6 @@ LOST = ("08", "57P", "25P03")
 """How the codes of errors begin after which a connection is gone."""
 REPEATED = ("40001", "40P01")
 """Codes of transactions that were rolled back as others went first, and that may be run again."""
-_VALUE = "libpq does not take a value that the address gives it: look at the port and what stands behind ?"
-_REFUSED = {
-    "bad value": _VALUE,
-    "invalid port": _VALUE,
-    " value: ": _VALUE,
-    "password": _BY_STATE["28"],
-    "authentication": _BY_STATE["28"],
-    "pg_hba": _BY_STATE["28"],
-    "role ": _BY_STATE["28"],
-    "certificate": "the server's certificate, or this one's, is not accepted: look at sslmode, sslrootcert, sslcert and sslkey",
-    "SSL": "the connection cannot be encrypted as asked: look at sslmode, and at the server's ssl setting",
-    "database ": _BY_STATE["3D"],
-    "resolve": "no such host: correct the address",
-    "translate host": "no such host: correct the address",
-    "not known": "no such host: correct the address",
-    "service": "there is no such service: look at ~/.pg_service.conf, or the file that PGSERVICEFILE names",
-    "too many": _BY_STATE["53300"],
-    "starting up": "the server is starting: run again in a moment",
-    "shutting down": "the server is stopping: start it, and run again",
-    "timeout": "no answer: look at the address, the network, and whether the server runs",
-    "read-write": _BY_STATE["25006"],
-    "refused": "nobody answers there: start the server, or correct the host and the port",
-    "No such file": "nobody answers there: start the server, or correct the folder of its socket",
-    "FATAL": "the server refuses the session: look at its log, and at PGOPTIONS and what else the environment sets",
-}
-"""Words by which libpq's refusals to connect, which have no code, are told apart."""
 
 
 class _Named(Protocol):
@@ -111,8 +84,7 @@ def explain(error: Exception) -> str:
     if state is None and "NUL" in text:
         return _BY_STATE["22021"]
     if state is None:
-        found = next((said for word, said in _REFUSED.items() if word in text), None)
-        return found or _GONE
+        return explain_refusal(text)
     for length in (5, 3, 2):
         if state[:length] in _BY_STATE:
             return _BY_STATE[state[:length]]

@@ -14,28 +14,18 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import parse_qsl, quote, unquote, urlencode
+from urllib.parse import quote, urlencode
 
-from halflife.errors import InvalidInput, unknown
+from halflife.errors import InvalidInput
+from halflife.libpq import name_place, read_address
 
-KINDS = ("postgresql", "postgres")
 SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 SHORTEST, LONGEST, USUAL = 1.0, 3600.0, 30.0
 """Seconds that a lease may last, and does if nothing else is said."""
 OWN = ("schema", "folder", "lease")
-PASSED_ON = (
-    "service", "host", "hostaddr", "port", "user", "dbname", "passfile", "connect_timeout", "target_session_attrs", "sslmode",
-    "sslrootcert", "sslcert", "sslkey", "sslcrl", "sslnegotiation", "ssl_min_protocol_version", "channel_binding", "gssencmode",
-    "krbsrvname", "require_auth",
-)  # fmt: skip
-"""What libpq is told; it knows more, such as a password, or options that would change what a session does."""
 OPERATOR = ".operator.jsonl"
 ENDINGS = (".shown", ".shown.new", ".lock", OPERATOR)
 """What stands behind the names of this machine's files for a ledger."""
-NO_PASSWORD = (
-    "a policy is public, and this address holds a password: change that password, as it may have been seen, and give it by the "
-    "environment (PGPASSWORD), ~/.pgpass, or a service file (?service=NAME)"
-)
 
 
 class Server(NamedTuple):
@@ -50,7 +40,9 @@ class Server(NamedTuple):
     def name(self) -> str:
         """What messages call the ledger: an address that opens it, without the user, the folder and what else libpq is told."""
         service = {key: self.options[key] for key in ("service",) if key in self.options}
-        return f"postgresql://{self._where()}?{urlencode({**service, 'schema': self.schema}, quote_via=quote)}"
+        return (
+            f"postgresql://{name_place(self.options)}?{urlencode({**service, 'schema': self.schema}, quote_via=quote)}"
+        )
 
     @property
     def beside(self) -> Path:
@@ -63,24 +55,7 @@ class Server(NamedTuple):
         lease = {} if self.lease == USUAL else {"lease": f"{self.lease:g}"}
         own = {"schema": self.schema, **lease, "folder": str(self.folder)}
         user = f"{quote(self.options['user'], safe='')}@" if "user" in self.options else ""
-        return f"postgresql://{user}{self._where()}?{urlencode({**told, **own}, quote_via=quote, safe='/')}"
-
-    def _where(self) -> str:
-        """The hosts, each with its port, and the database."""
-        hosts, ports = self.options.get("host", "").split(","), self.options.get("port", "").split(",")
-        written = [f"[{host}]" if ":" in host else quote(host, safe="") for host in hosts]
-        pairs = zip(written, ports if len(ports) == len(hosts) else ports * len(hosts), strict=True)
-        places = ",".join(f"{host}:{port}" if port else host for host, port in pairs)
-        return f"{places}/{quote(self.options.get('dbname', ''), safe='')}"
-
-
-def is_server(url: object) -> bool:
-    """Return whether an address names a PostgreSQL server.
-
-    >>> is_server("postgresql://db/town"), is_server("town.ledger")
-    (True, False)
-    """
-    return isinstance(url, str) and url.partition("://")[0] in KINDS and "://" in url
+        return f"postgresql://{user}{name_place(self.options)}?{urlencode({**told, **own}, quote_via=quote, safe='/')}"
 
 
 def read_server(url: str) -> Server:
@@ -93,31 +68,7 @@ def read_server(url: str) -> Server:
     ...
     halflife.errors.InvalidInput: a policy is public, and this address holds a password: change that password, ...
     """
-    if "\0" in unquote(url):
-        raise InvalidInput(
-            "an address of a ledger holds a NUL (%00), and nothing behind it would be read: leave it out"
-        )
-    rest = url.partition("://")[2]
-    where, _, query = rest.partition("?")
-    hosts, _, database = where.partition("/")
-    user, _, hosts = hosts.rpartition("@")
-    given = _read_query(query)
-    if ":" in user or "password" in given or "sslpassword" in given:
-        raise InvalidInput(NO_PASSWORD)
-    if "#" in url or "/" in database:
-        raise InvalidInput(
-            "an address of a ledger is postgresql://HOST/DATABASE?schema=NAME: no # or second / belongs in it"
-        )
-    for key in given:
-        if key not in (*OWN, *PASSED_ON):
-            raise unknown("key of a ledger's address", key, (*OWN, *PASSED_ON))
-    names, ports = zip(*map(_split_port, hosts.split(",")), strict=True)
-    told = {"user": unquote(user), "host": ",".join(names), "port": ",".join(ports) if any(ports) else ""}
-    told |= {"dbname": unquote(database)} | {key: given[key] for key in PASSED_ON if key in given}
-    if told["port"].count(",") not in (0, told["host"].count(",")):
-        raise InvalidInput(
-            "the address of a ledger has other numbers of hosts and of ports: give one port, or one for each host"
-        )
+    told, given = read_address(url, OWN, "a ledger", "postgresql://HOST/DATABASE?schema=NAME")
     schema = given.get("schema", "halflife")
     if not SCHEMA.fullmatch(schema) or schema.startswith("pg_") or schema in ("public", "information_schema"):
         raise InvalidInput(
@@ -125,29 +76,7 @@ def read_server(url: str) -> Server:
             "public, information_schema or pg_…: ?schema=NAME"
         )
     folder = Path(given.get("folder", f"{schema}.postgresql"))
-    return Server({key: value for key, value in told.items() if value}, schema, folder, _read_lease(given.get("lease")))
-
-
-def _read_query(query: str) -> dict[str, str]:
-    try:
-        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if query else []
-    except ValueError:
-        raise InvalidInput("what stands behind ? in the address of a ledger is KEY=VALUE&KEY=VALUE…") from None
-    if len(dict(pairs)) < len(pairs):
-        raise InvalidInput("a key stands twice in the address of a ledger")
-    return dict(pairs)
-
-
-def _split_port(host: str) -> tuple[str, str]:
-    """A host and its port, "" if there is none; one in brackets is an IPv6 address.
-
-    >>> _split_port("db:5433"), _split_port("[::1]:5433"), _split_port("%2Fvar%2Frun")
-    (('db', '5433'), ('::1', '5433'), ('/var/run', ''))
-    """
-    found = re.fullmatch(r"(?:\[([0-9a-fA-F:.]+)\]|([^:\[\]]*))(?::([0-9]{0,5}))?", host)
-    if found is None:
-        raise InvalidInput("the host in the address of a ledger is HOST or HOST:PORT, several with commas between them")
-    return unquote(found[1] or found[2] or ""), found[3] or ""
+    return Server(told, schema, folder, _read_lease(given.get("lease")))
 
 
 def _read_lease(text: str | None) -> float:

@@ -26,8 +26,9 @@ from halflife.ledger import ledger_scratch
 from halflife.numerics.progress import Progress
 from halflife.plans.base import STD_OF_UNIT_SCALE
 from halflife.policy import Channel, GivenPolicy, Policy, channels
+from halflife.policy.model import Source
 from halflife.policy.ranges import total_range
-from halflife.publisher.backfill import open_files_of
+from halflife.publisher.backfill import open_source_of
 from halflife.publisher.holding import follow_own_ledger
 from halflife.publisher.inspection.causes import Case, find_problems, noise_beside_range, promise_problems
 from halflife.publisher.inspection.report import CheckReport, Noise, StreamReport, round_digits, say_duration
@@ -97,13 +98,18 @@ def _check_stream(
         if frame is not None:
             raise InvalidInput("the policy does not say which columns hold person, time and value: add a `source`")
         return replace(report, problems=tuple(noise_beside_range(report)))
-    files = () if frame is not None else tuple(find_files([policy.path(f) for f in channel.part.source.files]))
+    files = () if frame is not None else _list_files(policy, channel.part.source)
     engine = _open(policy, channel, frame)
     try:
         report = replace(report, files=tuple(map(str, files)), **_shown_columns(channel, engine))
         return _watch(engine, move, lambda: _inspect(policy, report, engine, files, show))
     finally:
         engine.close()
+
+
+def _list_files(policy: Policy, source: Source) -> tuple[Path, ...]:
+    """The files of a source; none of one that is a table on a server."""
+    return () if source.database is not None else tuple(find_files([policy.path(f) for f in source.files]))
 
 
 def _watch(engine: Engine, move: Callable[[str, float], None], look: Callable[[], T]) -> T:
@@ -126,7 +132,7 @@ def _open(policy: Policy, channel: Channel, frame: object) -> Engine:
     scratch = beside if os.access(beside, os.W_OK | os.X_OK) else None
     if frame is not None:
         return open_source(frame, scratch=scratch)
-    return open_files_of(policy, channel, scratch)
+    return open_source_of(policy, channel, scratch)
 
 
 def _shown_columns(channel: Channel, engine: Engine) -> dict[str, Any]:

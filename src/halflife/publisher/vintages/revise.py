@@ -29,7 +29,7 @@ from halflife.numerics.progress import Progress
 from halflife.plans.continuing import adds_up
 from halflife.policy import Channel, GivenPolicy, Policy
 from halflife.publisher import checkpoints
-from halflife.publisher.backfill import open_files_of
+from halflife.publisher.backfill import open_source_of
 from halflife.publisher.drawing import Drawn, Totals, add_rows, make_entries
 from halflife.publisher.due import find_due
 from halflife.publisher.holding import list_amendments
@@ -176,7 +176,7 @@ class Again:
         """Return the exact totals of the steps from the data as it is now."""
         session, c = self.session, self.channel
         first, last = int(self.due.steps[0]), int(self.due.steps[-1])
-        with closing(open_files_of(session.policy, c, session.ledger.scratch)) as engine:
+        with closing(open_source_of(session.policy, c, session.ledger.scratch)) as engine:
             answer = engine.aggregate(c.question(first, last))
         line = {"stream": name_vintage(c.name, self.vintage), "steps": [first, last], **answer.tallies}
         write_operator(session.ledger.operator_file, session.now_us(), line)

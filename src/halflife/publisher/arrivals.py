@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from halflife.engines import Engine, Question, open_source
+from halflife.engines.base import bounds_of_times
 from halflife.engines.duckdb.engine import DuckEngine
 from halflife.engines.duckdb.files import DATABASES, find_files, guess_format
 from halflife.errors import InvalidInput, SourceUnreachable
-from halflife.local_time import DAY
 from halflife.policy import Channel, Policy
 
 TOGETHER = 64
@@ -35,14 +35,15 @@ Stamp = tuple[str, int, int, int, int]
 
 
 class Extent(NamedTuple):
-    """The earliest and the latest moment of a file's readings, in µs; none where it has no reading with a time."""
+    """The earliest and the latest time of a file's readings by their own clock, in µs; none where no reading has one."""
 
     earliest: int = 1
     latest: int = 0
 
-    def meets(self, begin: int, end: int) -> bool:
-        """Whether a reading may lie in a stretch of time; times without a zone may be a day off."""
-        return self.earliest - DAY < end and self.latest + DAY >= begin
+    def meets(self, question: Question) -> bool:
+        """Whether a reading may lie in the steps of a question."""
+        earliest, latest = bounds_of_times(question)
+        return self.earliest <= latest and self.latest >= earliest
 
 
 class Arrivals:
@@ -72,9 +73,8 @@ class Arrivals:
             return None
         if kind in DATABASES:
             return open_files(files)
-        begin, end = channel.steps.start(question.first), channel.steps.end(question.last)
         extents = self._look_at(channel.name, files, question, open_files)
-        wanted = [file for file in files if (known := extents.get(file)) is not None and known.meets(begin, end)]
+        wanted = [file for file in files if (known := extents.get(file)) is not None and known.meets(question)]
         return self._open_together(channel.name, wanted, question, open_files)
 
     def _look_at(

@@ -80,8 +80,8 @@ def test_a_day_of_london_replayed_with_kills_restarts_late_rows_takeovers_and_an
             lags = sorted(lag / speed for lag in r.lags)
             print(
                 f"\n{source} → {ledger}: {r.steps} steps, killed {r.kills}, {', '.join(r.acts)}; {r.exact} steps with exactly "
-                f"what had been sent in time; lag median {lags[len(lags) // 2]:.2f} s, largest {lags[-1]:.2f} s of real time; memory "
-                f"{max(r.memory)} MB at most; verify: {r.problems or 'agrees'}"
+                f"what had been sent in time; lag median {lags[len(lags) // 2]:.2f} s, largest {lags[-1]:.2f} s of real time; "
+                f"memory {max(r.memory)} MB at most; verify: {r.problems or 'agrees'}"
             )
     for result in results.values():
         check(result, 48, kills)

@@ -35,11 +35,13 @@ def make_replay(folder: Path, server, source: str, ledger: str, steps) -> Replay
     return Replay(folder / name, steps, source, where, url)
 
 
-def check(result: Result, steps: int, kills: int) -> None:
+def check(result: Result, steps: int) -> None:
     assert result.problems == (), result.problems
     assert result.steps == steps, "a step is missing"
     assert min(result.lags) >= 0, "a step was published before it was closed"
-    assert result.exact >= steps - 2 - kills // 5, "readings that had arrived were not counted, or twice"
+    assert result.exact >= steps - 2, (
+        "readings that had arrived were not counted, or twice"
+    )  # a feeder may be killed for long
 
 
 @pytest.mark.parametrize(("source", "ledger"), BOTH)
@@ -48,9 +50,7 @@ def test_a_few_steps_replayed_fast_with_kills(tmp_path, source, ledger):
     with run_server() as server:
         replay = make_replay(tmp_path, server, source, ledger, steps)
         result = replay.run(speed=900.0, kills=3, seed=1)
-    assert result.problems == ()
-    assert result.steps == 6
-    assert min(result.lags) >= 0
+    check(result, 6)
 
 
 @pytest.mark.soak
@@ -84,7 +84,7 @@ def test_a_day_of_london_replayed_with_kills_restarts_late_rows_takeovers_and_an
                 f"memory {max(r.memory)} MB at most; verify: {r.problems or 'agrees'}"
             )
     for result in results.values():
-        check(result, 48, kills)
+        check(result, 48)
 
 
 # A thousand kills -----------------------------------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ import halflife as hl
 from halflife.ledger import open_ledger
 from halflife.ledger.events import parse_event
 from halflife.policy import channels
-from halflife.publisher import checkpoints
 from halflife.publisher import follow as following
 from halflife.publisher.skipping import list_skipped
 from publisher.town import HOMES, LOUD, make, read_csv, readings
@@ -242,8 +241,14 @@ def test_a_step_costs_what_has_arrived_for_it_and_not_all_that_ever_did(tmp_path
 def test_sigterm_finishes_the_step_in_hand(tmp_path, monkeypatch):
     hours(tmp_path, 0, 1, 2)
     policy = make(tmp_path, stream=FOLDER)
-    asked = []
-    monkeypatch.setattr(checkpoints, "reach", lambda point: asked.append(1) if point == "totals read" else None)
+    asked, real = [], following.Arrivals.open
+
+    def ask_while_it_reads(self, *arguments, **more):
+        asked.append(1)
+        time.sleep(0.5)
+        return real(self, *arguments, **more)
+
+    monkeypatch.setattr(following.Arrivals, "open", ask_while_it_reads)
     world = World(end=START + 9 * HOUR)
     hl.follow(policy, clock=world.clock, sleep=world.sleep, stop=lambda: bool(asked))
     assert list(values(tmp_path)) == [1]

@@ -73,6 +73,10 @@ class LedgerUnavailable(LedgerError):
     """A ledger that cannot be used now, and may be in a moment: another process holds it, or its server does not answer."""
 
 
+class LedgerHidden(LedgerError):
+    """A ledger of which this user may not see all that was asked for: nothing is wrong with it."""
+
+
 class SourceUnreachable(InvalidInput):
     """A source that cannot be reached: no answer, no folder, no file of that name. It says nothing about any reading."""
 

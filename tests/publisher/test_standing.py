@@ -290,7 +290,7 @@ def test_an_error_that_may_quote_data_is_kept_by_its_name_alone(tmp_path, monkey
     def fail(*_):
         raise RuntimeError("h0 used 2.5 kWh")
 
-    monkeypatch.setattr("halflife.publisher.backfill._Run.run", fail)
+    monkeypatch.setattr("halflife.publisher.backfill.PublishRun.run", fail)
     with pytest.raises(RuntimeError, match="h0 used"):
         hl.publish(policy)
     assert last_run(policy).error == "RuntimeError"

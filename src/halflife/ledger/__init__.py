@@ -11,6 +11,7 @@ from halflife.ledger.address import (
     ledger_names,
     ledger_scratch,
     ledgers_beside,
+    name_ledger,
     resolve_ledger,
 )
 from halflife.ledger.base import Batch, Ledger, LedgerBusy, Link, NoLedger
@@ -39,6 +40,7 @@ __all__ = [
     "ledger_scratch",
     "ledgers_beside",
     "mark_beside",
+    "name_ledger",
     "open_ledger",
     "read_mark",
     "refuse_lost_ledger",

@@ -45,6 +45,15 @@ def resolve_ledger(url: str, path: Callable[[str], Path]) -> str:
     return str(path(str(ledger_file(url))))
 
 
+def name_ledger(url: str | Path) -> str:
+    """Return what messages call the ledger at an address: its path, or where it is on a server, without the user.
+
+    >>> name_ledger("town.ledger"), name_ledger("postgresql://me@db/town?schema=s&lease=5")
+    ('town.ledger', 'postgresql://db/town?schema=s')
+    """
+    return read_server(url).name if isinstance(url, str) and is_server(url) else str(url)
+
+
 def ledger_exists(url: str | Path) -> bool:
     """Return whether there is a ledger, or what may be one, at an address."""
     if isinstance(url, str) and is_server(url):

@@ -16,6 +16,11 @@ from typing import NamedTuple, Protocol, Self
 from halflife.errors import LedgerError, LedgerUnavailable
 from halflife.ledger.entry import Entry
 
+OPERATOR = ".operator.jsonl"
+"""What stands behind a ledger's name in that of the operator's file."""
+OPERATOR_FILES = (OPERATOR, *(f"{OPERATOR}.{number}" for number in range(1, 6)))
+"""The same, and of those that were put aside when they had grown large, the newest first."""
+
 
 class NoLedger(LedgerError):
     """A file that is somebody else's, whatever it is: there is nothing of a ledger in it."""

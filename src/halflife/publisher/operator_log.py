@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from halflife.errors import HalflifeError, InvalidInput
+from halflife.ledger.base import OPERATOR_FILES
 from halflife.local_time import from_us, parse_time
 
 RUN = "run"
@@ -20,16 +21,44 @@ TAIL = 2**20
 """So many bytes at the end of the file are searched for the last run."""
 LONGEST = 1_000
 """Characters of an error that are kept."""
+LARGEST, KEPT = 10_000_000, len(OPERATOR_FILES) - 1
+"""Bytes beyond which the file is put aside, and how many such files are kept."""
 
 
 def write_operator(path: Path, now_us: int, line: Mapping[str, object]) -> None:
-    """Append a line to the ledger's operator file, which only its owner can read."""
+    """Append a line to the ledger's operator file, which only its owner can read; one that has grown large is put aside first."""
     try:
+        _rotate(path)
         file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o600)  # no pipe is waited for
         with os.fdopen(file, "a", encoding="utf-8") as out:
             out.write(json.dumps({"time": from_us(now_us).isoformat(timespec="seconds"), **line}) + "\n")
     except OSError as error:
         raise InvalidInput(f"{path}: cannot be written: {error.strerror or error}: make its folder writable") from error
+
+
+def _rotate(path: Path) -> None:
+    """Put a large file aside: PATH becomes PATH.1, that PATH.2, and so on; the oldest is removed.
+
+    Who has it open still writes to it under its new name, so that no line is lost. Of two who put it aside at once the second
+    would put a new file aside: so it is looked at once more under a lock.
+    """
+    try:
+        if path.stat().st_size < LARGEST:
+            return
+    except FileNotFoundError:
+        return
+    import fcntl
+
+    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        if path.stat().st_size >= LARGEST:
+            for number in range(KEPT - 1, 0, -1):
+                with suppress(FileNotFoundError):
+                    os.replace(f"{path}.{number}", f"{path}.{number + 1}")
+            os.replace(path, f"{path}.1")
+    finally:
+        os.close(folder)
 
 
 # Runs ---------------------------------------------------------------------------------------------------------------
@@ -92,7 +121,12 @@ def read_last_run(path: Path) -> Run | None:
 
 
 def read_tail(path: Path) -> list[bytes]:
-    """Return the last lines of the operator's file, oldest first; none if it cannot be read."""
+    """Return the last lines of the operator's file, oldest first, also of the one that was put aside last; none if it cannot be
+    read."""
+    return [*_read_end(Path(f"{path}.1")), *_read_end(path)]
+
+
+def _read_end(path: Path) -> list[bytes]:
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

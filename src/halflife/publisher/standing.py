@@ -20,7 +20,7 @@ import numpy as np
 
 from halflife.accountant import Accountant
 from halflife.errors import InvalidInput
-from halflife.ledger import Ledger, Marks, ledger_exists, open_ledger
+from halflife.ledger import Ledger, Marks, ledger_exists, name_ledger, open_ledger
 from halflife.local_time import DAY, LATEST, from_us
 from halflife.noise import SMALLEST_LOSS
 from halflife.numerics.arrays import Floats
@@ -187,7 +187,7 @@ def _status(policy: Policy, book: Ledger | None, now_us: int, asked: float | Non
     step = max(account.step, clock_step)
     risk, peak, limit = account.exposure(step)
     return Status(
-        ledger=policy.ledger_url,
+        ledger=name_ledger(policy.ledger_url),
         begun=bool(known),
         now=from_us(now_us, zone),
         zone=zone,

@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 
 from halflife.accountant import Accountant
-from halflife.errors import BudgetExceeded, InvalidInput, LedgerError, unknown
+from halflife.errors import BudgetExceeded, InvalidInput, LedgerError, LedgerHidden, unknown
 from halflife.ledger import Batch, Entry, Ledger, Link, Marks, Place, is_server, mark_beside, open_ledger
 from halflife.ledger.entry import batch_link, digest, first_link, name_entry, name_vintage, split_vintage
 from halflife.ledger.vintages import find_vintages
@@ -123,6 +123,8 @@ def verify(
                 problems.insert(0, rollback if problems or older else rollback + book.explain_rollback())
             if older:
                 problems.insert(0, older)
+        except LedgerHidden:
+            raise
         except LedgerError as error:
             return _fail(str(error))
         except UNREADABLE:
@@ -148,6 +150,8 @@ def find_broken_link(book: Ledger, progress: Progress = lambda what, done, total
         return damage
     try:
         return next(_Walk(book, progress).breaks(), None)
+    except LedgerHidden:
+        raise
     except UNREADABLE:
         return f"{book.name}: holds what no publisher wrote"
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Self
 
 from halflife.errors import LedgerError, LedgerUnavailable
-from halflife.ledger.base import LedgerBusy, is_secret
+from halflife.ledger.base import OPERATOR, LedgerBusy, is_secret
 from halflife.ledger.entry import Entry, batch_link, digest
 from halflife.ledger.guard import Guard, Shown
 from halflife.ledger.guarded import GuardedLedger
@@ -26,7 +26,7 @@ from halflife.ledger.postgresql.faults import REPEATED, import_driver, is_lost, 
 from halflife.ledger.postgresql.lease import Lease
 from halflife.ledger.postgresql.reading import Reader
 from halflife.ledger.postgresql.schema import KINDS, VERSION, migrate, read_version
-from halflife.ledger.postgresql.url import OPERATOR, Server
+from halflife.ledger.postgresql.url import Server
 from halflife.ledger.rows import STDOUT, Row, make_rows
 
 ATTEMPTS = 20

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from halflife.errors import LedgerError
+from halflife.errors import LedgerError, LedgerHidden
 from halflife.ledger.postgresql.connect import connect, connect_again
 from halflife.ledger.postgresql.faults import is_lost, translate
 from halflife.ledger.postgresql.lease import Lease
@@ -59,7 +59,7 @@ class Reader(RowReader):
         if not self._sees_kept:
             self._sees_kept = self._one("SELECT has_table_privilege('kept', 'SELECT')") == (True,)
         if not self._sees_kept:
-            raise LedgerError(
+            raise LedgerHidden(
                 f"{self.name}: this user may not see noise that is used again, and what was asked needs all that is saved: run "
                 "it as the role that publishes"
             )

@@ -17,14 +17,14 @@ from typing import NamedTuple
 from urllib.parse import quote, urlencode
 
 from halflife.errors import InvalidInput
+from halflife.ledger.base import OPERATOR_FILES
 from halflife.libpq import name_place, read_address
 
 SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 SHORTEST, LONGEST, USUAL = 1.0, 3600.0, 30.0
 """Seconds that a lease may last, and does if nothing else is said."""
 OWN = ("schema", "folder", "lease")
-OPERATOR = ".operator.jsonl"
-ENDINGS = (".shown", ".shown.new", ".lock", OPERATOR)
+ENDINGS = (".shown", ".shown.new", ".lock", *OPERATOR_FILES)
 """What stands behind the names of this machine's files for a ledger."""
 
 

@@ -10,9 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from halflife.errors import LedgerError
+from halflife.ledger.base import OPERATOR_FILES
 
-OPERATOR = ".operator.jsonl"
-FILES = ("", "-wal", "-shm", "-journal", ".lock", ".shown", ".shown.new", ".behind", OPERATOR)
+FILES = ("", "-wal", "-shm", "-journal", ".lock", ".shown", ".shown.new", ".behind", *OPERATOR_FILES)
 """What stands behind the ledger's path in the names of the files that are its own: all may be read by its owner alone."""
 
 PATIENCE = 10.0

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Self
 
 from halflife.errors import LedgerError
+from halflife.ledger.base import OPERATOR
 from halflife.ledger.entry import Entry, batch_link, digest
 from halflife.ledger.guard import Guard, Shown
 from halflife.ledger.guarded import GuardedLedger
 from halflife.ledger.lock import Lock
 from halflife.ledger.rows import STDOUT, make_rows
 from halflife.ledger.sqlite.connect import (
-    OPERATOR,
     PATIENCE,
     Stamp,
     connect_to_read,

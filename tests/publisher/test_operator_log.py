@@ -1,0 +1,61 @@
+"""The operator's file is put aside when it has grown large: nothing is lost, and all of it together stays small."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from forked import finish, start
+from halflife.ledger import ledger_files
+from halflife.publisher import operator_log
+from halflife.publisher.operator_log import RunRecord, read_last_run, read_tail, write_operator
+
+LINES = 400
+
+
+def numbers(path: Path) -> list[int]:
+    files = [Path(f"{path}.{n}") for n in range(operator_log.KEPT, 0, -1)] + [path]
+    return [json.loads(line)["n"] for file in files if file.exists() for line in file.read_text().splitlines()]
+
+
+def test_a_large_file_is_put_aside_and_the_oldest_is_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr(operator_log, "LARGEST", 2_000)
+    path = tmp_path / "town.ledger.operator.jsonl"
+    for n in range(LINES):
+        write_operator(path, 0, {"n": n})
+    found = numbers(path)
+    assert found == list(range(LINES - len(found), LINES)), "lines are missing in the middle, or out of order"
+    assert len(found) > 5 * 30
+    files = sorted(tmp_path.iterdir())
+    assert len(files) == 1 + operator_log.KEPT
+    assert all(file.stat().st_size < 2_100 and stat.S_IMODE(file.stat().st_mode) == 0o600 for file in files)
+    assert set(map(str, files)) <= set(ledger_files(tmp_path / "town.ledger")), "an output could be one of them"
+
+
+def test_what_was_put_aside_last_is_read_too(tmp_path, monkeypatch):
+    path = tmp_path / "operator.jsonl"
+    record = RunRecord(path, lambda: 0.0)
+    record.begin()
+    monkeypatch.setattr(operator_log, "LARGEST", 10)
+    write_operator(path, 0, {"n": 1})
+    run = read_last_run(path)
+    assert run is not None
+    assert run.outcome == "begun"
+    assert len(read_tail(path)) == 2
+
+
+def write_many(path: str, first: int) -> None:
+    operator_log.LARGEST = 20_000
+    for n in range(first, first + LINES):
+        write_operator(Path(path), 0, {"n": n})
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_two_processes_lose_no_line(tmp_path, seed):
+    path = tmp_path / "operator.jsonl"
+    running = [start(write_many, str(path), first) for first in (0, LINES)]
+    assert [finish(process) for process in running] == [0, 0]
+    assert sorted(numbers(path)) == list(range(2 * LINES))

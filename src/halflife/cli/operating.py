@@ -14,6 +14,7 @@ from halflife.cli.group import main
 from halflife.cli.terminal import progress_bar, say, screen
 
 if TYPE_CHECKING:
+    from halflife.policy import Policy
     from halflife.publisher import Status
 
 
@@ -26,7 +27,14 @@ if TYPE_CHECKING:
 @click.option("--watch", type=click.FloatRange(min=0.1), is_flag=False, flag_value=5.0, metavar="[SECONDS]",
               help="Look again every so many seconds, 5 if none are given, until Ctrl-C.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table; with --watch, a line each time.")
-def status(policy: Path, error: float | None, left: str | None, watch: float | None, as_json: bool) -> None:
+@click.option("--check", "slack", type=click.FloatRange(min=0), is_flag=False, flag_value=60.0, metavar="[SECONDS]",
+              help="End with 1, and say why, if anything is wrong, or a step later than this; 60 if not given.")  # fmt: skip
+@click.option("--metrics", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE.prom",
+              help="Write public metrics for Prometheus' node exporter too, each time.")  # fmt: skip
+def status(
+    policy: Path, error: float | None, left: str | None, watch: float | None, as_json: bool, slack: float | None,
+    metrics: Path | None,
+) -> None:  # fmt: skip
     """Show where a policy's streams stand: promise used, newest step, lag, next step, headroom, noise, and the last run.
 
     It reads the policy and its ledger, holds nothing, and works while somebody publishes. The expected error is the mean absolute
@@ -41,20 +49,53 @@ def status(policy: Path, error: float | None, left: str | None, watch: float | N
       halflife status policy.yaml --left 2026-05-01
       halflife status policy.yaml --error 0.5 --json
       halflife status policy.yaml --watch 10
+      halflife status policy.yaml --check 120
+      halflife status policy.yaml --metrics town.prom
     """
     from halflife.policy import Policy
-    from halflife.publisher import status as look
+    from halflife.publisher import status as find_status
+    from halflife.publisher.metrics import check_metrics_file, write_metrics
 
     loaded = Policy.load(policy)
+    if slack is not None:
+        if watch is not None or error is not None or left is not None or metrics is not None:
+            raise click.UsageError("--check answers one question: leave out --watch, --error, --left and --metrics")
+        _check_health(loaded, slack, as_json)
+        return
+    if metrics is not None:
+        check_metrics_file(metrics, loaded)
+
+    def look() -> Status:
+        found = find_status(loaded, error=error, left=left)
+        if metrics is not None:
+            write_metrics(metrics, found, loaded.population.id)
+        return found
+
     if watch is not None:
-        _watch(lambda: look(loaded, error=error, left=left), watch, as_json)
+        _watch(look, watch, as_json)
     elif as_json:
-        say(json.dumps(look(loaded, error=error, left=left).to_dict(), indent=2, ensure_ascii=False))
+        say(json.dumps(look().to_dict(), indent=2, ensure_ascii=False))
     else:
         from halflife.cli.status_table import status_table
 
         console = screen()
-        console.print(status_table(look(loaded, error=error, left=left), console.width))
+        console.print(status_table(look(), console.width))
+
+
+def _check_health(policy: Policy, slack: float, as_json: bool) -> None:
+    """Say whether all is well; end with status 1 if not."""
+    from halflife.publisher.health import find_trouble
+
+    problems = find_trouble(policy, slack)
+    if as_json:
+        say(json.dumps({"healthy": not problems, "problems": problems}, ensure_ascii=False))
+    else:
+        for problem in problems:
+            say(f"UNHEALTHY  {problem}")
+        if not problems:
+            say(f"Healthy: no step is late by more than {slack:g} s, and the last run did not fail.")
+    if problems:
+        raise SystemExit(1)
 
 
 def _watch(look: Callable[[], Status], seconds: float, as_json: bool) -> None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from halflife.policy import Policy
     from halflife.publisher import Summary, Verdict
+    from halflife.publisher.metrics import MetricsFile
 
 
 @main.command()
@@ -118,7 +119,11 @@ def _list_columns(columns: Mapping[str, str]) -> str:
 @click.option("--second-ledger", is_flag=True, help="Begin this ledger beside another one about the same population.")
 @click.option("--follow", "stays", is_flag=True,
               help="Stay, and publish each step when it is closed: its end, plus `delay` and `lateness`.")  # fmt: skip
-def publish(policy: Path, wait: float, dry_run: bool, private: bool, second_ledger: bool, stays: bool) -> None:
+@click.option("--metrics", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE.prom",
+              help="Write public metrics for Prometheus' node exporter after each run.")  # fmt: skip
+def publish(
+    policy: Path, wait: float, dry_run: bool, private: bool, second_ledger: bool, stays: bool, metrics: Path | None
+) -> None:
     """Publish every step that is due, exactly once; run it again to go on, or let it stay (--follow).
 
     Says first what is not protected, then what is due, how far one person can move each stream and why, and the noise over time.
@@ -134,15 +139,17 @@ def publish(policy: Path, wait: float, dry_run: bool, private: bool, second_ledg
     Example:
       halflife publish policy.yaml --dry-run
       halflife publish policy.yaml
-      halflife publish policy.yaml --follow
+      halflife publish policy.yaml --follow --metrics /var/lib/node_exporter/town.prom
     """
     from halflife.policy import Policy
     from halflife.publisher import preview
     from halflife.publisher import publish as run
     from halflife.publisher.backfill import check_sources
+    from halflife.publisher.metrics import MetricsFile
     from halflife.publisher.preview import rehearse
 
     loaded = Policy.load(policy)
+    measured = MetricsFile(metrics, loaded, _warn_about_metrics if sys.stderr.isatty() and not stays else None)
     with catch_stop_signals() as stop:
         for line in preview(loaded).lines():
             say(line, err=True)
@@ -152,10 +159,11 @@ def publish(policy: Path, wait: float, dry_run: bool, private: bool, second_ledg
             say("Files and columns are as the policy says. Nothing was read, drawn or written.", err=True)
             return
         if stays:
-            _follow(policy, wait, private, second_ledger, stop)
+            _follow(policy, wait, private, second_ledger, stop, measured)
             return
         with event_log(), progress_bar(rate="steps") as show:
             summary = run(loaded, wait=wait, second_ledger=second_ledger, progress=show, stop=stop)
+            measured.write(loaded)
     doubt = say_doubt(loaded)
     for line in _summary_in_words(summary, private, doubt):
         say(line, err=True)
@@ -164,11 +172,12 @@ def publish(policy: Path, wait: float, dry_run: bool, private: bool, second_ledg
         raise SystemExit(128 + (stop.signal or 0))
 
 
-def _follow(policy: Path, wait: float, private: bool, second_ledger: bool, stop: Stop) -> None:
+def _follow(policy: Path, wait: float, private: bool, second_ledger: bool, stop: Stop, measured: MetricsFile) -> None:
     """Publish each step when it is closed, and say so: as JSON lines to a log, as sentences to a person."""
     from halflife.publisher.follow import follow
 
     def tell(loaded: Policy, summary: Summary) -> None:
+        measured.write(loaded)
         if sys.stderr.isatty():
             for line in _summary_in_words(summary, private, say_doubt(loaded)):
                 say(line, err=True)
@@ -177,6 +186,10 @@ def _follow(policy: Path, wait: float, private: bool, second_ledger: bool, stop:
         follow(policy, wait=wait, second_ledger=second_ledger, stop=stop, reload=reload, told=tell)
     if stop():
         say("Stopped as asked, with everything written. Run it again to go on.", err=True)
+
+
+def _warn_about_metrics(why: str) -> None:
+    say(f"WARNING  {why}; what was published is not affected", err=True)
 
 
 def say_doubt(policy: Policy) -> str | None:

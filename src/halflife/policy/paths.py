@@ -94,6 +94,22 @@ def _check_place(policy: PolicyKeys, i: int, source: Source) -> None:
             raise policy.error(((*at, key), "the readings are in a table of `database`: leave one of them out"))
 
 
+def check_apart(policy: PolicyKeys, path: Path) -> None:
+    """Refuse a file, to be written beside what is published, that the policy reads or writes otherwise; links are followed."""
+    named = os.path.join(os.path.realpath(path.parent), path.name)
+    places = {named, os.path.realpath(path)}
+    outputs = [os.path.realpath(policy.path(s.output)) for s in policy.streams if s.output != "-"]
+    others = [policy.mark] if policy.mark else []
+    others += [policy.noise_key.removeprefix("file:")] if (policy.noise_key or "").startswith("file:") else []
+    written = {*ledger_files(policy.ledger_url), *outputs, *map(mark_beside, outputs)}
+    written |= {os.path.realpath(policy.path(name)) for name in others}
+    if places & written or os.path.dirname(named) in outputs:
+        raise InvalidInput(f"{path} is a file of the ledger, an output or a key of this policy: give another path")
+    for _, name in _sources(policy):
+        if any(matches(place, os.path.realpath(policy.path(name))) for place in places):
+            raise InvalidInput(f"{path} is among the files of the source {name!r}: put it into another folder")
+
+
 def _check_mark(policy: PolicyKeys, written: dict[str, Where]) -> None:
     """Refuse a mark in a file that the policy writes otherwise; it is written too."""
     if policy.mark is None:

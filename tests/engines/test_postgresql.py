@@ -167,6 +167,21 @@ def test_a_connection_that_is_cut_is_made_again(base, monkeypatch):
             engine.aggregate(ASKED)
 
 
+def test_a_table_that_somebody_keeps_locked_is_out_of_reach(base, monkeypatch):
+    server, url = base
+    monkeypatch.setattr(engine_module, "PAUSE", 0.01)
+    monkeypatch.setattr(engine_module, "PATIENCE", 1)
+    server.execute("CREATE TABLE r (p text, t timestamp, x int4)")
+    engine = open_source(url, table="r")
+    with server.connect() as other:
+        other.execute("BEGIN")
+        other.execute("LOCK TABLE r IN ACCESS EXCLUSIVE MODE")
+        with pytest.raises(SourceUnreachable, match="another session keeps the table locked"):
+            engine.aggregate(ASKED)
+        other.execute("ROLLBACK")
+    assert engine.aggregate(ASKED).sums.ravel().tolist() == [0, 0]
+
+
 def test_a_read_is_broken_off_when_asked(base):
     server, url = base
     server.execute(

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import sqlite3
 import threading
 import time
 from contextlib import contextmanager
@@ -234,8 +235,32 @@ def test_a_step_costs_what_has_arrived_for_it_and_not_all_that_ever_did(tmp_path
         row = ("h1", f"2026-01-03T0{k - 1}:30:00", 1)
         world.at(START + (48 + k) * HOUR, lambda k=k, row=row: drop(tmp_path, f"z{k}.csv", [row]))
     world.follow(policy)
-    assert seen[0] == 23, "the first look is at all of them"
-    assert set(seen[1:]) == {1}, seen
+    assert seen[:2] == [1, 23], "one file is looked at before it starts, and then all of them"
+    assert set(seen[2:]) == {1}, seen
+
+
+def test_a_source_that_cannot_be_read_as_the_policy_says_is_refused_at_the_start_and_out_of_reach_later(tmp_path):
+    """Whoever starts it sees a wrong column at once; later a step is published whatever has become of the source."""
+    hours(tmp_path, 0, 1, 2)
+    wrong = make(tmp_path, stream={"source": {"files": "in/*.csv", "time": "tiem", "value": "kwh"}})
+    with pytest.raises(hl.InvalidInput, match="'tiem'"):
+        World().follow(wrong)
+    base = sqlite3.connect(tmp_path / "readings.db")
+    base.execute("CREATE TABLE r (home, time, kwh)")
+    base.executemany("INSERT INTO r VALUES (?, ?, ?)", readings())
+    base.commit()
+    source = {"files": "readings.db", "table": "r", "time": "time", "value": "kwh"}
+    world = World(end=START + 3.5 * HOUR)
+
+    def rename(old, new):
+        base.execute(f"ALTER TABLE {old} RENAME TO {new}")
+        base.commit()
+
+    world.at(START + 1.5 * HOUR, lambda: rename("r", "s"))
+    world.at(START + 2.5 * HOUR, lambda: rename("s", "r"))
+    world.follow(make(tmp_path, epsilon=LOUD, stream={"source": source}))
+    base.close()
+    assert values(tmp_path) == pytest.approx({1: exact(0), 2: 0.0, 3: exact(2)}, abs=1e-3)
 
 
 def test_sigterm_finishes_the_step_in_hand(tmp_path, monkeypatch):

@@ -54,7 +54,7 @@ CALLED = {
     "numeric": "DECIMAL", "bool": "BOOLEAN", "date": "DATE", "timestamp": "TIMESTAMP", "timestamptz": "TIMESTAMP WITH TIME ZONE",
 }  # fmt: skip
 """Types as DuckDB calls them."""
-LOST = ("08", "57P", "25P", "53300")
+LOST = ("08", "57P", "25P", "53300", "55P03")
 """How the codes of errors begin after which it is worth trying again."""
 _TABLE = "the table is not there, or this user may not read it: look at `table`, and GRANT SELECT on it"
 _SAID = {
@@ -64,6 +64,7 @@ _SAID = {
     "42": _TABLE,
     "3F": _TABLE,
     "57014": "the server broke it off",
+    "55P03": "another session keeps the table locked",
 }
 
 _COLUMNS = """
@@ -283,7 +284,8 @@ class PostgresEngine:
             self._cursor = cursor = stack.enter_context(contextlib.closing(connection.cursor()))
             stack.callback(self._forget)
             cursor.execute(
-                "SELECT set_config('default_transaction_read_only', 'on', false), set_config('TimeZone', 'UTC', false)"
+                "SELECT set_config('default_transaction_read_only', 'on', false), set_config('TimeZone', 'UTC', false), "
+                f"set_config('standard_conforming_strings', 'on', false), set_config('lock_timeout', '{PATIENCE}s', false)"
             )
             cursor.fetchall()
             yield cursor

@@ -22,11 +22,14 @@ from halflife.engines import Engine, Question, open_source
 from halflife.engines.base import bounds_of_times
 from halflife.engines.duckdb.engine import DuckEngine
 from halflife.engines.duckdb.files import DATABASES, find_files, guess_format
+from halflife.engines.duckdb.source import NotEnoughMemory
 from halflife.errors import InvalidInput, SourceUnreachable
 from halflife.policy import Channel, Policy
 
 TOGETHER = 64
 """So many files that nobody has looked at are looked at together."""
+LOOKED_AT = 3
+"""Of so many files one must be readable when a publisher starts."""
 SETTLED = 2.0
 """Seconds that a file must have been left alone before what it holds is remembered: clocks of file systems are coarse."""
 
@@ -58,21 +61,9 @@ class Arrivals:
 
     def open(self, policy: Policy, channel: Channel, question: Question, scratch: Path | None = None) -> Engine | None:
         """Open what has arrived for the steps of a question; None if nothing has. A source out of reach is an error."""
-        source = channel.part.source
-        assert source is not None  # streams without a source are never due
-        if source.database is not None:
-            return open_source(source.database, table=source.table, scratch=scratch)
-        patterns = [str(policy.path(f)) for f in source.files]
-        files = _find_arrived(patterns)
-        kind = guess_format(files or patterns, source.format)
-
-        def open_files(some: Sequence[Path]) -> Engine:
-            return open_source(list(some), kind, source.table, columns=source.columns, scratch=scratch)
-
-        if not files:
-            return None
-        if kind in DATABASES:
-            return open_files(files)
+        files, open_files = _find_source(policy, channel, scratch)
+        if files is None:
+            return open_files(())
         extents = self._look_at(channel.name, files, question, open_files)
         wanted = [file for file in files if (known := extents.get(file)) is not None and known.meets(question)]
         return self._open_together(channel.name, wanted, question, open_files)
@@ -103,6 +94,8 @@ class Arrivals:
             return dict.fromkeys(files, extent)
         except SourceUnreachable:
             return dict.fromkeys(files)  # it was taken away meanwhile
+        except NotEnoughMemory:
+            raise
         except InvalidInput as error:
             if len(files) == 1:
                 self.tell(stream, str(error))
@@ -127,6 +120,41 @@ class Arrivals:
             except InvalidInput as error:
                 self.tell(stream, str(error))
         return _open_checked(kept, question, open_files) if kept else None
+
+
+def check_arrived(policy: Policy, channel: Channel) -> None:
+    """Refuse a source that is there, and cannot be read as the policy says: of files, if none of the last few can."""
+    files, open_files = _find_source(policy, channel, None)
+    question = channel.question(1, 1)
+    problems: list[str] = []
+    for some in [()] if files is None else [[file] for file in files[-LOOKED_AT:]]:
+        try:
+            _open_checked(some, question, open_files).close()
+            return
+        except SourceUnreachable:
+            raise
+        except InvalidInput as error:
+            problems.append(str(error))
+    if problems:
+        raise InvalidInput(problems[-1])
+
+
+def _find_source(
+    policy: Policy, channel: Channel, scratch: Path | None
+) -> tuple[list[Path] | None, Callable[[Sequence[Path]], Engine]]:
+    """Return the files that have arrived, and what opens some of them; None where a source is opened as one, a database."""
+    source = channel.part.source
+    assert source is not None  # streams without a source are never due
+    if source.database is not None:
+        return None, lambda some: open_source(source.database, table=source.table, scratch=scratch)
+    patterns = [str(policy.path(f)) for f in source.files]
+    files = _find_arrived(patterns)
+    kind = guess_format(files or patterns, source.format)
+
+    def open_files(some: Sequence[Path]) -> Engine:
+        return open_source(list(some or files), kind, source.table, columns=source.columns, scratch=scratch)
+
+    return (None if kind in DATABASES and files else files), open_files
 
 
 def _open_checked(files: Sequence[Path], question: Question, open_files: Callable[[Sequence[Path]], Engine]) -> Engine:

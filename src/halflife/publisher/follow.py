@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,12 +25,12 @@ from typing import TYPE_CHECKING
 
 from halflife.engines import Answer, Engine, Question
 from halflife.engines.base import TALLIES, empty_answer
-from halflife.engines.duckdb.source import Unreadable
+from halflife.engines.duckdb.source import NotEnoughMemory, Unreadable
 from halflife.errors import HalflifeError, InvalidInput, LedgerError, LedgerUnavailable, SourceUnreachable
 from halflife.local_time import from_us
 from halflife.numerics.progress import Progress
 from halflife.policy import Channel, GivenPolicy, Policy, channels
-from halflife.publisher.arrivals import Arrivals
+from halflife.publisher.arrivals import Arrivals, check_arrived
 from halflife.publisher.backfill import PublishRun, Source, Summary, run_session
 from halflife.publisher.due import Due
 from halflife.publisher.late_readings import LateReadings
@@ -107,11 +108,18 @@ class _Publisher:
         self._trouble: str | None = None
 
     def check(self) -> None:
-        """Refuse a policy of which nothing can be followed."""
-        if all(stream.source is None for stream in self._policy.streams):
+        """Refuse a policy of which nothing can be followed, or whose source is there and cannot be read as the policy says.
+
+        Later on the same is a source out of reach, as a step is published whatever has become of it.
+        """
+        followed = [c for c in channels(self._policy) if c.part.source is not None]
+        if not followed:
             raise InvalidInput(
                 "no stream of this policy has a source that could be followed: a program pushes them all"
             )
+        for channel in followed:
+            with suppress(SourceUnreachable):
+                check_arrived(self._policy, channel)
 
     def now_us(self) -> int:
         """The clock's time in µs."""
@@ -340,8 +348,12 @@ class ArrivedSource:
             try:
                 self._engine = engine = self._opened(question)
                 return _answer_nothing(question) if engine is None else engine.aggregate(question)
-            except Unreadable as error:
+            except (SourceUnreachable, NotEnoughMemory):
+                raise
+            except InvalidInput as error:  # a table that was dropped or changed, a file that is written to meanwhile
                 refusal = SourceUnreachable(str(error))
+                if not isinstance(error, Unreadable):
+                    break
             finally:
                 self.close()
         raise refusal

@@ -54,6 +54,10 @@ class Unreadable(InvalidInput):
     """DuckDB stopped while it read cells."""
 
 
+class NotEnoughMemory(InvalidInput):
+    """DuckDB needs more memory than it may have."""
+
+
 @dataclass(frozen=True)
 class Part:
     """Rows of one schema: their name, what stands after FROM to get them, and each column's type and identifier there."""
@@ -137,7 +141,9 @@ class DuckSource:
         except duckdb.InterruptException:
             refusal = Interrupted(f"{self._label}: reading was broken off")
         except duckdb.OutOfMemoryException:
-            refusal = InvalidInput(f"{self._label}: DuckDB needs more memory: raise its limit, or ask for fewer steps")
+            refusal = NotEnoughMemory(
+                f"{self._label}: DuckDB needs more memory: raise its limit, or ask for fewer steps"
+            )
         except duckdb.Error:
             refusal = self._unreadable()
         raise refusal

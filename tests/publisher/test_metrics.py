@@ -156,9 +156,10 @@ def test_no_file_of_the_policy_is_written_over(tmp_path):
     (tmp_path / "out.prom").mkdir()
     (tmp_path / "linked.prom").symlink_to("town.prom.shown")
     source = {"files": ["readings.csv", "data/*"], "time": "time", "value": "kwh"}
-    data = policy_dict(ledger="town.prom", output="folder/", stream={"source": source}) | {"mark": "mark.prom"}
-    made = hl.Policy.from_dict(data, tmp_path)
-    for name in ("town.prom", "linked.prom", "mark.prom", "data/a.prom", "folder/a.prom"):
+    data = policy_dict(ledger="town.prom", output="folder/", stream={"source": source})
+    made = hl.Policy.from_dict({**data, "mark": "mark.prom"}, tmp_path)
+    made.__dict__["noise_key"] = "file:key.prom"  # a promise that keeps noise has one
+    for name in ("town.prom", "linked.prom", "mark.prom", "key.prom", "data/a.prom", "folder/a.prom"):
         with pytest.raises(hl.InvalidInput, match=r"give another path|another folder"):
             metrics.check_metrics_file(tmp_path / name, made)
     metrics.check_metrics_file(tmp_path / "other.prom", made)

@@ -178,7 +178,7 @@ def _follow(policy: Path, wait: float, private: bool, second_ledger: bool, stop:
 
     def tell(loaded: Policy, summary: Summary) -> None:
         measured.write(loaded)
-        if sys.stderr.isatty():
+        if sys.stderr.isatty() and any(summary.published.values()):
             for line in _summary_in_words(summary, private, say_doubt(loaded)):
                 say(line, err=True)
 

@@ -79,7 +79,7 @@ def follow(
     progress  is told what is being done while late steps are caught up with
     stop      is asked whether to end: a step in hand is finished
     reload    is asked whether to read the policy's file again
-    told      is told of each run that published something, and of the first
+    told      is told of each run
     clock     the time in seconds since 1970;  sleep  waits so many seconds
     """
     publisher = _Publisher(policy, wait, second_ledger, progress, stop, told, Times(clock, sleep))
@@ -164,8 +164,7 @@ class _Publisher:
             self._prepare(session.ledger)
             begin = partial(FollowRun, session, self._progress, self._stop, self._arrivals, self._late, at_closing)
             summary = run_session(session, self._wait, self._stop, begin)
-            if any(summary.published.values()) or self._closing is None:
-                self._told(session.policy, summary)
+            self._told(session.policy, summary)
             return dict(session.done)
         finally:
             session.close()

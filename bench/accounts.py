@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 import halflife as hl
+from bench.results import Finding
 
 LATE = 10**6
 AGED = 10**5
@@ -77,7 +78,8 @@ def diffprivlib_accountant(count: int) -> tuple[float, float]:
     return first, rate(spend, range(100))
 
 
-def main() -> None:
+def main() -> list[Finding]:
+    findings = []
     table = Table(title=f"admit, a plain loop (steps 10³ and {LATE:,}; peers: release 100 and 2,000)")
     for column in ("account", "early, a second", "late, a second", "late / early", "size at the end"):
         table.add_column(column, justify="left" if column == "account" else "right")
@@ -90,6 +92,8 @@ def main() -> None:
     ):
         early, late, size = ours(notion)
         table.add_row(str(notion), f"{early:,.0f}", f"{late:,.0f}", f"{late / early:.2f}", f"{size:,} B")
+        work = f"{notion}: a release after {LATE:,}"
+        findings.append(Finding(work, 1e6 / late, "µs", early / late, "after 1,000", "flat"))
     chain = hl.MarkovChain([[0.9, 0.1], [0.1, 0.9]])
     early, late, size = ours(hl.AgeDependent(1.0, chain), AGED)
     name = f"AgeDependent(1.0, two states), to step {AGED:,}"
@@ -103,8 +107,10 @@ def main() -> None:
             early, late = peer(2000)
             memory = tracemalloc.get_traced_memory()[0]
             table.add_row(name, f"{early:,.0f}", f"{late:,.0f}", f"{late / early:.2f}", f"{memory:,} B")
+            findings.append(Finding(f"{name}: a release after 2,000", 1e6 / late, "µs", early / late, "after 100"))
         except Exception as error:
             table.add_row(name, "not measured", type(error).__name__, str(error).splitlines()[0][:60], "")
         finally:
             tracemalloc.stop()
     Console(width=130).print(table)
+    return findings

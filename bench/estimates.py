@@ -12,6 +12,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from bench.results import Finding
 from halflife.numerics.arrays import Floats
 from halflife.postprocessing import Seasonal
 from halflife.postprocessing.structural.filtering import Filter
@@ -73,13 +74,15 @@ def statsmodels_seconds(steps: int = 2_688) -> float:
     return time.process_time() - began
 
 
-def main() -> None:
+def main() -> list[Finding]:
+    findings = []
     table = Table(title="seasonal estimates, 40 states (CPU seconds)")
     for column in ("what", "steps", "seconds", "steps a second", "peak, GB"):
         table.add_column(column, justify="left" if column == "what" else "right")
 
     def row(what: str, steps: int, seconds: float, peak: str = "") -> None:
         table.add_row(what, f"{steps:,}", f"{seconds:.2f}", f"{steps / seconds:,.0f}", peak)
+        findings.append(Finding(what, seconds, "s"))
 
     for groups in (1, 10, 100, 1_000):
         row(f"filter, {groups:,} series of one class", 2_688, filter_seconds(groups))
@@ -95,3 +98,4 @@ def main() -> None:
         child.join()
         row(f"a year of half hours, {groups:,} groups, fits included", HALF_HOURS, seconds, f"{peak:.2f}")
     Console().print(table)
+    return findings

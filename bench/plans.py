@@ -8,9 +8,11 @@ from rich.console import Console
 from rich.table import Table
 
 import halflife as hl
+from bench.results import Finding
 
 
-def main() -> None:
+def main() -> list[Finding]:
+    findings = []
     table = Table(title="plans")
     for column in ("plan", "steps", "losses, s", "with risks, s", "duality gap"):
         table.add_column(column, justify="left" if column == "plan" else "right")
@@ -38,4 +40,6 @@ def main() -> None:
         gap = f"{plan.facts['duality_gap']:.1e}" if "duality_gap" in plan.facts else ""
         name = f"{notion} {plan.request.method}{' cap' if 'cap' in options else ''}"
         table.add_row(name, f"{steps:,}", f"{middle - start:.2f}", f"{end - start:.2f}", gap)
+        findings.append(Finding(f"{name}, {steps:,} steps", middle - start, "s"))
     Console(width=130).print(table)
+    return findings

@@ -5,6 +5,9 @@
     acts        kills of each part, the server stopped and started, an amendment
 
 Afterwards every step must have been published once, with what had arrived when it was closed, and `verify` must agree.
+
+A clock that only runs shows lags. On a busy machine it is over before a process has begun, so tests use one that waits: it
+does not pass a closing before the feeder has sent what comes in time, nor go on to the late readings before the step is published.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import json
 import os
 import random
 import signal
+import struct
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -31,6 +35,9 @@ LATE_AFTER = 900
 LATE_SHARE = 0.02
 NOISE = 15.0
 """Wh that the noise of a total, of scale 0.96, stays below: a reading that is lost or counted twice is more, but for a few."""
+
+PATIENCE = 300.0
+"""Seconds of real time for which a paced clock waits for somebody at most."""
 
 Reading = tuple[str, int, int]
 """A home, the second at which it was read, and Wh."""
@@ -54,7 +61,34 @@ class FastClock:
         time.sleep(max(0.0, (moment - self()) / self.speed))
 
 
-def follow_until(policy: str, clock: FastClock, end: float) -> None:
+@dataclass(frozen=True)
+class PacedClock:
+    """A clock that shows what a file says, for all processes; whoever leads the replay moves it on."""
+
+    file: str
+    speed: float
+
+    def __call__(self) -> float:
+        (shown,) = struct.unpack("d", Path(self.file).read_bytes())
+        return float(shown)
+
+    def set(self, shown: float) -> None:
+        hidden = Path(f"{self.file}.new")
+        hidden.write_bytes(struct.pack("d", shown))
+        hidden.rename(self.file)
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(min(0.5, max(0.01, seconds / self.speed)))
+
+    def sleep_until(self, moment: float) -> None:
+        while self() < moment:
+            time.sleep(0.02)
+
+
+Clock = FastClock | PacedClock
+
+
+def follow_until(policy: str, clock: Clock, end: float) -> None:
     """Follow a policy until a time."""
     hl.follow(policy, wait=3.0, clock=clock, sleep=clock.sleep, stop=lambda: clock() >= end)
 
@@ -69,7 +103,7 @@ def split_late(readings: Sequence[Reading]) -> tuple[list[Reading], list[Reading
     return [r for r in readings if r not in known], late
 
 
-def feed(where: str, steps: Sequence[tuple[int, Sequence[Reading]]], clock: FastClock) -> None:
+def feed(where: str, steps: Sequence[tuple[int, Sequence[Reading]]], clock: Clock) -> None:
     """Write each step's readings two minutes after its end, and the late ones later; what is there is left alone."""
     acts = []
     for end, readings in steps:
@@ -176,11 +210,17 @@ class Replay:
                     raise
 
     def run(
-        self, speed: float, kills: int, seed: int, acts: Sequence[tuple[float, str, Callable[[], Any]]] = ()
+        self,
+        speed: float,
+        kills: int,
+        seed: int,
+        acts: Sequence[tuple[float, str, Callable[[], Any]]] = (),
+        *,
+        paced: bool,
     ) -> Result:
         """Replay; kill each part so many times, at random moments, and do the acts, each at its share of the time."""
         begin, end = self.steps[0][0] - HALF_HOUR, self.steps[-1][0] + LATENESS + HALF_HOUR // 2
-        self.clock = clock = FastClock(begin, time.time() + 1.0, speed)
+        self.clock = clock = self.make_clock(begin, speed, paced)
         draw, result = random.Random(seed), Result(kills={"publishers": 0, "feeder": 0})
         targets: dict[str, tuple[Any, ...]] = {
             "publisher 1": (follow_until, self.policy, clock, end),
@@ -191,25 +231,88 @@ class Replay:
         moments = [(draw.uniform(begin, end), part) for part in ("publisher", "feeder") for _ in range(kills)]
         plan = sorted([*moments, *((begin + share * (end - begin), act) for share, _, act in acts)], key=lambda p: p[0])
         names = {act: name for _, name, act in acts}
-        for moment, act in plan:
-            clock.sleep_until(moment)
-            self.restart_dead(parts, targets)
+        for moment, act in [*plan, (end + 60, None)]:
+            self.pass_time(moment, lambda: self.restart_dead(parts, targets))
             if callable(act):
                 act()
                 result.acts.append(names[act])
-                continue
-            part = draw.choice(["publisher 1", "publisher 2"]) if act == "publisher" else "feeder"
-            result.memory.append(_memory(parts[part]))
-            if parts[part].is_alive() and parts[part].pid is not None:
-                os.kill(parts[part].pid, signal.SIGKILL)
-                parts[part].join()
-                result.kills["feeder" if part == "feeder" else "publishers"] += 1
-            parts[part] = self.begin(part, targets[part])
-        clock.sleep_until(end + 60)
+            elif act is not None:
+                part = draw.choice(["publisher 1", "publisher 2"]) if act == "publisher" else "feeder"
+                result.memory.append(_memory(parts[part]))
+                result.kills["feeder" if part == "feeder" else "publishers"] += self.kill(parts[part])
+                parts[part] = self.begin(part, targets[part])
         for process in parts.values():
-            process.join(60)
+            process.join(PATIENCE)
             process.kill()
         return self.judge(result)
+
+    def make_clock(self, begin: float, speed: float, paced: bool) -> Clock:
+        if not paced:
+            return FastClock(begin, time.time() + 1.0, speed)
+        clock = PacedClock(str(self.folder / "clock"), speed)
+        clock.set(begin)
+        self._gates = [
+            gate
+            for k, (end, _) in enumerate(self.steps)
+            for gate in ((end + LATENESS - 1, self.is_sent, k), (end + LATE_AFTER - 1, self.is_published, k))
+        ]
+        self._gates.sort(key=lambda gate: gate[0])
+        return clock
+
+    def pass_time(self, moment: float, look: Callable[[], None]) -> None:
+        """Wait until the clock shows a moment; one that is paced is moved on, from gate to gate."""
+        clock = self.clock
+        if isinstance(clock, FastClock):
+            clock.sleep_until(moment)
+            look()
+            return
+        while (shown := clock()) < moment:
+            look()
+            gate = self._gates[0] if self._gates else (moment, None, 0)
+            if shown >= gate[0]:
+                self.wait_for(gate[1], gate[2], look)
+                del self._gates[0]
+                continue
+            time.sleep(0.02)
+            clock.set(min(shown + 0.02 * clock.speed, moment, gate[0]))
+
+    def wait_for(self, done: Callable[[int], bool], k: int, look: Callable[[], None]) -> None:
+        """Wait until something is done for a step; whoever has ended by an error is started again meanwhile."""
+        began = time.monotonic()
+        while not done(k) and time.monotonic() - began < PATIENCE:
+            look()
+            time.sleep(0.05)
+
+    def is_sent(self, k: int) -> bool:
+        """Whether all readings of a step that come in time are there."""
+        end, readings = self.steps[k]
+        if self._source == "folder":
+            return (Path(self.feeds) / f"{end}.csv").exists()
+        import psycopg
+
+        try:
+            with psycopg.connect(self.feeds) as db:
+                query = "SELECT count(*) FROM readings WHERE time >= %s AND time < %s"
+                (count,) = db.execute(query, (end - HALF_HOUR, end)).fetchone() or (0,)
+        except psycopg.OperationalError:
+            return False
+        return bool(count >= len(split_late(readings)[0]))
+
+    def is_published(self, k: int) -> bool:
+        """Whether a step is in the ledger."""
+        try:
+            with open_ledger(hl.Policy.load(self.policy).ledger_url, read_only=True) as book:
+                return book.last_step("use") > k
+        except hl.HalflifeError:
+            return False
+
+    def kill(self, process: ForkServerProcess) -> bool:
+        """Kill a process; return whether it was alive."""
+        if not process.is_alive() or process.pid is None:
+            return False
+        os.kill(process.pid, signal.SIGKILL)
+        process.join()
+        return True
 
     def begin(self, name: str, target: tuple[Any, ...]) -> ForkServerProcess:
         return start(*target, said=self.folder / f"{name}.log")

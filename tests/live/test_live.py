@@ -35,13 +35,11 @@ def make_replay(folder: Path, server, source: str, ledger: str, steps) -> Replay
     return Replay(folder / name, steps, source, where, url)
 
 
-def check(result: Result, steps: int) -> None:
+def check(result: Result, steps: int, exact: int) -> None:
     assert result.problems == (), result.problems
     assert result.steps == steps, "a step is missing"
     assert min(result.lags) >= 0, "a step was published before it was closed"
-    assert result.exact >= steps - 2, (
-        "readings that had arrived were not counted, or twice"
-    )  # a feeder may be killed for long
+    assert result.exact >= exact, "readings that had arrived were not counted, or twice, or late ones were"
 
 
 @pytest.mark.parametrize(("source", "ledger"), BOTH)
@@ -49,15 +47,15 @@ def test_a_few_steps_replayed_fast_with_kills(tmp_path, source, ledger):
     steps = london_day(Path("nowhere"))[:6]
     with run_server() as server:
         replay = make_replay(tmp_path, server, source, ledger, steps)
-        result = replay.run(speed=900.0, kills=3, seed=1)
-    check(result, 6)
+        result = replay.run(speed=900.0, kills=3, seed=1, paced=True)
+    check(result, 6, exact=6)
 
 
 @pytest.mark.soak
 def test_a_day_of_london_replayed_with_kills_restarts_late_rows_takeovers_and_an_amendment(tmp_path, capsys):
-    """At 200 times the speed of time if there are 30 minutes, else faster. All four ways at once."""
-    minutes = float(os.environ.get("SOAK_MINUTES", "1"))
-    speed, kills = (200.0, 50) if minutes >= 30 else (900.0, 20)
+    """At 200 times the speed of time if there are 30 minutes, with lags; else as fast as all can. All four ways at once."""
+    paced = float(os.environ.get("SOAK_MINUTES", "1")) < 30
+    speed, kills = (900.0, 20) if paced else (200.0, 50)
     steps = london_day(DATA)
     with run_server() as server:
         replays = {pair: make_replay(tmp_path, server, *pair, steps) for pair in BOTH}
@@ -71,7 +69,7 @@ def test_a_day_of_london_replayed_with_kills_restarts_late_rows_takeovers_and_an
             seed, (pair, replay) = item
             acts = [(0.6, "amendment", replay.amend)]
             acts += [(0.3, "server restarted", restart)] if pair == BOTH[-1] else []
-            return replay.run(speed, kills, seed, acts)
+            return replay.run(speed, kills, seed, acts, paced=paced)
 
         with ThreadPoolExecutor(4) as pool:
             results = dict(zip(replays, pool.map(run, enumerate(replays.items())), strict=True))
@@ -84,7 +82,7 @@ def test_a_day_of_london_replayed_with_kills_restarts_late_rows_takeovers_and_an
                 f"memory {max(r.memory)} MB at most; verify: {r.problems or 'agrees'}"
             )
     for result in results.values():
-        check(result, 48)
+        check(result, 48, exact=48 if paced else 46)  # a feeder may be killed for long
 
 
 # A thousand kills -----------------------------------------------------------------------------------------------------------

@@ -59,3 +59,15 @@ def test_two_processes_lose_no_line(tmp_path, seed):
     running = [start(write_many, str(path), first) for first in (0, LINES)]
     assert [finish(process) for process in running] == [0, 0]
     assert sorted(numbers(path)) == list(range(2 * LINES))
+
+
+def test_one_that_another_process_puts_aside_meanwhile_is_no_error(tmp_path, monkeypatch):
+    """Between the look at the file and the lock another process put it aside, and has not begun a new one yet."""
+    import fcntl
+
+    path = tmp_path / "operator.jsonl"
+    write_operator(path, 0, {"n": 0})
+    monkeypatch.setattr(operator_log, "LARGEST", 10)
+    monkeypatch.setattr(fcntl, "flock", lambda *_: path.rename(f"{path}.1"))
+    write_operator(path, 0, {"n": 1})
+    assert numbers(path) == [0, 1]

@@ -40,25 +40,29 @@ def _rotate(path: Path) -> None:
     """Put a large file aside: PATH becomes PATH.1, that PATH.2, and so on; the oldest is removed.
 
     Who has it open still writes to it under its new name, so that no line is lost. Of two who put it aside at once the second
-    would put a new file aside: so it is looked at once more under a lock.
+    would put a new file aside: so it is looked at once more under a lock, where there may be none yet.
     """
-    try:
-        if path.stat().st_size < LARGEST:
-            return
-    except FileNotFoundError:
+    if not _is_large(path):
         return
     import fcntl
 
     folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
-        if path.stat().st_size >= LARGEST:
+        if _is_large(path):
             for number in range(KEPT - 1, 0, -1):
                 with suppress(FileNotFoundError):
                     os.replace(f"{path}.{number}", f"{path}.{number + 1}")
             os.replace(path, f"{path}.1")
     finally:
         os.close(folder)
+
+
+def _is_large(path: Path) -> bool:
+    try:
+        return path.stat().st_size >= LARGEST
+    except FileNotFoundError:
+        return False
 
 
 # Runs ---------------------------------------------------------------------------------------------------------------

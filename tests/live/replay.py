@@ -7,7 +7,7 @@
 Afterwards every step must have been published once, with what had arrived when it was closed, and `verify` must agree.
 
 A clock that only runs shows lags. On a busy machine it is over before a process has begun, so tests use one that waits: it
-does not pass a closing before the feeder has sent what comes in time, nor go on to the late readings before the step is published.
+does not pass a closing before the feeder has sent what comes in time, nor go on to late readings before the step is published.
 """
 
 from __future__ import annotations

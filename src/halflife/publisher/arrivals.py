@@ -5,7 +5,8 @@ readings lie in, for as long as the file is the same (place, size and time of ch
 it and not all that ever did.
 
 **A file that cannot be read has not arrived**: one that is half written, damaged or of other columns is left out, the operator is
-told, and it is looked at again when it changes. So no content stops a run, or decides when a step is published.
+told, and it is looked at again: when it changes, and if the disk or the memory failed, at the next look. So no content stops a
+run, or decides when a step is published; and no file decides whether another one counts.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import NamedTuple
 from halflife.engines import Engine, Question, open_source
 from halflife.engines.base import bounds_of_times
 from halflife.engines.duckdb.engine import DuckEngine
-from halflife.engines.duckdb.files import DATABASES, find_files, guess_format
+from halflife.engines.duckdb.files import DATABASES, Unreadable, find_files, guess_format
 from halflife.engines.duckdb.source import NotEnoughMemory
 from halflife.errors import InvalidInput, SourceUnreachable
 from halflife.policy import Channel, Policy
@@ -33,8 +34,8 @@ LOOKED_AT = 3
 SETTLED = 2.0
 """Seconds that a file must have been left alone before what it holds is remembered: clocks of file systems are coarse."""
 
-Stamp = tuple[str, int, int, int, int]
-"""A file as it is: its path, device, number, size and time of change."""
+Stamp = tuple[str, int, int, int, int, int]
+"""A file as it is: its path, device, number, size, and the times at which its content and its entry (mode, name) changed."""
 
 
 class Extent(NamedTuple):
@@ -49,6 +50,13 @@ class Extent(NamedTuple):
         return self.earliest <= latest and self.latest >= earliest
 
 
+class Seen(NamedTuple):
+    """The files of a stream's source when they were last looked at: which stretch of time each is about, and what opens them."""
+
+    extents: dict[Path, Extent | None]
+    open_files: Callable[[Sequence[Path]], Engine]
+
+
 class Arrivals:
     """What is known of the files of each stream's source, as long as they do not change.
 
@@ -57,15 +65,24 @@ class Arrivals:
 
     def __init__(self, tell: Callable[[str, str], None] = lambda stream, problem: None) -> None:
         self._known: dict[tuple[str, Stamp], Extent | None] = {}
+        self._seen: dict[str, Seen] = {}
+        self._told: dict[tuple[str, Path], str] = {}
         self.tell = tell
 
-    def open(self, policy: Policy, channel: Channel, question: Question, scratch: Path | None = None) -> Engine | None:
-        """Open what has arrived for the steps of a question; None if nothing has. A source out of reach is an error."""
-        files, open_files = _find_source(policy, channel, scratch)
-        if files is None:
-            return open_files(())
-        extents = self._look_at(channel.name, files, question, open_files)
-        wanted = [file for file in files if (known := extents.get(file)) is not None and known.meets(question)]
+    def open(
+        self, policy: Policy, channel: Channel, question: Question, scratch: Path | None = None, *, again: bool = False
+    ) -> Engine | None:
+        """Open what has arrived for the steps of a question; None if nothing has. A source out of reach is an error.
+
+        again  the files are those that were there when this was last asked: the folder is not looked at once more
+        """
+        if not again or channel.name not in self._seen:
+            files, open_files = _find_source(policy, channel, scratch)
+            if files is None:
+                return open_files(())
+            self._seen[channel.name] = Seen(self._look_at(channel.name, files, question, open_files), open_files)
+        extents, open_files = self._seen[channel.name]
+        wanted = [file for file, extent in extents.items() if extent is not None and extent.meets(question)]
         return self._open_together(channel.name, wanted, question, open_files)
 
     def _look_at(
@@ -75,34 +92,49 @@ class Arrivals:
         stamps = {file: stamp for file in files if (stamp := _stamp(file)) is not None}
         unknown = [file for file, stamp in stamps.items() if (stream, stamp) not in self._known]
         found: dict[Path, Extent | None] = {}
+        passing: set[Path] = set()
         for low in range(0, len(unknown), TOGETHER):
-            found |= self._examine(stream, unknown[low : low + TOGETHER], question, open_files)
+            found |= self._examine(stream, unknown[low : low + TOGETHER], question, open_files, passing)
         made = {file: found[file] if file in found else self._known[stream, stamps[file]] for file in stamps}
         settled = time.time_ns() - int(SETTLED * 1e9)
         self._known = {key: extent for key, extent in self._known.items() if key[0] != stream}
-        self._known |= {(stream, stamp): made[file] for file, stamp in stamps.items() if stamp[4] < settled}
+        self._known |= {
+            (stream, stamp): made[file] for file, stamp in stamps.items() if stamp[4] < settled and file not in passing
+        }
+        self._told = {key: said for key, said in self._told.items() if key[0] != stream or key[1] in stamps}
         return made
 
     def _examine(
-        self, stream: str, files: Sequence[Path], question: Question, open_files: Callable[[Sequence[Path]], Engine]
-    ) -> dict[Path, Extent | None]:
-        """Read files to their end, together if all can be read, and else one by one."""
+        self, stream: str, files: Sequence[Path], question: Question, open_files: Callable[[Sequence[Path]], Engine],
+        passing: set[Path],
+    ) -> dict[Path, Extent | None]:  # fmt: skip
+        """Read files to their end, together if all can be read, and else one by one.
+
+        passing  is given the files that could not be read for a reason that may pass: they are read again at the next look
+        """
         try:
             with contextlib.closing(open_files(files)) as engine:
                 assert isinstance(engine, DuckEngine)
                 extent = Extent(*(engine.find_extent(question) or ()))
             return dict.fromkeys(files, extent)
-        except SourceUnreachable:
-            return dict.fromkeys(files)  # it was taken away meanwhile
-        except NotEnoughMemory:
-            raise
         except InvalidInput as error:
             if len(files) == 1:
-                self.tell(stream, str(error))
+                if isinstance(error, SourceUnreachable | Unreadable | NotEnoughMemory):
+                    passing.update(files)
+                if not isinstance(error, SourceUnreachable):  # such a file was taken away meanwhile
+                    self._tell_once(stream, files[0], str(error))
                 return dict.fromkeys(files)
         return {
-            f: extent for file in files for f, extent in self._examine(stream, [file], question, open_files).items()
+            f: extent
+            for file in files
+            for f, extent in self._examine(stream, [file], question, open_files, passing).items()
         }
+
+    def _tell_once(self, stream: str, file: Path, problem: str) -> None:
+        """Tell the operator of a file that cannot be read, unless that was said before."""
+        if self._told.get((stream, file)) != problem:
+            self._told[stream, file] = problem
+            self.tell(stream, problem)
 
     def _open_together(
         self, stream: str, files: Sequence[Path], question: Question, open_files: Callable[[Sequence[Path]], Engine]
@@ -118,7 +150,7 @@ class Arrivals:
                 _open_checked([*kept, file], question, open_files).close()
                 kept.append(file)
             except InvalidInput as error:
-                self.tell(stream, str(error))
+                self._tell_once(stream, file, str(error))
         return _open_checked(kept, question, open_files) if kept else None
 
 
@@ -172,19 +204,19 @@ def _stamp(file: Path) -> Stamp | None:
         about = file.stat()
     except OSError:
         return None
-    return str(file), about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns
+    return str(file), about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns
 
 
 def _find_arrived(patterns: Iterable[str]) -> list[Path]:
-    """Return the files that paths and patterns name, sorted; a pattern may match none yet, but its folder must be there."""
+    """Return the files that paths and patterns name, sorted; they may not be there yet, but their folder must be."""
     found: dict[Path, None] = {}
     for pattern in patterns:
-        if glob.has_magic(pattern) and not os.path.lexists(pattern):
+        if os.path.lexists(pattern):
+            found |= dict.fromkeys(find_files([pattern]))
+        else:
             _check_folder(pattern)
             with contextlib.suppress(InvalidInput):
                 found |= dict.fromkeys(_regular(pattern))
-        else:
-            found |= dict.fromkeys(find_files([pattern]))
     return list(found)
 
 
@@ -193,9 +225,9 @@ def _regular(pattern: str) -> Iterator[Path]:
 
 
 def _check_folder(pattern: str) -> None:
-    """Refuse a pattern whose fixed part names no folder that can be read."""
+    """Refuse a path or pattern whose fixed part names no folder that can be read."""
     parts = Path(pattern).parts
-    fixed = next(i for i, part in enumerate(parts) if glob.has_magic(part))
+    fixed = next((i for i, part in enumerate(parts) if glob.has_magic(part)), len(parts) - 1)
     folder = Path(*parts[:fixed])
     try:
         os.scandir(folder).close()

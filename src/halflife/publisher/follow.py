@@ -8,16 +8,17 @@ Between two steps nothing is held: the ledger is opened, held, written to and le
 one policy, each with its own clock; whoever comes first publishes the step, and the others find it published. One that is killed
 in the middle of a step lets go of the ledger, and the next one goes on with the step.
 
-Steps that became due while nobody was there are caught up with when it starts, as `publish` does. As they are late anyway, a
-source that is out of reach then is waited for, until the next step is closed.
+Steps that became due while nobody was there, or while the machine slept, are caught up with, as `publish` does. As they are late
+anyway, a source that is out of reach then is waited for, until the next step of that stream is closed; other streams go on.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import math
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,8 +26,10 @@ from typing import TYPE_CHECKING
 
 from halflife.engines import Answer, Engine, Question
 from halflife.engines.base import TALLIES, empty_answer
-from halflife.engines.duckdb.source import NotEnoughMemory, Unreadable
+from halflife.engines.duckdb.files import Unreadable
+from halflife.engines.duckdb.source import NotEnoughMemory
 from halflife.errors import HalflifeError, InvalidInput, LedgerError, LedgerUnavailable, SourceUnreachable
+from halflife.ledger import ledger_exists
 from halflife.local_time import from_us
 from halflife.numerics.progress import Progress
 from halflife.policy import Channel, GivenPolicy, Policy, channels
@@ -43,8 +46,8 @@ if TYPE_CHECKING:
 
 NAP = 0.5
 """It looks at the clock so often while it sleeps, in seconds: a clock may be set, and a machine suspended."""
-PAUSE = 5.0
-"""Seconds until it tries again what was out of reach."""
+PAUSE, LONGEST_PAUSE = 5.0, 60.0
+"""Seconds until it tries again what was out of reach; they double until they are the longest."""
 TRIES = 3
 """How often files that change while they are read are read again."""
 
@@ -104,22 +107,26 @@ class _Publisher:
         self._wait, self._second_ledger, self._progress = wait, second_ledger, progress
         self._stop, self._told, self._times = stop, told, times
         self._arrivals, self._late = Arrivals(), LateReadings(times.clock)
-        self._closing: int | None = None  # when the next step is closed, in µs; None until it has worked once
+        self._closings: dict[
+            str, int
+        ] = {}  # of each stream: when the next step is closed, in µs; a source must be there then
         self._trouble: str | None = None
+        self._pause = PAUSE
 
     def check(self) -> None:
-        """Refuse a policy of which nothing can be followed, or whose source is there and cannot be read as the policy says.
+        """Refuse a policy of which nothing can be followed, or a source that is there and cannot be read as the policy says.
 
-        Later on the same is a source out of reach, as a step is published whatever has become of it.
+        Later on the same is a source out of reach, as a step is published whatever has become of it; and files are looked at here
+        only before anything is published, so that whoever writes them cannot keep a publisher from starting again.
         """
-        followed = [c for c in channels(self._policy) if c.part.source is not None]
-        if not followed:
+        if not self._followed():
             raise InvalidInput(
                 "no stream of this policy has a source that could be followed: a program pushes them all"
             )
-        for channel in followed:
-            with suppress(SourceUnreachable):
-                check_arrived(self._policy, channel)
+        _check_sources(self._policy, files=not ledger_exists(self._policy.ledger_url))
+
+    def _followed(self) -> list[Channel]:
+        return [c for c in channels(self._policy) if c.part.source is not None]
 
     def now_us(self) -> int:
         """The clock's time in µs."""
@@ -129,9 +136,8 @@ class _Publisher:
 
     def work(self) -> int | None:
         """Publish what is due; return when to work next, in µs, None if nothing will ever be due again."""
-        at_closing = self._closing is not None and self.now_us() >= self._closing
         try:
-            done = self._publish(at_closing)
+            run = self._publish()
         except SourceUnreachable as error:  # before the next step is closed: there is time to wait
             return self._try_again("source out of reach", error)
         except LedgerError as error:
@@ -140,32 +146,45 @@ class _Publisher:
             if not isinstance(error, LedgerUnavailable):
                 raise
             return self._try_again("ledger not available", error)
+        closings = self._find_closings(run.looked_us, run.session.done)
+        # a stream that waits for its source still does so until the closing that it waited for
+        self._closings = closings | {name: self._closings[name] for name in run.waiting if name in self._closings}
+        if run.waiting:
+            return self._try_again("source out of reach", run.waiting[min(run.waiting)])
         self._recover()
-        self._closing = self._find_next_closing(done)
+        if not closings:
+            return None
         if not self._stop():
-            self._count_late(done)
-        return self._closing
+            self._count_late(dict(run.session.done))
+        return min(self._closings.values())
 
-    def _publish(self, at_closing: bool) -> dict[str, int]:
-        """Run once, with the policy as its file has it now if the ledger was amended meanwhile; return the newest steps."""
+    def _publish(self) -> FollowRun:
+        """Run once, with the policy as its file has it now if the ledger was amended meanwhile."""
         try:
-            return self._run(at_closing)
+            return self._run()
         except LedgerUnavailable:
             raise
         except LedgerError:  # it may have been amended, or something was done to it while it was opened
             if self._stop():
                 raise
         self.read_policy_again("the ledger did not take it as it was read before")
-        return self._run(at_closing)
+        return self._run()
 
-    def _run(self, at_closing: bool) -> dict[str, int]:
+    def _run(self) -> FollowRun:
+        if not self._closings:  # what is late already waits for its source until the next closing
+            self._closings = self._find_closings(self.now_us(), {})
         session = Session(self._policy, self._times.clock, second_ledger=self._second_ledger)
+        made: list[FollowRun] = []
+
+        def begin() -> FollowRun:
+            made.append(FollowRun(session, self._progress, self._stop, self._arrivals, self._late, self._closings))
+            return made[0]
+
         try:
             self._prepare(session.ledger)
-            begin = partial(FollowRun, session, self._progress, self._stop, self._arrivals, self._late, at_closing)
             summary = run_session(session, self._wait, self._stop, begin)
             self._told(session.policy, summary)
-            return dict(session.done)
+            return made[0]
         finally:
             session.close()
 
@@ -179,26 +198,31 @@ class _Publisher:
 
         self._arrivals.tell, self._scratch = tell, ledger.scratch
 
-    def _find_next_closing(self, done: dict[str, int]) -> int | None:
-        """When the next step of any stream is closed that is not closed yet; None if there is none."""
-        now, found = self.now_us(), []
-        for c in channels(self._policy):
-            step = max(done.get(c.name, 0), c.newest(now)) + 1
-            if c.part.source is not None and (c.last is None or step <= c.last):
-                found.append(c.published_at(step))
-        return min(found, default=None)
+    def _find_closings(self, looked_us: int, done: Mapping[str, int]) -> dict[str, int]:
+        """When the next step of each stream is closed, of those that are not over.
+
+        looked_us  when it was last asked what is due: what was closed since then is closed already, and worked on at once
+        """
+        found = {}
+        for c in self._followed():
+            step = max(done.get(c.name, 0), c.newest(looked_us)) + 1
+            if c.last is None or step <= c.last:
+                found[c.name] = c.published_at(step)
+        return found
 
     def _count_late(self, done: dict[str, int]) -> None:
         """Look again at steps that were closed, while there is time before the next one is."""
 
+        closing = min(self._closings.values())
+
         def is_time() -> bool:
-            return self._stop() or (self._closing is not None and self.now_us() >= self._closing)
+            return self._stop() or self.now_us() >= closing
 
         def open_arrived(channel: Channel, question: Question) -> Engine | None:
-            return self._arrivals.open(self._policy, channel, question, self._scratch)
+            return self._arrivals.open(self._policy, channel, question, self._scratch, again=True)
 
-        for channel in channels(self._policy):
-            if channel.part.source is not None and channel.name in done:
+        for channel in self._followed():
+            if channel.name in done:
                 self._late.look_again(channel, done[channel.name], open_arrived, is_time)
 
     # Trouble, and what is read again --------------------------------------------------------------------------------------
@@ -207,12 +231,12 @@ class _Publisher:
         """Say what is out of reach, once; return when to try again: soon, or when the next step is closed."""
         if self._trouble != what:
             log.warning(what, extra={"fields": {"why": str(error)}})
+            self._pause = PAUSE
         self._trouble = what
         now = self.now_us()
-        if self._closing is None:
-            self._closing = self._find_next_closing({})
-        later = now + int(PAUSE * 1_000_000)
-        return later if self._closing is None or self._closing <= now else min(later, self._closing)
+        later = now + int(self._pause * 1_000_000)
+        self._pause = min(2 * self._pause, LONGEST_PAUSE)
+        return min([later, *(closing for closing in self._closings.values() if closing > now)])
 
     def _recover(self) -> None:
         if self._trouble is not None:
@@ -225,12 +249,16 @@ class _Publisher:
             return False
         try:
             made = Policy.load(self._given)
+            if made.ledger_url != self._policy.ledger_url:
+                raise InvalidInput(
+                    "it names another ledger, which would draw all noise again: stop this publisher, and start one for that"
+                )
         except HalflifeError as error:
             log.warning("policy not taken", extra={"fields": {"why": str(error)}})
             return False
         if made.to_data() == self._policy.to_data() and made.tables == self._policy.tables == ():
             return False
-        self._policy, self._arrivals, self._closing = made, Arrivals(), None
+        self._policy, self._arrivals, self._closings = made, Arrivals(), {}
         log.info("policy read again", extra={"fields": {"why": why}})
         return True
 
@@ -240,45 +268,74 @@ class _Publisher:
         """Sleep until a moment, in µs, or until it is asked to stop, or to read the policy again."""
         if self._trouble is None:
             log.info("sleeping", extra={"fields": {"until": from_us(moment, self._policy.clock.zone).isoformat()}})
+        slept = False
         while not self._stop() and (left := moment - self.now_us()) > 0:
             if reload():
                 self._reload()
                 return
             self._times.sleep(min(NAP, left / 1_000_000))
+            slept = True
+        if slept:
+            self._forgive_oversleeping()
+
+    def _forgive_oversleeping(self) -> None:
+        """Take the steps of a stream for late if a machine that was suspended has slept through more than one closing."""
+        now = self.now_us()
+        for channel in self._followed():
+            closing = self._closings.get(channel.name)
+            following = self._find_closings(now, {}).get(channel.name)
+            if closing is not None and following is not None and channel.newest(now) > channel.newest(closing):
+                self._closings[channel.name] = following
 
     def _reload(self) -> None:
-        """Go on with the policy's file as it is now, if the ledger takes it; else say why, and go on as before."""
-        before, closing = self._policy, self._closing
+        """Go on with the policy's file as it is now, if the ledger, its outputs and its sources take it; else say why not."""
+        before, closings = self._policy, self._closings
         if not self.read_policy_again("asked by a signal"):
             return
         try:
-            session = Session(self._policy, self._times.clock, second_ledger=self._second_ledger)
-            try:
+            with contextlib.closing(
+                Session(self._policy, self._times.clock, second_ledger=self._second_ledger)
+            ) as session:
                 if session.ledger.facts():
                     session.look()
-            finally:
-                session.close()
+                    session.check_outputs()
+            _check_sources(self._policy)
         except HalflifeError as error:
             log.warning("policy not taken", extra={"fields": {"why": str(error)}})
-            self._policy, self._closing = before, closing
+            self._policy, self._closings = before, closings
+
+
+def _check_sources(policy: Policy, *, files: bool = True) -> None:
+    """Refuse sources that are there, and cannot be read as a policy says; files only if that is asked for."""
+    for channel in channels(policy):
+        source = channel.part.source
+        if source is not None and (files or source.database is not None):
+            with contextlib.suppress(SourceUnreachable):
+                check_arrived(policy, channel)
 
 
 class FollowRun(PublishRun):
     """One run of a publisher that stays: of what has arrived, and without what cannot be reached.
 
-    at_closing  whether a step is closed now: then a source out of reach is dealt with as the policy says, and else an error
+    closings   of each stream: when its next step is closed, in µs. A source out of reach is waited for until then, or for ever if
+               there is no such step; from then on it is dealt with as the policy says
+    looked_us  when it was asked what is due
+    waiting    of streams that were due, and whose source is waited for: why it is out of reach
     """
 
     def __init__(
         self, session: Session, progress: Progress, stop: Callable[[], bool], arrivals: Arrivals, late: LateReadings,
-        at_closing: bool,
+        closings: Mapping[str, int],
     ) -> None:  # fmt: skip
         super().__init__(session, {}, progress, stop)
-        self._arrivals, self._late, self._at_closing = arrivals, late, at_closing
+        self._arrivals, self._late, self._closings = arrivals, late, closings
         self._absent: set[str] = set()
+        self.waiting: dict[str, SourceUnreachable] = {}
+        self.looked_us = session.now_us()
 
     def find_due(self) -> list[Due]:
         """Return what is due; a single step of each stream is finished, whoever asks to stop."""
+        self.looked_us = self.session.now_us()
         dues = super().find_due()
         if all(len(due.steps) == 1 for due in dues):
             self.stop = lambda: False
@@ -287,22 +344,32 @@ class FollowRun(PublishRun):
     def open(self, due: Due) -> Source:
         """Return the stream's source, of which what has arrived is opened when it is asked."""
         opened = partial(self._arrivals.open, self.session.policy, due.channel, scratch=self.session.ledger.scratch)
-        return ArrivedSource(opened, partial(self._note, due.channel), partial(self._be_absent, due.channel))
+        noted, absent = partial(self._note, due.channel), partial(self._be_absent, due.channel)
+        return ArrivedSource(opened, noted, absent, partial(self._arrivals.tell, due.channel.name))
 
     def _note(self, channel: Channel, question: Question, answer: Answer) -> None:
         if question.first == question.last:
             self._late.note(channel, question.first, answer)
 
     def _be_absent(self, channel: Channel, question: Question, error: SourceUnreachable) -> None:
-        """Say that a source is out of reach, which is public: it follows from a connection, and from no reading."""
-        if not self._at_closing:
-            raise error
-        self._absent.add(channel.name)
-        fields = {"stream": channel.name, "first": question.first, "last": question.last, "as": channel.part.absent}
+        """Say that a source is out of reach, which is public: it follows from a connection, and from no reading.
+
+        Before the stream's closing it is waited for, and other streams go on, but not past a running total: it needs every step.
+        """
+        name = channel.name
+        if self.looked_us < self._closings.get(name, math.inf):
+            if any(c.tree is not None for c in self.session.channels):
+                raise error
+            self.waiting[name] = error
+            return
+        self._absent.add(name)
+        fields = {"stream": name, "first": question.first, "last": question.last, "as": channel.part.absent}
         log.warning("source out of reach", extra={"fields": {**fields, "why": str(error)}})
+        if channel.part.absent == "missing":  # what comes later is late
+            self._note(channel, question, _answer_nothing(question))
 
     def select_read(self, batch: list[Due]) -> list[Due]:
-        """Return what is published of a batch: steps whose source is out of reach are skipped, where the policy says so."""
+        """Return what is published of a batch: not steps that wait for their source, nor those that are skipped without it."""
         skipped = [d for d in batch if d.channel.name in self._absent and d.channel.part.absent == "skip"]
         stretches: dict[str, Stretch] = {d.channel.name: (int(d.steps[0]), int(d.steps[-1])) for d in skipped}
         if stretches:
@@ -310,7 +377,7 @@ class FollowRun(PublishRun):
             for name, (first, last) in stretches.items():
                 fields = {"stream": name, "first": first, "last": last, "recorded": recorded}
                 log.warning("skipped", extra={"fields": fields})
-        return [d for d in batch if d.channel.name not in stretches]
+        return [d for d in batch if d.channel.name not in stretches and d.channel.name not in self.waiting]
 
 
 class ArrivedSource:
@@ -318,13 +385,14 @@ class ArrivedSource:
 
     opened   opens what has arrived for a question, None if nothing has
     noted    is given every answer;  absent  is told that the source is out of reach, and may refuse
+    tell     is told, for the operator, of what could not be read
     """
 
     def __init__(
         self, opened: Callable[[Question], Engine | None], noted: Callable[[Question, Answer], None],
-        absent: Callable[[Question, SourceUnreachable], None],
+        absent: Callable[[Question, SourceUnreachable], None], tell: Callable[[str], None],
     ) -> None:  # fmt: skip
-        self._opened, self._noted, self._absent = opened, noted, absent
+        self._opened, self._noted, self._absent, self._tell = opened, noted, absent, tell
         self._engine: Engine | None = None
         self._is_absent = False
 
@@ -342,19 +410,30 @@ class ArrivedSource:
         return _answer_nothing(question)
 
     def _read(self, question: Question) -> Answer:
-        """Read what has arrived; files that are written to meanwhile are read again, a few times."""
+        """Read what has arrived. What cannot be read for its content, after a few tries, has not arrived: everybody is missing.
+
+        A table that was dropped or changed is out of reach, as its columns are public.
+        """
+        problem = ""
         for _ in range(TRIES):
             try:
                 self._engine = engine = self._opened(question)
                 return _answer_nothing(question) if engine is None else engine.aggregate(question)
-            except (SourceUnreachable, NotEnoughMemory):
+            except (
+                Unreadable,
+                NotEnoughMemory,
+            ) as error:  # a file that is written to meanwhile, or one that is too large
+                problem = str(error)
+            except SourceUnreachable:
                 raise
-            except InvalidInput as error:  # a table that was dropped or changed, a file that is written to meanwhile
+            except InvalidInput as error:
                 refusal = SourceUnreachable(str(error))
-                if not isinstance(error, Unreadable):
-                    break
+                break
             finally:
                 self.close()
+        else:
+            self._tell(problem)
+            return _answer_nothing(question)
         raise refusal
 
     def progress(self) -> tuple[str, float]:

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from halflife.engines import Answer, Engine, Question
-from halflife.errors import InvalidInput
+from halflife.errors import Interrupted, InvalidInput
 from halflife.policy import Channel
 from halflife.publisher.operator_log import read_tail, write_operator
 
 ARRIVED = "arrived"
 """The event of a line about readings that have arrived for a step."""
+PATIENCE = 0.2
+"""Seconds between two looks at whether it is time to stop."""
 LOOKS = (1, 2, 4, 8, 16, 32, 64)
 """So many steps later a closed step is looked at again."""
 
@@ -82,8 +85,8 @@ class LateReadings:
                 engine = open_source(channel, question)
                 if engine is not None:
                     with closing(engine):
-                        self.note(channel, step, engine.aggregate(question))
-            except InvalidInput:
+                        self.note(channel, step, _aggregate(engine, question, stop))
+            except (InvalidInput, Interrupted):
                 return
 
     def _recall(self, line: bytes) -> None:
@@ -97,3 +100,13 @@ class LateReadings:
         except (ValueError, LookupError, TypeError, ArithmeticError, RecursionError):
             return
         self._seen.setdefault(stream, {})[step] = seen
+
+
+def _aggregate(engine: Engine, question: Question, stop: Callable[[], bool]) -> Answer:
+    """Answer a question; it is broken off when it is time to stop, so that no look delays the next step."""
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(engine.aggregate, question)
+        while not wait([reading], timeout=PATIENCE).done:
+            if stop():  # said until it is heard: between two queries an engine hears nothing
+                engine.interrupt()
+        return reading.result()

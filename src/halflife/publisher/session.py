@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from halflife.accountant import Accountant
 from halflife.engines.duckdb.scratch import sweep
-from halflife.errors import BudgetExceeded, HalflifeError, InvalidInput, LedgerError
+from halflife.errors import BudgetExceeded, HalflifeError, InvalidInput, LedgerError, LedgerUnavailable
 from halflife.ledger import Entry, Ledger, Marks, open_ledger
 from halflife.ledger.entry import name_vintage
 from halflife.ledger.vintages import FIRST_AGAIN, count_vintages
@@ -189,7 +189,7 @@ class Session:
         newest = self.ledger.newest()
         behind = newest.at_us - self.now_us() if newest else 0
         if behind > CLOCK_SLACK:
-            raise LedgerError(
+            raise LedgerUnavailable(
                 f"the clock says {from_us(self.now_us()):%Y-%m-%d %H:%M:%S} UTC, {behind / 60e6:.0f} minutes before the newest "
                 f"entry of {self.ledger.name} was written: set the clock; nothing was published"
             )

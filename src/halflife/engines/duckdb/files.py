@@ -36,6 +36,10 @@ CHUNK = 65_536
 LONGEST_HEADER = 1_000_000
 
 
+class Unreadable(InvalidInput):
+    """A file whose reading stopped: it may be damaged, or the disk failed; what is read again may be whole."""
+
+
 def quote_files(files: Sequence[Path]) -> str:
     """Files as DuckDB's list of names, in which * ? [ mean themselves."""
     return ", ".join(literal(glob.escape(str(path))) for path in files)
@@ -101,7 +105,7 @@ def check_gzip(files: Sequence[Path]) -> None:
         except (EOFError, zlib.error, gzip.BadGzipFile):  # what they say may hold a sum of the content
             refusal = InvalidInput(f"{path} is damaged: it is no whole gzip file with a right checksum: write it anew")
         except OSError as error:
-            refusal = InvalidInput(f"{path} cannot be read: {error.strerror or 'the disk fails'}")
+            refusal = Unreadable(f"{path} cannot be read: {error.strerror or 'the disk fails'}")
         else:
             continue
         raise refusal
@@ -129,7 +133,7 @@ def csv_header(path: Path) -> tuple[list[str], str]:
     except csv.Error:
         refusal = InvalidInput(f"{path} cannot be read as CSV: a name in its first line is too long, or broken")
     except OSError as error:
-        refusal = InvalidInput(f"{path} cannot be read: {error.strerror or error}")
+        refusal = Unreadable(f"{path} cannot be read: {error.strerror or error}")
     else:
         if line.strip() and len(set(names)) == len(names):
             return names, delimiter
@@ -171,7 +175,7 @@ def _first_lines(path: Path) -> list[str]:
     except (EOFError, zlib.error, gzip.BadGzipFile):
         refusal = InvalidInput(f"{path} is damaged: it is no whole gzip file: write it anew")
     except OSError as error:
-        refusal = InvalidInput(f"{path} cannot be read: {error.strerror or error}")
+        refusal = Unreadable(f"{path} cannot be read: {error.strerror or error}")
     else:
         return [line for line in re.split("[\r\n]+", text) if line][:100]
     raise refusal

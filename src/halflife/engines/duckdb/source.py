@@ -31,6 +31,7 @@ from urllib.parse import quote as percent
 
 from halflife.engines.arrow import column_names, convert_for_duckdb, folders, parquet_stream
 from halflife.engines.duckdb.files import (
+    Unreadable,
     check_gzip,
     csv_delimiter,
     csv_header,
@@ -48,10 +49,6 @@ from halflife.errors import HalflifeError, Interrupted, InvalidInput
 T = TypeVar("T")
 MEMORY = "500MB"
 """How much DuckDB may hold before it writes to its scratch folder."""
-
-
-class Unreadable(InvalidInput):
-    """DuckDB stopped while it read cells."""
 
 
 class NotEnoughMemory(InvalidInput):
@@ -162,6 +159,8 @@ class DuckSource:
             return self._duck.execute(sql).fetchall()
         except duckdb.InterruptException:
             raise Interrupted(f"{self._label}: reading was broken off") from None
+        except duckdb.IOException as error:
+            raise Unreadable(f"{self._label} cannot be read: {str(error).splitlines()[0]}") from None
         except duckdb.Error as error:
             raise InvalidInput(f"{self._label} cannot be read: {str(error).splitlines()[0]}") from None
 
@@ -256,9 +255,7 @@ class DuckSource:
         stated = {key.lower(): key for key in folders(path)}
         for column in columns:
             if column not in found.types:
-                raise InvalidInput(
-                    f"{path} has no column {column!r}, which other files have: give files with the same columns"
-                )
+                raise _lacks_column(path, column)
             if stated.get(column.lower(), column) != column:
                 raise InvalidInput(
                     f"{path}: the column {column!r} is hidden by a folder that states {stated[column.lower()]!r}: rename one"
@@ -315,21 +312,33 @@ class DuckSource:
         self._parts, self._parse_once = parts, True
 
     def open_csv(self, files: Sequence[Path], columns: Sequence[str] | None = None) -> None:
-        """Read CSV files with one header, or with these columns and none; each line a record."""
-        named = columns is None
-        header, delimiter = csv_header(files[0]) if columns is None else (list(columns), csv_delimiter(files, columns))
-        for path in files[1:] if named else ():
-            if csv_header(path) != (header, delimiter):
-                raise InvalidInput(f"{path} has another header than {files[0]}: give files with the same columns")
-        self._names, self._types = header, dict.fromkeys(header, "VARCHAR")
+        """Read CSV files, each line a record: those of one header in one scan; or all with these columns and no header."""
+        alike: dict[tuple[tuple[str, ...], str], list[Path]] = {}
+        if columns is not None:
+            alike[tuple(columns), csv_delimiter(files, columns)] = list(files)
+        else:
+            for path in files:
+                header, delimiter = csv_header(path)
+                alike.setdefault((tuple(header), delimiter), []).append(path)
+        self._names = list(dict.fromkeys(column for header, _ in alike for column in header))
+        self._types = dict.fromkeys(self._names, "VARCHAR")
         self._parse_once = self._keeps_rejects = True
 
-        def parts(columns: Sequence[str]) -> list[Part]:
+        def parts(asked: Sequence[str]) -> list[Part]:
             check_gzip(files)
-            source = csv_sql(files, header, delimiter, columns, named=named)
-            return [Part(self._label, source, self._types, {column: f"c{i}" for i, column in enumerate(columns)})]
+            return [self._csv_part(paths, *form, asked, columns is None) for form, paths in alike.items()]
 
         self._parts = parts
+
+    def _csv_part(
+        self, files: Sequence[Path], header: Sequence[str], delimiter: str, columns: Sequence[str], named: bool
+    ) -> Part:
+        for column in columns:
+            if column not in header:
+                raise _lacks_column(files[0], column)
+        source = csv_sql(files, header, delimiter, columns, named=named)
+        types, identifiers = dict.fromkeys(header, "VARCHAR"), {column: f"c{i}" for i, column in enumerate(columns)}
+        return Part(label_of(files), source, types, identifiers)
 
 
 @dataclass(frozen=True)
@@ -352,6 +361,10 @@ class _Columns:
     @cached_property
     def identifiers(self) -> dict[str, str]:
         return dict(zip(self.names, self.found, strict=True))
+
+
+def _lacks_column(path: Path, column: str) -> InvalidInput:
+    return InvalidInput(f"{path} has no column {column!r}, which other files have: give files with the same columns")
 
 
 def label_of(files: Sequence[Path]) -> str:

@@ -123,7 +123,11 @@ class _Publisher:
             raise InvalidInput(
                 "no stream of this policy has a source that could be followed: a program pushes them all"
             )
-        _check_sources(self._policy, files=not ledger_exists(self._policy.ledger_url))
+        begun = ledger_exists(self._policy.ledger_url)
+        for channel in self._followed():
+            source = channel.part.source
+            if not begun or (source is not None and source.database is not None):
+                _check_source(self._policy, channel, may_be_away=True)
 
     def _followed(self) -> list[Channel]:
         return [c for c in channels(self._policy) if c.part.source is not None]
@@ -299,19 +303,20 @@ class _Publisher:
                 if session.ledger.facts():
                     session.look()
                     session.check_outputs()
-            _check_sources(self._policy)
+            for channel in self._followed():
+                _check_source(self._policy, channel, may_be_away=False)
         except HalflifeError as error:
             log.warning("policy not taken", extra={"fields": {"why": str(error)}})
             self._policy, self._closings = before, closings
 
 
-def _check_sources(policy: Policy, *, files: bool = True) -> None:
-    """Refuse sources that are there, and cannot be read as a policy says; files only if that is asked for."""
-    for channel in channels(policy):
-        source = channel.part.source
-        if source is not None and (files or source.database is not None):
-            with contextlib.suppress(SourceUnreachable):
-                check_arrived(policy, channel)
+def _check_source(policy: Policy, channel: Channel, *, may_be_away: bool) -> None:
+    """Refuse a source that is there, and cannot be read as a policy says; or is not there, unless it may be away."""
+    try:
+        check_arrived(policy, channel)
+    except SourceUnreachable:
+        if not may_be_away:
+            raise
 
 
 class FollowRun(PublishRun):

@@ -8,6 +8,7 @@ was given to another process, or if it lives in another container.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import shutil
@@ -15,7 +16,7 @@ import stat
 import tempfile
 from pathlib import Path
 
-from halflife.errors import InvalidInput
+from halflife.errors import HalflifeError, InvalidInput
 
 try:
     import fcntl
@@ -29,24 +30,39 @@ OURS = b"a scratch folder of halflife: it is removed when nobody holds this lock
 """What a lock says. A folder without such a lock is somebody else's, whatever its name, and nothing in it is removed."""
 
 
-class Scratch:
-    """A folder of mode 0700 within another, by default the system's temporary one."""
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+"""How a system says that a disk, or a user's share of it, is full."""
 
-    def __init__(self, within: Path | None = None) -> None:
+
+class NoRoom(HalflifeError):
+    """The disk that scratch files are written to is full. It says nothing about any reading, and nothing about a source."""
+
+    def __init__(self, label: str, place: Path) -> None:
+        super().__init__(
+            f"{label} cannot be read now: the disk of {str(place)!r}, where scratch files are kept, is full: make room on it"
+        )
+
+
+class Scratch:
+    """A folder of mode 0700 within another, by default the system's temporary one; errors call what is read by a label."""
+
+    def __init__(self, within: Path | None = None, label: str = "the source") -> None:
         place = Path(tempfile.gettempdir()) if within is None else Path(within)
         if not place.is_dir():
             raise InvalidInput(f"no folder {str(place)!r} to keep scratch files in: make it, or choose another")
         sweep(place)
-        try:
-            self._folder = tempfile.TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-", dir=place)
-        except OSError as error:
-            raise InvalidInput(f"no scratch folder can be made in {str(place)!r}: {error.strerror}") from None
-        self.path = Path(self._folder.name)
-        try:
-            self._lock = _make_lock(self.path)
-        except OSError as error:
-            self._folder.cleanup()
-            raise InvalidInput(f"no scratch folder can be made in {str(place)!r}: {error.strerror}") from None
+        self.place = place
+        with contextlib.ExitStack() as undo:
+            try:
+                self._folder = tempfile.TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-", dir=place)
+                undo.callback(self._folder.cleanup)
+                self.path = Path(self._folder.name)
+                self._lock = _make_lock(self.path)
+            except OSError as error:
+                if error.errno in NO_ROOM:
+                    raise NoRoom(label, place) from None
+                raise InvalidInput(f"no scratch folder can be made in {str(place)!r}: {error.strerror}") from None
+            undo.pop_all()
 
     def close(self) -> None:
         """Remove the folder, then let go of its lock, so that nobody else removes it meanwhile."""

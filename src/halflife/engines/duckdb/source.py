@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import os
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -42,9 +43,11 @@ from halflife.engines.duckdb.files import (
     quote_files,
     sqlite_batches,
 )
-from halflife.engines.duckdb.scratch import Scratch
+from halflife.engines.duckdb.scratch import NO_ROOM, NoRoom, Scratch
 from halflife.engines.duckdb.sql import literal, name
 from halflife.errors import HalflifeError, Interrupted, InvalidInput
+
+__all__ = ["DuckSource", "NoRoom", "NotEnoughMemory", "Part", "label_of"]
 
 T = TypeVar("T")
 MEMORY = "500MB"
@@ -72,7 +75,7 @@ class DuckSource:
         import duckdb
 
         self._label = label
-        self._folder = Scratch(scratch)
+        self._folder = Scratch(scratch, label)
         options: dict[str, Any] = {
             "memory_limit": MEMORY,
             "temp_directory": str(self._folder.path / "spill"),
@@ -137,17 +140,20 @@ class DuckSource:
             return self._duck.execute(sql).fetchnumpy() if arrays else self._duck.execute(sql).fetchall()
         except duckdb.InterruptException:
             refusal = Interrupted(f"{self._label}: reading was broken off")
-        except duckdb.OutOfMemoryException:
-            refusal = NotEnoughMemory(
-                f"{self._label}: DuckDB needs more memory: raise its limit, or ask for fewer steps"
-            )
-        except duckdb.Error:
-            refusal = self._unreadable()
+        except duckdb.Error as error:
+            if _lacks_room(error):
+                refusal = NoRoom(self._label, self._folder.place)
+            elif isinstance(error, duckdb.OutOfMemoryException):
+                refusal = NotEnoughMemory(
+                    f"{self._label}: DuckDB needs more memory: raise its limit, or ask for fewer steps"
+                )
+            else:
+                refusal = self._unreadable()
         raise refusal
 
     def _unreadable(self) -> Unreadable:
         return Unreadable(
-            f"{self._label} cannot be read to its end: a file may be damaged or the disk full; "
+            f"{self._label} cannot be read to its end: a file may be damaged, or its disk fails; "
             "check both, or write the readings anew"
         )
 
@@ -160,6 +166,8 @@ class DuckSource:
         except duckdb.InterruptException:
             raise Interrupted(f"{self._label}: reading was broken off") from None
         except duckdb.IOException as error:
+            if _lacks_room(error):
+                raise NoRoom(self._label, self._folder.place) from None
             raise Unreadable(f"{self._label} cannot be read: {str(error).splitlines()[0]}") from None
         except duckdb.Error as error:
             raise InvalidInput(f"{self._label} cannot be read: {str(error).splitlines()[0]}") from None
@@ -361,6 +369,20 @@ class _Columns:
     @cached_property
     def identifiers(self) -> dict[str, str]:
         return dict(zip(self.names, self.found, strict=True))
+
+
+def _lacks_room(error: Exception) -> bool:
+    """Whether DuckDB stopped because a disk is full: it could not write to a file, or not put memory aside.
+
+    It says so in words alone. They end with the system's, so that no file that is called like them is taken for a full disk; and
+    of memory it names the limit of the folder that it puts it aside in, which is the room that the disk had.
+    """
+    import duckdb
+
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return "'max_temp_directory_size'" in str(error)
+    said = str(error)
+    return isinstance(error, duckdb.IOException) and any(said.endswith(f": {os.strerror(code)}") for code in NO_ROOM)
 
 
 def _lacks_column(path: Path, column: str) -> InvalidInput:

@@ -532,6 +532,30 @@ def test_a_file_that_vanishes_or_fails_takes_no_other_with_it(tmp_path, monkeypa
     assert {k: found[k] for k in (2, 3, 4)} == pytest.approx({k: exact(k - 1) for k in (2, 3, 4)}, abs=1e-3)
 
 
+@pytest.mark.parametrize("call", ["find_extent", "aggregate"])
+def test_a_full_scratch_disk_is_waited_for_and_takes_no_reading_with_it(tmp_path, monkeypatch, caplog, call):
+    """It says nothing about the source: neither is anybody missing, nor a step skipped, for as long as there is no room."""
+    from halflife.engines.duckdb.engine import DuckEngine
+    from halflife.engines.duckdb.source import NoRoom
+
+    hours(tmp_path, 0)
+    policy = make(tmp_path, epsilon=LOUD, stream=FOLDER | {"absent": "skip"})
+    world = World(end=START + 4.5 * HOUR)
+    world.at(START + 1.6 * HOUR, lambda: hours(tmp_path, 1, 2, 3))
+    real = getattr(DuckEngine, call)
+
+    def fail(engine, question):
+        if START + 1.5 * HOUR < world.now < START + 3.2 * HOUR:
+            raise NoRoom("in", tmp_path)
+        return real(engine, question)
+
+    monkeypatch.setattr(DuckEngine, call, fail)
+    world.follow(policy)
+    assert values(tmp_path) == pytest.approx({k + 1: exact(k) for k in range(4)}, abs=1e-3)
+    assert [r.getMessage() for r in caplog.records].count("no room for scratch files") == 1
+    assert not operator(policy, "unreadable")
+
+
 def test_no_file_decides_whether_another_one_counts(tmp_path):
     """A file of an older form, with one time far ahead, was opened first at every step, and others did not go with it."""
     hours(tmp_path, *range(3))

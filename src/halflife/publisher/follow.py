@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from halflife.engines import Answer, Engine, Question
 from halflife.engines.base import TALLIES, empty_answer
 from halflife.engines.duckdb.files import Unreadable
-from halflife.engines.duckdb.source import NotEnoughMemory
+from halflife.engines.duckdb.source import NoRoom, NotEnoughMemory
 from halflife.errors import HalflifeError, InvalidInput, LedgerError, LedgerUnavailable, SourceUnreachable
 from halflife.ledger import ledger_exists
 from halflife.local_time import from_us
@@ -142,8 +142,9 @@ class _Publisher:
         """Publish what is due; return when to work next, in µs, None if nothing will ever be due again."""
         try:
             run = self._publish()
-        except SourceUnreachable as error:  # before the next step is closed: there is time to wait
-            return self._try_again("source out of reach", error)
+        except (SourceUnreachable, NoRoom) as error:  # before the next step is closed: there is time to wait
+            full = isinstance(error, NoRoom)  # which says nothing of the source: nobody is missing for it
+            return self._try_again("no room for scratch files" if full else "source out of reach", error)
         except LedgerError as error:
             if self._stop():  # it was waiting for another process
                 return self.now_us()

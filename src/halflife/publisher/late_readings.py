@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from halflife.engines import Answer, Engine, Question
+from halflife.engines.duckdb.source import NoRoom
 from halflife.errors import Interrupted, InvalidInput
 from halflife.policy import Channel
 from halflife.publisher.operator_log import read_tail, write_operator
@@ -86,7 +87,7 @@ class LateReadings:
                 if engine is not None:
                     with closing(engine):
                         self.note(channel, step, _aggregate(engine, question, stop))
-            except (InvalidInput, Interrupted):
+            except (InvalidInput, Interrupted, NoRoom):
                 return
 
     def _recall(self, line: bytes) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from bench.results import Finding
 
 HOMES, STEP, START = 300, 60, 1_767_225_600
-STEPS, TENTH = 2_000, 200
+STEPS, TENTH = 300, 50
 
 
 def make_policy(folder: Path) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from contextlib import contextmanager, suppress
 class CuttingProxy:
     """Passes bytes on, and cuts a connection when its client sends a word: before that arrives, or before the answer does.
 
-    when     "before" or "after" it arrives, or "late": it arrives a second after the cut
+    when     "before" or "after" it arrives, or "late": it arrives a second after the cut; or "silent": nothing is cut,
+             and nothing is passed on any more
     refuses  whether new connections are closed at once, as by a server that is gone
     """
 
@@ -57,6 +58,8 @@ class CuttingProxy:
             while block := source.recv(65536):
                 if asked and self._word is not None and self._word in block:
                     self._word, self.cuts = None, self.cuts + 1
+                    while self._when == "silent" and source in self._lines:
+                        time.sleep(0.05)
                     self._close(source)
                     if self._when == "before":
                         break

@@ -29,7 +29,7 @@ def open_source(
     on closing; what a killed process left there is removed on opening. It holds people's readings: choose a disk you trust.
     """
     if is_server(source):
-        from halflife.engines.postgresql import PostgresEngine
+        from halflife.engines.postgresql.engine import PostgresEngine
 
         return PostgresEngine(source, table, scratch)
     if isinstance(source, str | Path):

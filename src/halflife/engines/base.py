@@ -205,12 +205,12 @@ def bounds_of_times(question: Question) -> tuple[int, int]:
 
     >>> from halflife.steps import Buckets
     >>> bounds_of_times(Question("count", "p", "t", Buckets(10, ((0, 5),)), 2, 3, local=((0, -2),)))
-    (3, 27)
+    (3, 26)
     """
     q = question
     width, adds, most = q.buckets.width, [add for _, add in q.buckets.pieces], max(abs(add) for _, add in q.local)
     earliest = max((q.first - 1) * width - max(adds) - most, -LATEST)
-    return earliest, min(q.last * width - min(adds) + most, LATEST)
+    return earliest, min(q.last * width - min(adds) + most - 1, LATEST)
 
 
 def most_added(question: Question) -> int:

@@ -1,15 +1,19 @@
-"""Readings in a table or view of a PostgreSQL server: the rows of the asked steps come as Arrow (ADBC), and DuckDB adds them up.
+"""Readings in a table of a PostgreSQL server: the rows of the asked steps come as Arrow (ADBC), and DuckDB adds them up.
 
 The server is asked for rows alone, by one SELECT, which sees one moment of the table. All arithmetic is the embedded engine's, so
 that the whole numbers are those of every other source.
 
-**No cell can stop a read.** What a column is sent as follows from its type, and no cast in it can fail:
+**No cell can stop a read.** What a column is sent as follows from its type, and nothing in it can fail:
 
-    text, varchar, char, name, citext, uuid, enums      as text
+    text, varchar, char, name, citext, uuid, enums      as text; of more than `LONGEST` bytes as null: a bad cell
     numeric                                             as text where it is a value or a time, as a whole number where it is a
                                                         person or a group: a number that has no double must not end the query
     timestamp, timestamptz, date                        as they are, infinite and far ones as null: a bad time
     whole numbers, floats, booleans                     as they are
+
+So a table must hold what it shows: views, foreign tables and columns that are computed when they are read have expressions or
+servers of their own, which may fail on a cell, and so may the policies of row-level security, which hide rows besides. They are
+refused when the source is opened.
 
 **Only rows that may lie in the asked steps are sent**: a condition on the time column in its own type, which an index on it can
 answer; rows without a time, or with one beyond all calendars, are sent too, as they are tallied. Times that are text cannot be
@@ -24,7 +28,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
-from urllib.parse import quote, urlencode
 
 from halflife.engines.base import LATEST, Answer, Question, bounds_of_times
 from halflife.engines.columns import check_columns, people_of_columns
@@ -33,8 +36,9 @@ from halflife.engines.duckdb.files import find_table
 from halflife.engines.duckdb.sql import literal, name
 from halflife.engines.grammar import EXACT, SECONDS
 from halflife.engines.inspection import Inspection
-from halflife.errors import HalflifeError, Interrupted, InvalidInput, SourceUnreachable, missing_extra
-from halflife.libpq import ALIVE, GONE, NO_DATABASE, NOT_LET_IN, TOO_MANY, explain_refusal, name_place, read_address
+from halflife.engines.postgresql.session import Failure, Session
+from halflife.errors import HalflifeError, Interrupted, InvalidInput, missing_extra
+from halflife.libpq import name_place, read_address
 from halflife.local_time import DAY
 
 T = TypeVar("T")
@@ -42,8 +46,8 @@ T = TypeVar("T")
 FORM = "postgresql://HOST/DATABASE"
 ATTEMPTS, PAUSE = 3, 0.5
 """How often a server that does not answer is tried, and the seconds before it is tried again, which double."""
-PATIENCE = 5
-"""Seconds in which a server must answer, if the address does not say."""
+LONGEST = 10_000
+"""Bytes of a cell of text; a longer one is a bad cell: a row of a table's most columns (1,600) then fits everywhere."""
 FAR = "148000-01-01"
 """Times from here on lie beyond 2⁶² µs after 1970, or nearly: no time that a reading can have."""
 TEXTS = ("text", "varchar", "bpchar", "name", "citext", "uuid")
@@ -54,18 +58,8 @@ CALLED = {
     "numeric": "DECIMAL", "bool": "BOOLEAN", "date": "DATE", "timestamp": "TIMESTAMP", "timestamptz": "TIMESTAMP WITH TIME ZONE",
 }  # fmt: skip
 """Types as DuckDB calls them."""
-LOST = ("08", "57P", "25P", "53300", "55P03")
-"""How the codes of errors begin after which it is worth trying again."""
-_TABLE = "the table is not there, or this user may not read it: look at `table`, and GRANT SELECT on it"
-_SAID = {
-    "28": NOT_LET_IN,
-    "3D": NO_DATABASE,
-    "53300": TOO_MANY,
-    "42": _TABLE,
-    "3F": _TABLE,
-    "57014": "the server broke it off",
-    "55P03": "another session keeps the table locked",
-}
+STORED = "'r', 'p', 'm'"
+"""Kinds of what has rows of its own: tables, partitioned tables, materialised views."""
 
 _COLUMNS = """
 WITH RECURSIVE base (oid, kind, type, of) AS (
@@ -73,7 +67,9 @@ WITH RECURSIVE base (oid, kind, type, of) AS (
     UNION ALL
     SELECT t.oid, b.kind, b.type, t.typbasetype FROM pg_catalog.pg_type t JOIN base b ON t.typbasetype = b.oid
 )
-SELECT a.attname::text, CASE base.type WHEN 'e' THEN 'text' ELSE base.kind END::text, format_type(a.atttypid, NULL)
+SELECT a.attname::text,
+    CASE WHEN a.attgenerated = 'v' THEN '' WHEN base.type = 'e' THEN 'text' WHEN base.type = 'b' THEN base.kind ELSE '' END::text,
+    CASE WHEN a.attgenerated = 'v' THEN 'computed when it is read' ELSE format_type(a.atttypid, NULL) END
 FROM pg_catalog.pg_attribute a JOIN base ON base.oid = a.atttypid
 WHERE a.attrelid = {table}::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
 """
@@ -81,6 +77,15 @@ _TABLES = """
 SELECT n.nspname::text, c.relname::text, pg_catalog.pg_table_is_visible(c.oid) FROM pg_catalog.pg_class c
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'v', 'm', 'p', 'f') AND n.nspname !~ '^(pg_|information_schema$)'
+"""
+_KINDS = f"""
+WITH RECURSIVE part (oid) AS (
+    SELECT {{table}}::regclass::oid
+    UNION
+    SELECT i.inhrelid FROM pg_catalog.pg_inherits i JOIN part ON i.inhparent = part.oid
+)
+SELECT pg_catalog.bool_and(c.relkind IN ({STORED})), pg_catalog.row_security_active({{table}}::regclass::oid)
+FROM part JOIN pg_catalog.pg_class c ON c.oid = part.oid
 """
 
 
@@ -99,11 +104,11 @@ class PostgresEngine:
         _import_driver()
         self._options = read_address(url, (), "a source", FORM).options
         self._label, self._scratch = f"postgresql://{name_place(self._options)}", scratch
-        self._cursor: Any = None
+        self._session: Session | None = None
         self._inner: DuckEngine | None = None
         self._whole: tuple[tuple[object, ...], DuckEngine] | None = None
         self._stopped = False
-        self._table, self._columns = self._try(lambda cursor: self._look(cursor, table))
+        self._table, self._columns, self._unnamed = self._try(lambda session: self._look(session, table))
         self._label = f"{self._label}, table {self._table}"
 
     # -- what it is asked
@@ -141,7 +146,7 @@ class PostgresEngine:
         kind = next((c.kind for c in self._columns if c.name == column), None)
         if kind not in (*WHOLE, *FLOATS, "numeric"):
             return None
-        sent = f"{name(column)}::text" if kind == "numeric" else name(column)
+        sent = _text(name(column)) if kind == "numeric" else name(column)
         with contextlib.closing(self._fetch(f"SELECT {sent} AS {name(column)} FROM {self._table}")) as engine:
             return engine.typical_number(column)
 
@@ -153,12 +158,11 @@ class PostgresEngine:
     def interrupt(self) -> None:
         """Break off what another thread has asked for: that raises `Interrupted`."""
         self._stopped = True
-        engine, cursor = self._inner, self._cursor
+        engine, session = self._inner, self._session
         if engine is not None:
             engine.interrupt()
-        if cursor is not None:
-            with contextlib.suppress(Exception):  # it has ended meanwhile
-                cursor.adbc_cancel()
+        if session is not None:
+            session.leave()
 
     def close(self) -> None:
         """Let go of what was kept."""
@@ -168,20 +172,42 @@ class PostgresEngine:
 
     # -- what the server is asked
 
-    def _look(self, cursor: Any, table: str | None) -> tuple[str, list[Column]]:
-        """Find the table, by its name where the search path leads to it, or as schema.name; and its columns."""
-        cursor.execute(_TABLES)
-        found = cursor.fetchall()
-        known = {f"{schema}.{t}": f"{name(schema)}.{name(t)}" for schema, t, _ in found}
-        known |= {t: f"{name(schema)}.{name(t)}" for schema, t, visible in found if visible}
+    def _look(self, session: Session, table: str | None) -> tuple[str, list[Column], int]:
+        """Find the table, by its name where the search path leads to it, or as schema.name; its columns; how many more it has.
+
+        Names that are no UTF-8 are passed over, as nobody can ask for them.
+        """
         if table is None:
             raise InvalidInput(f"{self._label}: a source on a server needs the name of its table: `table: NAME`")
-        place = known[find_table(table, known, self._label)]
-        cursor.execute(_COLUMNS.format(table=literal(place)))
-        return place, [Column(*row) for row in cursor.fetchall()]
+        known: dict[str, set[str]] = {}
+        for schema, t, visible in session.rows(_TABLES):
+            for called in (f"{schema}.{t}", t) if visible else (f"{schema}.{t}",):
+                if None not in (schema, t):
+                    known.setdefault(called, set()).add(f"{name(schema)}.{name(t)}")
+        places = sorted(known[find_table(table, known, self._label)])
+        if len(places) > 1:
+            raise InvalidInput(
+                f"{self._label}: {table!r} is a name of {len(places)} tables, {' and '.join(places)}: rename one"
+            )
+        stored, hidden = session.rows(_KINDS.format(table=literal(places[0])))[0]
+        if not stored:
+            raise InvalidInput(
+                f"{self._label}: {table!r} is a view or a foreign table, or has such parts, and these may fail on somebody's "
+                "cell when they are read: give a table, or make a materialised view of it (CREATE MATERIALIZED VIEW)"
+            )
+        if hidden:
+            raise InvalidInput(
+                f"{self._label}: row-level security hides rows of {table!r} from this user, by conditions that may fail on "
+                "somebody's cell: give a table or a materialised view of its own, or read it as a user with BYPASSRLS"
+            )
+        columns = session.rows(_COLUMNS.format(table=literal(places[0])))
+        named = [Column(*row) for row in columns if row[0] is not None]
+        return places[0], named, len(columns) - len(named)
 
     def _asked(self, question: Question) -> list[str]:
         q, names = question, [column.name for column in self._columns]
+        if q.wide and self._unnamed:
+            raise InvalidInput(f"{self._label}: the names of {self._unnamed} columns are no UTF-8 text: rename them")
         if q.wide:
             return [*people_of_columns(self._label, q.time, names), q.time]
         asked = [c for c in dict.fromkeys((q.person, q.time, q.value, q.group)) if c is not None]
@@ -193,11 +219,19 @@ class PostgresEngine:
         kinds = {column.name: column for column in self._columns}
         who = () if question.wide else (question.person, question.group)
         numbers = (question.time, question.value)
-        sent = [
-            f"{_send(self._label, kinds[c], whole=c in who and c not in numbers)} AS {name(c)}"
-            for c in self._asked(question)
-        ]
-        return f"SELECT {', '.join(sent)} FROM {self._table}"
+        sent = {c: _send(kinds[c], whole=c in who and c not in numbers) for c in self._asked(question)}
+        unknown = [kinds[c] for c, sql in sent.items() if sql is None]
+        if unknown and question.wide:
+            raise InvalidInput(
+                f"{self._label}: {len(unknown)} of {len(sent)} columns are of types that no reading has: leave "
+                "them out of the table"
+            )
+        if unknown:
+            raise InvalidInput(
+                f"{self._label}: column {unknown[0].name!r} is {unknown[0].called}, but a person is text or a whole number, "
+                "a time is a timestamp, a date, text or a number, and a value is a number or text"
+            )
+        return f"SELECT {', '.join(f'{sql} AS {name(c)}' for c, sql in sent.items())} FROM {self._table}"
 
     def _where(self, question: Question) -> str:
         """SQL of a condition that all rows meet which are counted or tallied; empty if the server cannot tell."""
@@ -206,11 +240,14 @@ class PostgresEngine:
         earliest, latest = bounds_of_times(q)
         t = name(q.time)
         if kind in TIMES and q.epoch is None:
-            near = f"{t} BETWEEN {_day(earliest // DAY, kind)} AND {_day(latest // DAY + 1, kind)}"
+            bounds = (-(-earliest // DAY) * DAY, latest // DAY * DAY) if kind == "date" else (earliest, latest)
+            near = f"{t} BETWEEN {_moment(bounds[0], kind)} AND {_moment(bounds[1], kind)}"
             return f" WHERE {near} OR {t} IS NULL OR {t} >= '{FAR}' OR {t} = '-infinity'"
         if kind in (*WHOLE, *FLOATS, "numeric") and q.epoch is not None:
             unit, most = SECONDS[q.epoch], LATEST // SECONDS[q.epoch]
-            near = f"{t} BETWEEN {_bound(earliest // unit - 1, kind)} AND {_bound(latest // unit + 1, kind)}"
+            less = 0 if kind in WHOLE else 1  # what becomes a double is rounded, here and there
+            low, high = -(-earliest // unit) - less, latest // unit + less
+            near = f"{t} BETWEEN {_bound(low, kind)} AND {_bound(high, kind)}"
             return f" WHERE {near} OR {t} IS NULL OR {t} > {_bound(most, kind)} OR {t} < {_bound(-most, kind)}"
         return ""
 
@@ -227,107 +264,87 @@ class PostgresEngine:
 
     def _fetch(self, sql: str) -> DuckEngine:
         """Return what a query gives, on a disk of this machine, as an engine of its own."""
-        return self._try(lambda cursor: self._take(cursor, sql))
+        return self._try(lambda session: self._take(session, sql))
 
-    def _take(self, cursor: Any, sql: str) -> DuckEngine:
-        """Run a query, and take its rows over, batch by batch; a failure of the connection on the way is its own error."""
+    def _take(self, session: Session, sql: str) -> DuckEngine:
+        """Run a query, and take its rows over, batch by batch; a failure of the session on the way is its own error."""
         import pyarrow as pa
 
-        cursor.execute(sql)
-        stream = cursor.fetch_record_batch()
-        failed: list[Exception] = []
+        session.rows(
+            "SELECT set_config('search_path', 'pg_catalog', false)"
+        )  # no function of a schema is mistaken for the server's
+        schema, rows = session.batches(sql)
+        failed: list[Failure] = []
 
         def batches() -> Iterator[Any]:
             try:
-                yield from stream
-            except Exception as error:
-                failed.append(error)
+                yield from rows
+            except Failure as failure:
+                failed.append(failure)
                 raise
 
         try:
             return open_arrow(
-                pa.RecordBatchReader.from_batches(stream.schema, batches()), scratch=self._scratch, label=self._label
+                pa.RecordBatchReader.from_batches(schema, batches()), scratch=self._scratch, label=self._label
             )
         except InvalidInput:
             if not failed:
                 raise
         raise failed[0]
 
-    def _try(self, work: Callable[[Any], T]) -> T:
-        """Return what some work on a new connection gives; a connection that fails is tried again, a few times.
+    def _try(self, work: Callable[[Session], T]) -> T:
+        """Return what some work in a new session gives; one that fails is tried again, a few times.
 
         What a driver says is not passed on, not even as the context of a refusal.
         """
-        import pyarrow as pa
-        from adbc_driver_manager import Error
-
+        refusal: HalflifeError
         for attempt in range(ATTEMPTS):
             time.sleep(PAUSE * (2**attempt - 1))
             try:
-                with self._connected() as cursor:
-                    return work(cursor)
-            except (Error, pa.ArrowException, OSError) as error:
-                state, text = getattr(error, "sqlstate", None) or "", str(error)
+                with contextlib.closing(Session(self._label)) as self._session:
+                    self._session.open(self._options)
+                    return work(self._session)
+            except Failure as failure:
+                refusal, again = failure.refusal, failure.again
+            finally:
+                self._session = None
             if self._stopped:
-                refusal: HalflifeError = Interrupted(f"{self._label}: reading was broken off")
-                break
-            refusal = SourceUnreachable(f"{self._label} cannot be reached: {_explain(state, text)}")
-            if state and not state.startswith(LOST):
+                refusal = Interrupted(f"{self._label}: reading was broken off")
+            if self._stopped or not again:
                 break
         raise refusal
 
-    @contextlib.contextmanager
-    def _connected(self) -> Iterator[Any]:
-        """A cursor on a connection of its own, which changes nothing and reads times as UTC's."""
-        with contextlib.ExitStack() as stack:
-            connection = stack.enter_context(contextlib.closing(_connect(self._options)))
-            self._cursor = cursor = stack.enter_context(contextlib.closing(connection.cursor()))
-            stack.callback(self._forget)
-            cursor.execute(
-                "SELECT set_config('default_transaction_read_only', 'on', false), set_config('TimeZone', 'UTC', false), "
-                f"set_config('standard_conforming_strings', 'on', false), set_config('lock_timeout', '{PATIENCE}s', false)"
-            )
-            cursor.fetchall()
-            yield cursor
 
-    def _forget(self) -> None:
-        self._cursor = None
-
-
-def _explain(state: str, text: str) -> str:
-    """What a refusal means, by its code, or by libpq's words where it has none."""
-    said = next((_SAID[state[:n]] for n in (5, 2) if state[:n] in _SAID), None)
-    return said or (GONE if state else explain_refusal(text))
-
-
-def _send(label: str, column: Column, *, whole: bool) -> str:
-    """SQL of what a column is sent as; `whole` where it says who somebody is."""
+def _send(column: Column, *, whole: bool) -> str | None:
+    """SQL of what a column is sent as, None if no reading is of its type; `whole` where it says who somebody is."""
     c, kind = name(column.name), column.kind
-    if kind in TEXTS:
-        return f"{c}::text"
     if kind in (*WHOLE, *FLOATS, "bool"):
         return c
-    if kind == "numeric":
-        return f"CASE WHEN {c} = trunc({c}) AND abs({c}) < {EXACT} THEN trunc({c})::int8 END" if whole else f"{c}::text"
+    if kind == "numeric" and whole:
+        return f"CASE WHEN {c} = trunc({c}) AND abs({c}) < {EXACT} THEN trunc({c})::int8 END"
+    if kind in (*TEXTS, "numeric"):
+        return _text(c)
     if kind in TIMES:
         return f"CASE WHEN isfinite({c}) AND {c} < '{FAR}' THEN {c} END"
-    raise InvalidInput(
-        f"{label}: column {column.name!r} is {column.called}, but a person is text or a whole number, a time is a timestamp, a "
-        "date, text or a number, and a value is a number or text"
-    )
+    return None
 
 
-def _day(number: int, kind: str) -> str:
-    """The beginning of a day, counted from 1970, to compare a column with, in its own type; beyond the years 1 to 9999 infinite.
+def _text(column: str) -> str:
+    return f"CASE WHEN octet_length({column}::text) <= {LONGEST} THEN {column}::text END"
 
-    >>> _day(0, "timestamptz"), _day(-719_163, "date")
-    ("timestamptz '1970-01-01 00:00:00+00'", "date '-infinity'")
+
+def _moment(us: int, kind: str) -> str:
+    """A moment in µs since 1970, to compare a column with, in its own type; beyond the years 1 to 9999 infinite.
+
+    >>> _moment(1, "timestamptz"), _moment(-719_163 * 86_400_000_000, "date")
+    ("timestamptz '1970-01-01 00:00:00.000001+00'", "date '-infinity'")
     """
-    ordinal = number + datetime.date(1970, 1, 1).toordinal()
-    if not 1 <= ordinal <= datetime.date.max.toordinal():
-        return f"{kind} '{'-' if number < 0 else ''}infinity'"
-    day = datetime.date.fromordinal(ordinal)
-    return f"{kind} '{day.isoformat()}{' 00:00:00+00' if kind == 'timestamptz' else ''}'"
+    try:
+        moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=us)
+    except OverflowError:
+        return f"{kind} '{'-' if us < 0 else ''}infinity'"
+    text = moment.date().isoformat() if kind == "date" else moment.isoformat(" ", "microseconds")
+    return f"{kind} '{text}{'+00' if kind == 'timestamptz' else ''}'"
 
 
 def _bound(number: int, kind: str) -> str:
@@ -335,15 +352,6 @@ def _bound(number: int, kind: str) -> str:
     largest = {"int2": 2**15 - 1, "int4": 2**31 - 1}.get(kind, 2**63 - 1)
     held = max(-largest, min(largest, number))
     return f"'{held}'::{kind}"
-
-
-def _connect(options: Mapping[str, str]) -> Any:
-    import adbc_driver_postgresql.dbapi as driver
-
-    told = {"connect_timeout": PATIENCE, **ALIVE, "application_name": "halflife", "client_encoding": "UTF8", **options}
-    user = f"{quote(str(told.pop('user')), safe='')}@" if "user" in told else ""
-    where = name_place({key: str(told.pop(key)) for key in ("host", "port", "dbname") if key in told})
-    return driver.connect(f"postgresql://{user}{where}?{urlencode(told, quote_via=quote)}", autocommit=True)
 
 
 def _import_driver() -> None:

@@ -1,0 +1,1 @@
+"""Readings in a table on a PostgreSQL server."""

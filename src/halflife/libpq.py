@@ -9,7 +9,7 @@ A driver's text may quote a cell, so none of it is passed on: only what its code
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import parse_qsl, quote, unquote
 
@@ -28,6 +28,8 @@ NO_PASSWORD = (
     "a policy is public, and this address holds a password: change that password, as it may have been seen, and give it by the "
     "environment (PGPASSWORD), ~/.pgpass, or a service file (?service=NAME)"
 )
+_PASSWORD = re.compile(r"(?is)(?:[a-z][a-z0-9+.-]*:/|postgres(?:ql)?:).*?:.*@|password\s*=\s*\S")
+"""Text with a password: behind a colon before an @, wherever either stands, or as KEY=VALUE."""
 GONE = "the connection was lost: see that the server runs, and run again"
 NOT_LET_IN = (  # fmt: skip
     "the server does not let this user in: look at the user, the password (PGPASSWORD, ~/.pgpass, ?service=), pg_hba.conf"
@@ -79,6 +81,38 @@ def is_server(url: object) -> bool:
     return isinstance(url, str) and url.partition("://")[0] in KINDS and "://" in url
 
 
+def holds_password(text: str) -> bool:
+    """Return whether a text looks like an address with a password, also one with signs that do not belong in addresses.
+
+    A colon of a port stands behind the @, and an @ behind the host is written %40.
+
+    >>> [holds_password(f"postgresql://{rest}") for rest in ("me:pw@db/town", "me:p?/w@db", "me@db:5433/town")]
+    [True, True, False]
+    """
+    return _PASSWORD.search(text) is not None
+
+
+def find_passwords(data: object, where: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Yield the keys of plain data behind which a password stands; of a key that is an address itself, the one around it.
+
+    >>> list(find_passwords({"a": ["x", "postgresql://me:pw@db"], "b": {"password": "pw"}}))
+    [('a', 1), ('b', 'password')]
+    """
+    if isinstance(data, str) and holds_password(data):
+        yield where
+    elif isinstance(data, Mapping):
+        for key, value in data.items():
+            if holds_password(str(key)):
+                yield where
+            elif str(key).lower().endswith("password") and value is not None:
+                yield (*where, key)
+            else:
+                yield from find_passwords(value, (*where, key))
+    elif isinstance(data, list | tuple):
+        for i, value in enumerate(data):
+            yield from find_passwords(value, (*where, i))
+
+
 def read_address(url: str, own: Sequence[str], what: str, form: str) -> Address:
     """Return what an address says; refuse a password, and keys that nobody knows. What is refused is not quoted.
 
@@ -87,6 +121,8 @@ def read_address(url: str, own: Sequence[str], what: str, form: str) -> Address:
     >>> read_address("postgresql://me@db:5433/town?sslmode=require", (), "a source", "…").options["port"]
     '5433'
     """
+    if holds_password(url):
+        raise InvalidInput(NO_PASSWORD)
     if "\0" in unquote(url):
         raise InvalidInput(f"an address of {what} holds a NUL (%00), and nothing behind it would be read: leave it out")
     rest = url.partition("://")[2]
@@ -94,7 +130,7 @@ def read_address(url: str, own: Sequence[str], what: str, form: str) -> Address:
     hosts, _, database = where.partition("/")
     user, _, hosts = hosts.rpartition("@")
     given = _read_query(query, what)
-    if ":" in user or "password" in given or "sslpassword" in given:
+    if "password" in given or "sslpassword" in given:
         raise InvalidInput(NO_PASSWORD)
     if "#" in url or "/" in database:
         raise InvalidInput(f"an address of {what} is {form}: no # or second / belongs in it")

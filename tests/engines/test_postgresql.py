@@ -26,7 +26,7 @@ from halflife.errors import Interrupted, SourceUnreachable
 from halflife.libpq import ALIVE
 from halflife.steps import Steps
 from postgres_server import USER, run_server
-from publisher.town import LOUD, STEPS, exact_means, make, read_csv, readings, write_readings
+from publisher.town import LOUD, STEPS, exact_means, make, policy_dict, read_csv, readings, write_readings
 
 DAY = replace(BASE, buckets=Steps.of("1 day", "2020-01-01").buckets(0, 2**60), first=1, last=2, local=((-(2**62), 0),))
 ASKED = replace(DAY, person="p", time="t", value="x", low=0, high=10**6, fold="sum", multiply=1, divide=1)
@@ -86,7 +86,9 @@ def test_only_rows_of_the_asked_steps_are_sent_and_an_index_finds_them(base, kin
     assert ask(url, "r", asked).sums.ravel().tolist() == ([1, 1] if kind == "date" else [24, 24])
     plan = "\n".join(row[0] for row in server.execute(f"EXPLAIN {sent[-1]}"))
     assert "Index" in plan, plan
-    assert server.execute(f"SELECT count(*) FROM ({sent[-1]}) s")[0][0] <= (2 if kind == "date" else 50)
+    rounded = 2 if kind in ("float4", "float8", "numeric") else 0
+    rows = server.execute(f"SELECT count(*) FROM ({sent[-1]}) s")[0][0]
+    assert 0 <= rows - (2 if kind == "date" else 48) <= rounded
 
 
 def test_times_as_text_and_names_of_any_kind(base):
@@ -582,3 +584,34 @@ def test_where_readings_are_is_said_once_and_without_a_password(tmp_path, source
         make(tmp_path, stream={"source": {"value": "kwh", **source}})
     assert said in str(refused.value)
     assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"stream": {"source": {"files": "postgresql://me:secret@h/d"}}},
+        {"stream": {"source": {"files": ["a.csv", "postgres:/me:secret@h/d"]}}},
+        {"stream": {"source": {"database": ["postgresql://me:secret@h/d"], "table": "r"}}},
+        {"stream": {"source": {"database": {"host": "h", "password": "secret"}, "table": "r"}}},
+        {"stream": {"source": {"database": "host=h password=secret", "table": "r"}}},
+        {"stream": {"source": {"postgresql://me:secret@h/d": "r"}}},
+        {"stream": {"output": "postgresql://me:secret@h/d"}},
+        {"mark": "postgresql://me:secret@h/d"},
+        {"ledger": "POSTGRESQL://me:secret@h/d"},
+        {"promise": {"notion": "postgresql://me:secret@h/d"}},
+        *(
+            {"stream": {"source": {"database": f"postgresql://me:{password}@h/d", "table": "r"}}}
+            for password in ("secret?", "?secret=1", "12/secret", "secret#", "se@cret", "x%00secret", "[secret")
+        ),
+    ],
+)
+def test_a_password_that_stands_anywhere_in_a_policy_is_not_repeated(tmp_path, wrong):
+    source = wrong.get("stream", {}).get("source")
+    if source is not None:
+        source |= {"time": "t", "value": "kwh"}
+    mark = {"mark": wrong.pop("mark")} if "mark" in wrong else {}
+    with pytest.raises(InvalidInput) as refused:
+        hl.Policy.from_dict({**policy_dict(**wrong), **mark}, tmp_path)
+    assert "this address holds a password" in str(refused.value)
+    assert "secret" not in str(refused.value)
+    assert "cret" not in str(refused.value)

@@ -24,6 +24,7 @@ from pydantic import (
 
 from halflife.errors import HalflifeError, InvalidInput, unknown
 from halflife.ledger import resolve_ledger
+from halflife.libpq import NO_PASSWORD, find_passwords
 from halflife.local_time import parse_time, to_us
 from halflife.numerics.forms import JsonObject
 from halflife.parsing.documents import Document, PolicyError, Problem, Where
@@ -428,6 +429,8 @@ class PolicyKeys(Part):
             raise document.error(
                 [((), "a policy is a mapping with population, promise, clock and streams: see `halflife init`")]
             )
+        if passwords := list(find_passwords(document.data)):  # before anything else is said, which could quote one
+            raise document.error([(where, NO_PASSWORD) for where in passwords])
         problems: dict[Where, str] = {where: f"is blank: {cls.describe_key(where)}" for where in document.blanks}
         try:
             policy = cls.model_validate(document.data)

@@ -4466,7 +4466,7 @@ BREAKS: tuple[Break, ...] = (
         "self._cancelling = threading.Thread(target=self._cancel, daemon=True)",
         "self._cancelling = threading.Thread(target=int, daemon=True)",
         "a server goes on with what nobody waits for",
-        ("tests/engines/test_postgresql.py::test_a_server_that_falls_silent_is_left",),
+        ("tests/engines/test_postgresql.py::test_a_read_is_broken_off_when_asked",),
     ),
     Break(
         "engines/postgresql/session.py",

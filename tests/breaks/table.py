@@ -4060,13 +4060,6 @@ BREAKS: tuple[Break, ...] = (
         ("tests/ledger/test_postgresql.py::test_questions_outlive_a_connection_but_not_a_snapshot",),
     ),
     Break(
-        "libpq.py",
-        '    if ":" in user or "password" in given',
-        '    if "password" in given',
-        "a password in an address is taken, and shown with it",
-        ("tests/ledger/test_address.py",),
-    ),
-    Break(
         "ledger/postgresql/connect.py",
         '    if fsync != "on":',
         "    if False:",

@@ -26,6 +26,7 @@ from halflife.errors import Interrupted, SourceUnreachable
 from halflife.libpq import ALIVE
 from halflife.steps import Steps
 from postgres_server import USER, run_server
+from publisher.test_follow import HOUR, START, World, exact, values
 from publisher.town import LOUD, STEPS, exact_means, make, policy_dict, read_csv, readings, write_readings
 
 DAY = replace(BASE, buckets=Steps.of("1 day", "2020-01-01").buckets(0, 2**60), first=1, last=2, local=((-(2**62), 0),))
@@ -568,6 +569,28 @@ def test_a_ledger_that_was_begun_from_files_goes_on_from_a_table(tmp_path, base)
     assert [float(row["value"]) for row in read_csv(tmp_path / "mean.csv")] == pytest.approx(exact_means(), abs=1e-3)
     assert hl.verify(moved).problems == ()
     assert hl.check(moved).streams[0].problems is not None
+
+
+def test_who_follows_goes_by_absent_where_a_table_became_a_view_or_its_server_falls_silent(tmp_path, base, monkeypatch):
+    """At the second closing the table is a view; at the fourth nothing that the server says arrives."""
+    server, url = base
+    server.execute("CREATE TABLE meters (home text, time timestamp, kwh numeric(6, 3))")
+    with server.connect() as db, db.cursor() as cursor:
+        cursor.executemany("INSERT INTO meters VALUES (%s, %s, %s)", readings())
+    monkeypatch.setattr(session_module, "SILENCE", 1.0)
+    with run_proxy(server.port) as proxy:
+        there = url.replace(str(server.port), str(proxy.port))
+        source = {"database": there, "table": "meters", "time": "time", "value": "kwh"}
+        policy = make(tmp_path, epsilon=LOUD, stream={"source": source, "absent": "skip"})
+        world = World(end=START + 5.5 * HOUR)
+        hide = ("ALTER TABLE meters RENAME TO kept", "CREATE VIEW meters AS SELECT * FROM kept")
+        world.at(START + 1.5 * HOUR, lambda: server.execute(*hide))
+        world.at(START + 2.5 * HOUR, lambda: server.execute("DROP VIEW meters", "ALTER TABLE kept RENAME TO meters"))
+        world.at(START + 3.5 * HOUR, lambda: proxy.cut_at(b'AS "home"', "silent"))
+        world.follow(policy)
+        assert proxy.cuts == 1
+    assert values(tmp_path) == pytest.approx({k: exact(k - 1) for k in (1, 3, 5)}, abs=1e-3)
+    assert hl.verify(policy).problems == ()
 
 
 @pytest.mark.parametrize(

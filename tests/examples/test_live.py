@@ -64,6 +64,12 @@ def test_the_units_are_taken_by_systemd(tmp_path):
     assert own == [], own
 
 
+def test_a_death_by_a_signal_to_reload_is_no_clean_end():
+    """`Restart=on-failure` alone leaves a service down that a reload killed before it could listen."""
+    lines = (LIVE / "halflife.service").read_text().splitlines()
+    assert {"ExecReload=/bin/kill -HUP $MAINPID", "Restart=on-failure", "RestartForceExitStatus=SIGHUP"} <= set(lines)
+
+
 def test_what_the_container_copies_and_installs_is_there():
     copied = [part for line in re.findall(r"^COPY (.*)$", CONTAINER, re.MULTILINE) for part in line.split()[:-1]]
     assert copied

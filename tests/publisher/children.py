@@ -2,6 +2,8 @@
 
 import os
 import signal
+import sys
+import types
 
 from halflife import Policy, Stream, publish, restore, revise
 from halflife.cli import main
@@ -72,6 +74,25 @@ def publish_step_by_step(path, ready):
 
 def publish_by_command(path):
     main(["publish", path, "--wait", "60"])
+
+
+TAKEN, NOT_TAKEN = 11, 12
+"""How a process ends that was sent a signal."""
+
+
+def signal_while_loading(path, number):
+    """Send this process a signal while it reads its policy; then say how it was taken."""
+    load = Policy.load
+
+    def slowly(given):
+        os.kill(os.getpid(), number)
+        return load(given)
+
+    Policy.load = slowly
+    stands_in = types.ModuleType("follow")
+    stands_in.follow = lambda policy, *, reload, stop, **_: sys.exit(TAKEN if reload() or stop() else NOT_TAKEN)
+    sys.modules["halflife.publisher.follow"] = stands_in
+    main(["publish", path, "--follow"])
 
 
 def push_a_day(path, name):

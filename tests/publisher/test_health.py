@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
 
 import halflife as hl
 from halflife.cli import main
-from halflife.publisher.health import find_trouble
+from halflife.publisher.health import _judge, find_trouble
 from publisher.town import make, run_and_die, write_readings
 
 START, HOUR = 1_767_225_600, 3600
@@ -53,6 +54,23 @@ def test_a_ledger_that_was_put_back_or_cannot_be_read_is_trouble(tmp_path):
     assert find_trouble(policy, 1e12)
     (tmp_path / "town.ledger").write_bytes(b"x" * 5000)
     assert find_trouble(policy, 1e12)
+
+
+def test_a_clock_that_was_set_back_is_trouble(town):
+    """Nothing is late by such a clock, and nothing is published."""
+    hl.publish(town, clock=lambda: START + 30 * HOUR)
+    assert find_trouble(town, 1e12, lambda: START + 30 * HOUR - 100) == []
+    (problem,) = find_trouble(town, 1e12, lambda: START + 29 * HOUR)
+    assert problem.startswith("the clock lies 3,600 s before the ledger's newest entry")
+
+
+def test_a_risk_above_the_promise_is_trouble(town):
+    """Of no ledger that halflife wrote: rounding in the last digits is no risk above the promise."""
+    hl.publish(town)
+    found = hl.status(town)
+    assert list(_judge(replace(found, risk=found.limit * (1 + 1e-12)), 1e12)) == []
+    (problem,) = _judge(replace(found, risk=found.limit * 1.001), 1e12)
+    assert problem == "the risk 1.001 is above the promise of 1"
 
 
 def test_the_command_ends_with_1_if_not_all_is_well(tmp_path):

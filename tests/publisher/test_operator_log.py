@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
+import halflife as hl
 from forked import finish, start
-from halflife.ledger import ledger_files
+from halflife.errors import LedgerUnavailable
+from halflife.ledger import ledger_files, open_ledger
 from halflife.publisher import operator_log
 from halflife.publisher.operator_log import RunRecord, read_last_run, read_tail, write_operator
+from publisher.town import make, write_readings
 
-LINES = 400
+LINES, START, HOUR = 400, 1_767_225_600, 3600
 
 
 def numbers(path: Path) -> list[int]:
@@ -71,3 +74,31 @@ def test_one_that_another_process_puts_aside_meanwhile_is_no_error(tmp_path, mon
     monkeypatch.setattr(fcntl, "flock", lambda *_: path.rename(f"{path}.1"))
     write_operator(path, 0, {"n": 1})
     assert numbers(path) == [0, 1]
+
+
+def test_a_run_that_never_got_hold_of_its_ledger_has_not_failed(tmp_path):
+    """Before: who came second wrote `failed` behind the run that went well, and a monitor called that the last run."""
+    write_readings(tmp_path)
+    policy = make(tmp_path)
+    hl.publish(policy, clock=lambda: START + 3 * HOUR + 1)
+    with open_ledger(policy.ledger_url) as book:
+        before = read_tail(book.operator_file)
+        with book.hold(), pytest.raises(LedgerUnavailable):
+            hl.publish(policy, wait=0)
+        assert read_tail(book.operator_file) == before
+
+
+def test_a_run_that_lost_its_ledger_has_failed(tmp_path, monkeypatch):
+    write_readings(tmp_path)
+    policy = make(tmp_path)
+
+    def lose(self):
+        raise LedgerUnavailable("the server does not answer")
+
+    monkeypatch.setattr("halflife.publisher.backfill.PublishRun.run", lose)
+    with pytest.raises(LedgerUnavailable):
+        hl.publish(policy)
+    with open_ledger(policy.ledger_url) as book:
+        run = read_last_run(book.operator_file)
+    assert run is not None
+    assert (run.outcome, run.error) == ("failed", "the server does not answer")

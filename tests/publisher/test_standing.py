@@ -307,8 +307,13 @@ def test_a_record_that_cannot_be_written_hides_no_error(tmp_path, monkeypatch, b
         operator.mkdir()
     else:
         monkeypatch.setattr(operator_log, "write_operator", lambda *_: 1 / 0)
-    with pytest.raises(hl.LedgerError, match="set the clock"):
-        hl.publish(policy, clock=at(-3))
+
+    def fail(*_):
+        raise hl.LedgerError("the disk fails")
+
+    monkeypatch.setattr("halflife.publisher.backfill.PublishRun.run", fail)
+    with pytest.raises(hl.LedgerError, match="the disk fails"):
+        hl.publish(policy)
     if broken == "folder":
         assert last_run(policy) is None
 

@@ -26,7 +26,7 @@ MOST_SHOWN = 30
 """Of a table with more columns none is named."""
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from halflife.policy import Policy
     from halflife.publisher import Summary, Verdict
@@ -141,16 +141,16 @@ def publish(
       halflife publish policy.yaml
       halflife publish policy.yaml --follow --metrics /var/lib/node_exporter/town.prom
     """
-    from halflife.policy import Policy
-    from halflife.publisher import preview
-    from halflife.publisher import publish as run
-    from halflife.publisher.backfill import check_sources
-    from halflife.publisher.metrics import MetricsFile
-    from halflife.publisher.preview import rehearse
+    with catch_stop_signals() as stop, catch_reload_signal(stays) as reload:
+        from halflife.policy import Policy
+        from halflife.publisher import preview
+        from halflife.publisher import publish as run
+        from halflife.publisher.backfill import check_sources
+        from halflife.publisher.metrics import MetricsFile
+        from halflife.publisher.preview import rehearse
 
-    loaded = Policy.load(policy)
-    measured = MetricsFile(metrics, loaded, _warn_about_metrics if sys.stderr.isatty() and not stays else None)
-    with catch_stop_signals() as stop:
+        loaded = Policy.load(policy)
+        measured = MetricsFile(metrics, loaded, _warn_about_metrics if sys.stderr.isatty() and not stays else None)
         for line in preview(loaded).lines():
             say(line, err=True)
         if dry_run:
@@ -159,7 +159,7 @@ def publish(
             say("Files and columns are as the policy says. Nothing was read, drawn or written.", err=True)
             return
         if stays:
-            _follow(policy, wait, private, second_ledger, stop, measured)
+            _follow(policy, wait, private, second_ledger, stop, reload, measured)
             return
         with event_log(), progress_bar(rate="steps") as show:
             summary = run(loaded, wait=wait, second_ledger=second_ledger, progress=show, stop=stop)
@@ -172,7 +172,10 @@ def publish(
         raise SystemExit(128 + (stop.signal or 0))
 
 
-def _follow(policy: Path, wait: float, private: bool, second_ledger: bool, stop: Stop, measured: MetricsFile) -> None:
+def _follow(
+    policy: Path, wait: float, private: bool, second_ledger: bool, stop: Stop, reload: Callable[[], bool],
+    measured: MetricsFile,
+) -> None:  # fmt: skip
     """Publish each step when it is closed, and say so: as JSON lines to a log, as sentences to a person."""
     from halflife.publisher.follow import follow
 
@@ -182,7 +185,7 @@ def _follow(policy: Path, wait: float, private: bool, second_ledger: bool, stop:
             for line in _summary_in_words(summary, private, say_doubt(loaded)):
                 say(line, err=True)
 
-    with event_log(sentences=sys.stderr.isatty()), catch_reload_signal() as reload:
+    with event_log(sentences=sys.stderr.isatty()):
         follow(policy, wait=wait, second_ledger=second_ledger, stop=stop, reload=reload, told=tell)
     if stop():
         say("Stopped as asked, with everything written. Run it again to go on.", err=True)

@@ -172,10 +172,13 @@ def catch_stop_signals() -> Iterator[Stop]:
 
 
 @contextmanager
-def catch_reload_signal() -> Iterator[Callable[[], bool]]:
-    """Let SIGHUP ask for the policy to be read again, and give what says, once for each time, whether it did."""
+def catch_reload_signal(wanted: bool) -> Iterator[Callable[[], bool]]:
+    """Let SIGHUP ask for the policy to be read again, if wanted, and give what says, once for each time, whether it did."""
     import signal
 
+    if not wanted:
+        yield lambda: False
+        return
     asked: list[int] = []
     before = signal.signal(signal.SIGHUP, lambda number, frame: asked.append(number))
     try:

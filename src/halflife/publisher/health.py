@@ -9,6 +9,7 @@ from halflife.errors import HalflifeError
 from halflife.local_time import to_us
 from halflife.policy import GivenPolicy
 from halflife.publisher.operator_log import BEGUN, FAILED
+from halflife.publisher.session import CLOCK_SLACK
 from halflife.publisher.standing import Status, status
 
 
@@ -37,6 +38,8 @@ def _judge(found: Status, slack: float) -> Iterator[str]:
                 f"{stream.name}: {stream.lag:,} steps were closed and are not published, the oldest {late:,.0f} s ago, at "
                 f"{stream.due_since}: does a publisher run?"
             )
+    if found.committed is not None and (behind := to_us(found.committed) - now_us) > CLOCK_SLACK:
+        yield f"the clock lies {behind / 1e6:,.0f} s before the ledger's newest entry, so nothing is published: set the clock"
     run = found.last_run
     if run is not None and run.outcome == FAILED:
         yield f"the last run failed at {run.ended}: {run.error}"

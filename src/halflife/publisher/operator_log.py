@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from halflife.errors import HalflifeError, InvalidInput
+from halflife.errors import HalflifeError, InvalidInput, LedgerUnavailable
 from halflife.ledger.base import OPERATOR_FILES
 from halflife.local_time import from_us, parse_time
 
@@ -99,10 +99,12 @@ class RunRecord:
 
     @contextmanager
     def watch(self, stopped: Callable[[], bool]) -> Iterator[None]:
-        """Write how the block ends: by an error, as asked, or finished."""
+        """Write how the block ends: by an error, as asked, or finished; nothing of a run that never got hold of its ledger."""
         try:
             yield
         except BaseException as error:
+            if self._began is None and isinstance(error, LedgerUnavailable):
+                raise  # whoever holds it writes how that run ends
             # other errors may quote what a driver or a parser has read
             why = str(error) if isinstance(error, HalflifeError) else type(error).__name__
             with suppress(Exception):

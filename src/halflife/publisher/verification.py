@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path
 
 from halflife.accountant import Accountant
@@ -276,13 +276,20 @@ class _Walk:
                     return
 
     def _read_passed(self) -> dict[str, list[tuple[int, int, str]]]:
-        """Stretches of steps of each stream that no entry may be of, and why, in order."""
+        """Stretches of steps of each stream that no entry may be of, and why, by where they begin.
+
+        Each ends where the last of it and those before it does, as they may overlap.
+        """
         found: dict[str, list[tuple[int, int, str]]] = {}
         for name, run in (part for restore in self.restores for part in restore.passed.items()):
             found.setdefault(name, []).append((*run, "a restore had passed over"))
         for name, run in list_skipped(self.book):
             found.setdefault(name, []).append((*run, "was skipped for good"))
-        return {name: sorted(stretches) for name, stretches in found.items()}
+        made: dict[str, list[tuple[int, int, str]]] = {}
+        for name, stretches in found.items():
+            ends = accumulate(((last, why) for _, last, why in sorted(stretches)), max)
+            made[name] = [(first, *end) for (first, *_), end in zip(sorted(stretches), ends, strict=True)]
+        return made
 
     def _find_passed(self, entry: Entry) -> str | None:
         """Why no entry may be of this step; None if one may."""

@@ -27,7 +27,10 @@ def at(hours):
 def read(text):
     """(name, labels) → value of each sample, by the parser of Prometheus' own client."""
     families = list(text_string_to_metric_families(text))
-    assert all(family.type == "gauge" and family.documentation.endswith(".") for family in families)
+    assert all(family.documentation.endswith(".") for family in families)
+    counters = {family.name for family in families if family.type == "counter"}  # the parser takes `_total` off
+    assert counters == {"halflife_stream_published_steps", "halflife_stream_skipped_steps"}
+    assert all(family.type in ("gauge", "counter") for family in families)
     samples = [(s.name, tuple(sorted(s.labels.items())), s.value) for family in families for s in family.samples]
     assert len({sample[:2] for sample in samples}) == len(samples)
     return {(name, dict(labels).get("stream")): value for name, labels, value in samples}
@@ -48,6 +51,8 @@ def test_every_number_is_that_of_the_status(tmp_path):
         ("halflife_promise_risk_nats", None): found.risk,
         ("halflife_promise_used_ratio", None): found.used,
         ("halflife_stream_newest_step", "mean"): 5.0,
+        ("halflife_stream_published_steps_total", "mean"): 5.0,
+        ("halflife_stream_skipped_steps_total", "mean"): 0.0,
         ("halflife_stream_newest_step_end_timestamp_seconds", "mean"): NEW_YEAR + 5 * 3600,
         ("halflife_stream_next_step_closing_timestamp_seconds", "mean"): NEW_YEAR + 10 * 3600,
         ("halflife_stream_lag_steps", "mean"): 2.0,

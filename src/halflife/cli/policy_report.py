@@ -37,6 +37,7 @@ from halflife.publisher.plain_terms import Losses, describe_promise, find_plain_
 from halflife.publisher.promise_warnings import warn_about_promise
 from halflife.publisher.readable import make_readable_block, noisy_values
 from halflife.publisher.restores import add_lost, list_restores
+from halflife.publisher.skipping import say_stretches
 from halflife.release import Release
 
 BLOCK = 1_000
@@ -275,7 +276,12 @@ def _checked(policy: Policy, found: _Gathered, verdict: Verdict) -> Iterator[str
     )
     for name, step in verdict.steps.items():
         compared = " and compared with its output" if name in policy.outputs else ""
-        yield f"{name}: read up to step {step:,}{compared}."
+        yield f"{name}: {verdict.published[name]:,} steps, up to step {step:,}, were read{compared}."
+    for name, runs in verdict.skipped.items():
+        yield (
+            f"{name}: steps {say_stretches(runs)} are not published and never will be: their source was out of reach when they "
+            "were closed. Nothing was read, drawn or charged for them."
+        )
     if not math.isnan(verdict.limit):
         risk, peak = three_figures(verdict.risk), three_figures(verdict.peak)
         yield f"Risk {risk} of {verdict.limit:g} nats at step {verdict.step:,} of the account; worst from then on {peak}."

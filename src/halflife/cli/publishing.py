@@ -249,6 +249,7 @@ def verify(given: str, outputs: tuple[str, ...], policy: Path | None, public_key
 
     from halflife.publisher import is_certificate
     from halflife.publisher import verify as check
+    from halflife.publisher.skipping import say_stretches
 
     path = Path(given)
     if is_certificate(path):
@@ -272,7 +273,10 @@ def verify(given: str, outputs: tuple[str, ...], policy: Path | None, public_key
             say(f"WRONG  {problem}")
         for name, step in verdict.steps.items():
             file = verdict.compared.get(name)
-            say(f"{name}: up to step {step:,}" + (f", compared with {file}" if file else ""))
+            steps = f"{verdict.published[name]:,} {'step' if verdict.published[name] == 1 else 'steps'}"
+            say(f"{name}: {steps} published, up to step {step:,}" + (f", compared with {file}" if file else ""))
+        for name, runs in verdict.skipped.items():
+            say(f"{name}: skipped for good, as the source was out of reach: steps {say_stretches(runs)}")
         say(_risk_in_words(verdict))
         doubt = None if isinstance(found, str) else say_doubt(found)
         if doubt is not None:

@@ -97,6 +97,7 @@ def _column(stream: StreamStatus, found: Status) -> dict[str, str]:
     now, unit = found.now, f" {stream.unit}" if stream.unit else ""
     column = {
         "newest step": _step(stream.newest or None, stream.end, now) or "none",
+        **({"not published": _skipped(stream)} if any(s.skipped or s.passed_over for s in found.streams) else {}),
         "lag": "none",
         "next due": _step(stream.next_step, stream.next_due, now) or "none: the last step is due",
         "next loss": "-",
@@ -119,13 +120,23 @@ def _column(stream: StreamStatus, found: Status) -> dict[str, str]:
     return column
 
 
+def _skipped(stream: StreamStatus) -> str:
+    """How many steps are not published, and never will be."""
+    said = [f"{stream.skipped:,} skipped for good"] if stream.skipped else []
+    if stream.skipped_since is not None:
+        said.append(f"all from step {stream.skipped_since:,} on")
+    if stream.passed_over:
+        said.append(f"{stream.passed_over:,} passed over by a restore")
+    return "\n".join(said) or "none"
+
+
 def _step(step: int | None, time: datetime.datetime | None, now: datetime.datetime) -> str:
     return "" if step is None or time is None else f"step {step:,}\n{moment(time)}\n{ago(time, now)}"
 
 
 def _passing(found: Passing, now: datetime.datetime) -> str:
     if found.verdict == "over":
-        return "over: the last step is published"
+        return "over: nothing more is published"
     return _step(found.step, found.time, now) or found.verdict
 
 

@@ -172,6 +172,9 @@ class Ledger(Protocol):
     def last_step(self, stream: str) -> int:
         """Return a stream's newest step, 0 if there is none."""
 
+    def count_steps(self, stream: str) -> int:
+        """Return how many steps of a stream there are."""
+
     def next_step(self, stream: str, after: int) -> int | None:
         """Return a stream's first step after this one, None if there is none."""
 

@@ -101,6 +101,10 @@ class RowReader(ABC):
         """Return a stream's newest step, 0 if there is none."""
         return self._number("SELECT coalesce(max(step), 0) FROM entry WHERE stream = ?", stream)
 
+    def count_steps(self, stream: str) -> int:
+        """Return how many steps of a stream there are."""
+        return self._number("SELECT count(*) FROM entry WHERE stream = ?", stream)
+
     def next_step(self, stream: str, after: int) -> int | None:
         """Return a stream's first step after this one, None if there is none."""
         query = "SELECT coalesce(min(step), 0) FROM entry WHERE stream = ? AND step > ?"

@@ -68,7 +68,7 @@ class Summary:
     """The result of a run: what was published, and how much of the promise is used.
 
     published, emitted_again  steps by stream: published now; committed before, and written to the output only now
-    last                      each stream's newest step, with the time that it ended
+    last                      each stream's newest published step, with the time that it ended
     stopped                   whether it was asked to stop before it was done
     passed_over               late steps that the promise has no room for: they would count from now on
     tallies                   private: counts of bad and clipped readings by stream, as the operator's file has them
@@ -272,7 +272,7 @@ class PublishRun:
         risk, _, limit = session.account.exposure()
         last = {
             c.name: (k, from_us(c.steps.end(k), c.steps.zone).isoformat(sep=" ", timespec="minutes")) if k else (0, "-")
-            for c, k in ((c, session.done[c.name]) for c in session.channels)
+            for c, k in ((c, session.ledger.last_step(c.name)) for c in session.channels)
         }
         used = session.account.used()
         return Summary(

@@ -19,7 +19,8 @@ def find_trouble(policy: GivenPolicy, slack: float = 60.0, clock: Callable[[], f
     slack  how many seconds a step may be late before that is wrong
 
     Wrong is a ledger that cannot be read, was put back, or is of another policy; a step that was closed longer ago and is not
-    published; a run that failed, or was killed and nobody goes on. A run that was stopped as asked is well until a step is late.
+    published; newest steps that were skipped as their source was out of reach; a run that failed, or was killed and nobody goes
+    on; a clock that was set back. A run that was stopped as asked is well until a step is late.
     """
     try:
         return list(_judge(status(policy, clock=clock), slack))
@@ -37,6 +38,11 @@ def _judge(found: Status, slack: float) -> Iterator[str]:
             yield (
                 f"{stream.name}: {stream.lag:,} steps were closed and are not published, the oldest {late:,.0f} s ago, at "
                 f"{stream.due_since}: does a publisher run?"
+            )
+        if stream.skipped_since is not None:
+            yield (
+                f"{stream.name}: from step {stream.skipped_since:,} on nothing was published, as its source was out of reach: "
+                "these steps are skipped for good"
             )
     if found.committed is not None and (behind := to_us(found.committed) - now_us) > CLOCK_SLACK:
         yield f"the clock lies {behind / 1e6:,.0f} s before the ledger's newest entry, so nothing is published: set the clock"

@@ -33,16 +33,21 @@ Labels = Mapping[str, str]
 
 
 class Metric(NamedTuple):
-    """One gauge: its name, what it says, and its samples, each with its labels."""
+    """One gauge or counter: its name, what it says, and its samples, each with its labels."""
 
     name: str
     help: str
     samples: list[tuple[Labels, float]]
 
+    @property
+    def kind(self) -> str:
+        """What it is, by its name: counters end in `_total`."""
+        return "counter" if self.name.endswith("_total") else "gauge"
+
     def lines(self) -> Iterator[str]:
         """Yield its lines in the text format."""
         yield f"# HELP {self.name} {_escape(self.help)}"
-        yield f"# TYPE {self.name} gauge"
+        yield f"# TYPE {self.name} {self.kind}"
         for labels, value in self.samples:
             named = ",".join(f'{key}="{_escape_label(text)}"' for key, text in labels.items())
             yield f"{self.name}{{{named}}} {_number(value)}"
@@ -57,7 +62,7 @@ def format_metrics(found: Status, population: str) -> str:
 
 
 def _metrics(found: Status, population: str) -> Iterator[Metric]:
-    """The gauges of all streams together, then those of each stream."""
+    """The metrics of all streams together, then those of each stream."""
     own = {"population": population}
     about = {"version": version("halflife"), **own, "notion": str(found.promise["name"])}
     yield Metric(
@@ -76,6 +81,12 @@ def _metrics(found: Status, population: str) -> Iterator[Metric]:
         )
 
     yield each("newest_step", "The newest step that is published; 0 if none is.", lambda s: s.newest)
+    yield each("published_steps_total", "Steps that are published.", lambda s: s.published)
+    yield each(
+        "skipped_steps_total",
+        "Steps that are not published and never will be: their source was out of reach, or late ones had no room.",
+        lambda s: s.skipped,
+    )
     yield each(
         "newest_step_end_timestamp_seconds",
         "When the newest published step ended, in seconds since 1970.",
@@ -86,7 +97,7 @@ def _metrics(found: Status, population: str) -> Iterator[Metric]:
         "When the next step that is not closed yet will be closed, in seconds since 1970.",
         lambda s: None if s.next_due is None else s.next_due.timestamp(),
     )
-    yield each("lag_steps", "Steps that were closed and are not published.", lambda s: s.lag)
+    yield each("lag_steps", "Steps that were closed, and are neither published nor skipped for good.", lambda s: s.lag)
     yield Metric(
         "halflife_written_timestamp_seconds", "When these metrics were worked out, in seconds since 1970.",
         [(own, found.now.timestamp())],

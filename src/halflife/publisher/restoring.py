@@ -361,9 +361,9 @@ def _check_mark(book: Ledger, mark: Mark, file: str, found: Backup) -> None:
         return
     if mark.events > len(book.events()):
         raise LedgerError(
-            f"{found.folder}: {file} says that the ledger was amended, or its key changed, after the backup ({mark.events:,} "
-            f"events, the backup has {len(book.events()):,}): what was published since cannot be worked out from it. Find a "
-            "newer backup"
+            f"{found.folder}: {file} says that after the backup the ledger was amended, its key changed, or steps were skipped "
+            f"for good, their source out of reach ({mark.events:,} events, the backup has {len(book.events()):,}): what was "
+            "published since cannot be worked out from it. Find a newer backup"
         )
     if mark.entries <= newest.last:
         raise LedgerError(

@@ -169,7 +169,9 @@ class Session:
         if known != self._facts:
             hold_to_ledger(self.ledger, self.policy)
         if len(self.ledger.events()) != self._events:
-            raise LedgerError(f"{self.ledger.name}: something was amended since it was opened: open it again")
+            raise LedgerError(
+                f"{self.ledger.name}: something was amended, or skipped for good, since it was opened: open it again"
+            )
         check_members(self.ledger, self.policy)
 
     @property

@@ -7,13 +7,14 @@ ledger remembers, and a run that is started again goes on behind them.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from halflife.errors import InvalidInput, LedgerError
-from halflife.ledger import Ledger
+from halflife.ledger import Batch, Ledger
 from halflife.ledger.events import parse_event
 from halflife.numerics.forms import read_form
 from halflife.numerics.parameters import whole
+from halflife.publisher.holding import list_events
 
 KIND = "skip"
 Stretch = tuple[int, int]
@@ -30,11 +31,14 @@ def write_skip(skipped: Mapping[str, Stretch]) -> str:
     return json.dumps({"kind": KIND, "version": 1, "skipped": told}, sort_keys=True)
 
 
-def list_skipped(book: Ledger) -> list[tuple[str, Stretch]]:
-    """Return the stretches of steps that were skipped, by stream, in the order of the ledger's chain."""
+def list_skipped(book: Ledger, upto: Batch | None = None) -> list[tuple[str, Stretch]]:
+    """Return the stretches of steps that were skipped, each with its stream, in the order of the ledger's chain.
+
+    upto  the batch after which nothing counts; by default the newest
+    """
     found: list[tuple[str, Stretch]] = []
     try:
-        for event in book.events():
+        for event in list_events(book, upto):
             said = parse_event(event.event or "")
             if said.get("kind") == KIND:
                 form = read_form("a skip", {k: v for k, v in said.items() if k != "kind"}, ("skipped",))
@@ -45,6 +49,29 @@ def list_skipped(book: Ledger) -> list[tuple[str, Stretch]]:
             "`halflife verify`"
         ) from None
     return found
+
+
+def join_skipped(found: Iterable[tuple[str, Stretch]]) -> dict[str, list[Stretch]]:
+    """Return skipped steps by stream, in order, as few stretches as there are.
+
+    >>> join_skipped([("use", (3, 3)), ("use", (8, 9)), ("use", (4, 5))])
+    {'use': [(3, 5), (8, 9)]}
+    """
+    made: dict[str, list[Stretch]] = {}
+    for name, run in sorted(found):
+        known = made.setdefault(name, [])
+        before = known.pop() if known and run[0] <= known[-1][1] + 1 else run
+        known.append((before[0], max(before[1], run[1])))
+    return made
+
+
+def say_stretches(stretches: Iterable[Stretch]) -> str:
+    """Return stretches of steps in words.
+
+    >>> say_stretches([(3, 5), (8, 8)])
+    '3 to 5, 8'
+    """
+    return ", ".join(f"{first:,} to {last:,}" if last > first else f"{first:,}" for first, last in stretches)
 
 
 def _read_stretch(steps: object) -> Stretch:

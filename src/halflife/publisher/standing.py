@@ -34,7 +34,9 @@ from halflife.publisher.leaving import Left, find_left
 from halflife.publisher.operator_log import Run, read_last_run
 from halflife.publisher.promise_warnings import warn_about_promise
 from halflife.publisher.readable import BAND_OF_UNIT_SCALE
+from halflife.publisher.restores import list_restores
 from halflife.publisher.saved import SavedStates
+from halflife.publisher.skipping import join_skipped, list_skipped
 from halflife.steps import MOST_STEPS
 
 SCANNED = 1_000_000
@@ -62,6 +64,9 @@ class StreamStatus:
     """Where one stream stands. Times are in the policy's zone.
 
     newest, end, age      the newest published step (0: none), when it ended, and how long ago that is
+    published, skipped    how many steps are published, and how many up to now never will be: their source was out of reach, or
+                          the promise had no room for them when they were late;  skipped_since  the first of those after `newest`
+    passed_over           steps that a restore passed over: they may have been published, and are charged
     lag, due_since        steps that are due and not published, and since when the oldest of them is
     next_step, next_due   the first step that is not due yet, and when it will be; None if the policy ends before it
     planned, loss         the next step to be published, and the loss that the plan gives it, in nats; None after the last, and
@@ -78,6 +83,10 @@ class StreamStatus:
     newest: int
     end: datetime.datetime | None
     age: datetime.timedelta | None
+    published: int
+    skipped: int
+    skipped_since: int | None
+    passed_over: int
     lag: int
     due_since: datetime.datetime | None
     next_step: int | None
@@ -205,17 +214,41 @@ def _status(policy: Policy, book: Ledger | None, now_us: int, asked: float | Non
         older=None,
         asked=asked,
         warnings=tuple(warn_about_promise(policy.notion)),
-        streams=tuple(_stream(c, done[c.name], now_us, account, step, asked) for c in channels(policy)),
+        streams=tuple(
+            _stream(c, _find_held(c, book if known else None, done[c.name]), now_us, account, step, asked)
+            for c in channels(policy)
+        ),
         left=None if left is None else find_left(policy, book if known else None, done, left, step),
     )
 
 
-def _stream(c: Channel, done: int, now_us: int, account: Accountant, step: int, asked: float | None) -> StreamStatus:
-    zone, due = c.steps.zone, c.newest(now_us)
+class _Held(NamedTuple):
+    """What a ledger holds of a stream: up to which step all is done, the rest as in `StreamStatus`."""
+
+    done: int
+    newest: int = 0
+    published: int = 0
+    skipped: int = 0
+    skipped_since: int | None = None
+    passed_over: int = 0
+
+
+def _find_held(c: Channel, book: Ledger | None, done: int) -> _Held:
+    """What is done of a stream is published, passed over by a restore, or skipped."""
+    if book is None or done < c.begins:
+        return _Held(done)
+    newest, published = book.last_step(c.name), book.count_steps(c.name)
+    lost = [restore.passed[c.name] for restore in list_restores(book) if c.name in restore.passed]
+    passed = sum(last - first + 1 for first, last in lost)
+    after = [first for first, last in join_skipped(list_skipped(book)).get(c.name, ()) if last > newest]
+    return _Held(done, newest, published, done - c.begins + 1 - published - passed, min(after, default=None), passed)
+
+
+def _stream(c: Channel, held: _Held, now_us: int, account: Accountant, step: int, asked: float | None) -> StreamStatus:
+    zone, due, done, newest = c.steps.zone, c.newest(now_us), held.done, held.newest
     lag = max(0, due - done)
     following = None if due == c.last else due + 1
     planned = None if done == c.last else done + 1
-    newest = done if done >= c.begins else 0
     end_us = c.steps.end(newest) if newest else None
     by_plan = planned if c.as_planned else None
     error = None if by_plan is None else float(_errors(c, by_plan, by_plan)[0])
@@ -226,6 +259,10 @@ def _stream(c: Channel, done: int, now_us: int, account: Accountant, step: int, 
         newest=newest,
         end=None if end_us is None else from_us(end_us, zone),
         age=None if end_us is None else datetime.timedelta(microseconds=now_us - end_us),
+        published=held.published,
+        skipped=held.skipped,
+        skipped_since=held.skipped_since,
+        passed_over=held.passed_over,
         lag=lag,
         due_since=from_us(c.published_at(done + 1), zone) if lag else None,
         next_step=following,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -34,7 +35,7 @@ from halflife.publisher.reconciling import ReconcileReplay
 from halflife.publisher.replay import HeldReplay, QuantileReplay, Replay
 from halflife.publisher.restores import add_lost, list_restores
 from halflife.publisher.saved import UNREADABLE, SavedStates, stream_digests
-from halflife.publisher.skipping import list_skipped
+from halflife.publisher.skipping import Stretch, join_skipped, list_skipped
 from halflife.publisher.vintages.files import find_vintage_file
 from halflife.registry import MECHANISMS
 
@@ -44,6 +45,7 @@ class Verdict:
     """The result of `verify`: nothing is wrong if `problems` is empty.
 
     steps     newest published step by stream, later vintages among them (use@2);  compared  the file of each, where there is one
+    published how many steps by stream;  skipped  stretches of steps that the chain says are skipped for good, by stream
     risk, peak, used  worked out again;  head  the newest hash of the chain, to be noted
     marks     the marks outside the ledger that were read: they agree if nothing is wrong
     """
@@ -58,6 +60,8 @@ class Verdict:
     head: str
     compared: dict[str, str] = field(default_factory=dict)
     marks: tuple[str, ...] = ()
+    published: dict[str, int] = field(default_factory=dict)
+    skipped: dict[str, list[Stretch]] = field(default_factory=dict)
 
     @property
     def good(self) -> bool:
@@ -235,6 +239,8 @@ class _Walk:
         self.saved = self._read_account()
         self.account = Accountant(self.saved.notion) if self.saved else None
         self.steps: dict[str, int] = {}
+        self.published: Counter[str] = Counter()
+        self.skipped = join_skipped(list_skipped(book))
         self._ended = self._read_ended()
         self._earlier = [
             (Accountant(notion), end.last, list_restores(book, end)) for notion, end in list_promises(book)[:-1]
@@ -394,6 +400,7 @@ class _Walk:
             if not entry.releases and entry.stream not in self._held:
                 yield f"{self._say_where(number, entry)}: was charged nothing"
             self.steps[entry.stream] = entry.step
+            self.published[entry.stream] += 1
             self.charged += len(entry.releases)
             while self._batch is not None and number == self._batch.last:
                 yield from self._close_batch(self._batch)
@@ -478,7 +485,10 @@ class _Walk:
         risk, peak, limit = account.exposure()
         known = {name: step for name, step in self.steps.items() if f"stream:{split_vintage(name)[0]}" in self.facts}
         files = {output.stream: output.target for output in self.outputs}
-        return Verdict(problems, known, account.step, risk, peak, limit, account.used(), self.head.hex(), files)
+        return Verdict(
+            problems, known, account.step, risk, peak, limit, account.used(), self.head.hex(), files,
+            published={name: self.published[name] for name in known}, skipped=self.skipped,
+        )  # fmt: skip
 
 
 class _Compared:

@@ -46,6 +46,7 @@ def _sections(title: str, content: JsonObject, signature: JsonObject | None) -> 
         yield from _promise(promise, earlier=i > 0)
     yield from _amendments(content.get("amendments", []))
     yield from _restores(content.get("restores", []))
+    yield from _skipped(content.get("skipped", {}))
     yield from _classically(content["classically"])
     yield "<h2>What was published</h2>"
     for part in content["published"]:
@@ -83,6 +84,22 @@ def _restores(found: Sequence[JsonObject]) -> Iterator[str]:
                 visible(", ".join(f"{name} {low:,} to {high:,}" for name, (low, high) in r["passed_over"].items())),
             )
             for r in found
+        ],
+    )
+
+
+def _skipped(found: JsonObject) -> Iterator[str]:
+    """Which steps were never published."""
+    if not found:
+        return
+    yield "<h2>Skipped steps</h2>"
+    yield table_html(
+        "The source of these steps was out of reach when they were closed: nothing was read, drawn, charged or published for "
+        "them, nor ever will be",
+        ("Stream", "Steps"),
+        [
+            (visible(name), ", ".join(f"{low:,} to {high:,}" if high > low else f"{low:,}" for low, high in runs))
+            for name, runs in found.items()
         ],
     )
 

@@ -37,6 +37,7 @@ from halflife.publisher.holding import hold_to_ledger, list_amendments, list_pro
 from halflife.publisher.plain_terms import Losses, describe_promise, find_plain_losses, list_unprotected
 from halflife.publisher.readable import make_readable_block
 from halflife.publisher.restores import Restore, add_lost, list_restores
+from halflife.publisher.skipping import join_skipped, list_skipped
 from halflife.publisher.verification import verify
 from halflife.release import Release
 
@@ -148,6 +149,7 @@ def make_content(
     zone, made = policy.clock.zone, channels(policy)
     promises = [notion for notion, _ in list_promises(book, batch)][::-1] or [policy.notion]
     told, restores = _Told(book, policy, promises, period), list_restores(book, batch)
+    skipped = join_skipped(list_skipped(book, batch))
     for step, parts in groupby(_charge_by_step(book, restores), key=lambda part: part[0]):
         if step > period.last:
             break
@@ -186,6 +188,7 @@ def make_content(
         ],
         "amendments": [_amendment(a, policy) for a in list_amendments(book, batch)],
         **({"restores": [_restore(r, policy) for r in restores]} if restores else {}),
+        **({"skipped": {n: [list(run) for run in runs] for n, runs in skipped.items()}} if skipped else {}),
         "classically": [
             {"within": x.span, "loss": _number(x.loss), **({"delta": x.delta} if x.delta else {})} for x in losses
         ]

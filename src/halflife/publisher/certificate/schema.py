@@ -69,15 +69,16 @@ def certificate_schema() -> JsonObject:
         at=TIME, by=TEXT, reason=TEXT, changes=TEXTS, weakens={"type": "boolean"},
         from_steps={"type": "object", "additionalProperties": COUNT},
     )  # fmt: skip
+    stretch = {"type": "array", "items": COUNT, "minItems": 2, "maxItems": 2}
     restore = make_object(
         "A restore of the ledger from an older copy: which steps of each stream, first and last, were published, "
         "count in every risk, and are lost.",
         at=TIME, by=TEXT, reason=TEXT,
-        passed_over={"type": "object", "additionalProperties": {"type": "array", "items": COUNT, "minItems": 2, "maxItems": 2}},
+        passed_over={"type": "object", "additionalProperties": stretch},
     )  # fmt: skip
     content = make_object(
         "What is certified, first what is not protected.",
-        ("restores",),
+        ("restores", "skipped"),
         not_protected=TEXTS,
         population=make_object("About whom.", id=TEXT, size=COUNT, neighbours=TEXT),
         period=make_object("What ended within it.", _from=TIME, to=TIME, zone=TEXT, first_step=COUNT, last_step=COUNT),
@@ -89,6 +90,12 @@ def certificate_schema() -> JsonObject:
         },
         amendments={"type": "array", "items": amendment},
         restores={"type": "array", "items": restore},
+        skipped={
+            "type": "object",
+            "description": "By stream, first and last of the steps of which nothing was read, drawn or published, nor ever will "
+            "be, as their source was out of reach when they were closed.",
+            "additionalProperties": {"type": "array", "items": stretch},
+        },
         classically={
             "type": "array",
             "description": "Read with nothing forgotten: the worst total loss about data within a stretch, of all that was "

@@ -17,6 +17,7 @@ from halflife.publisher.backfill import PublishRun
 from halflife.publisher.health import find_trouble
 from halflife.publisher.metrics import format_metrics
 from halflife.publisher.session import Session
+from publisher.test_follow import World, hours, two_streams
 from publisher.town import make, policy_dict, write_readings
 
 START, HOUR = 1_767_225_600, 3600
@@ -115,6 +116,7 @@ def test_the_commands_and_pages_say_it_too(tmp_path, monkeypatch):
     assert "mean: steps 3 to 4, 7 are not published and never will be" in page.read_text()
     made = CliRunner().invoke(main, ["certificate", path, "--out", str(tmp_path / "c.json"), "--page", str(page)])
     assert made.exit_code == 0, made.output
+    assert "mean: skipped for good, as the source was out of reach: steps 3 to 4, 7\n" in made.output
     assert "<td>3 to 4, 7</td>" in page.read_text()
 
 
@@ -173,3 +175,27 @@ def test_a_ledger_from_before_a_skip_is_refused(tmp_path):
     assert "mean.csv.mark" in hl.status(policy, clock=at(3)).older
     with pytest.raises(LedgerError, match=r"mean\.csv\.mark"):
         hl.publish(policy, clock=at(3))
+
+
+def test_what_was_charged_for_skipped_steps_is_taken_back_for_all_that_follow(tmp_path, monkeypatch):
+    """Three batches were charged beforehand, as if nothing were skipped; then one stream of the first is."""
+    monkeypatch.setattr("halflife.publisher.backfill.BATCH_STEPS", 2)
+    hours(tmp_path, *range(12))
+    policy = two_streams(tmp_path, {"lateness": None, "absent": "skip"}, absent="skip")
+    World(now=START + HOUR + 1, end=START + 1.5 * HOUR).follow(policy)
+
+    class SkipsOnce(PublishRun):
+        def select_read(self, batch):
+            if self.published["mean"]:
+                return batch
+            self.session.skip({d.channel.name: (int(d.steps[0]), int(d.steps[-1])) for d in batch[1:]})
+            return batch[:1]
+
+    session = Session(policy, at(7))
+    with session.hold(10):
+        SkipsOnce(session, {}, lambda *_: None, lambda: False).run()
+    session.close()
+    found = {stream.name: (stream.published, stream.skipped) for stream in hl.status(policy, clock=at(7)).streams}
+    assert found["mean"] == (7, 0)
+    assert found["other"][1] > 0
+    assert hl.verify(policy).problems == ()

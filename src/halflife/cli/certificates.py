@@ -40,6 +40,7 @@ def certificate(
     """
     from halflife.lab.views.certificate import write_certificate_page
     from halflife.publisher import certify
+    from halflife.publisher.skipping import say_stretches
 
     for option, path, ending in (("--out", out, ".json"), ("--page", page, ".html")):
         if path is not None and path.suffix.lower() != ending:
@@ -54,6 +55,8 @@ def certificate(
     content = made["certificate"]
     for part in content["published"]:
         say(f"{part['stream']}: {part['steps']:,} steps published in the period")
+    for name, runs in content.get("skipped", {}).items():
+        say(f"{name}: skipped for good, as the source was out of reach: steps {say_stretches(runs)}")
     risk = content["promises"][0]["risk"]
     within = f"at most {risk['largest']:.6g} within it, {risk['largest_used']:.1%} of the promise"
     say(f"Risk at its end {risk['risk']:.6g} of {risk['limit']:g}, {within}")

@@ -242,6 +242,7 @@ def find_files(paths: Sequence[str | Path]) -> list[Path]:
         if not found:
             raise SourceUnreachable(f"no such file: {str(path)!r}: check the path, from folder {Path.cwd()}")
         for file in found:
+            check_name(file)
             if file.is_dir():
                 raise InvalidInput(f"{file} is a folder: give its files, such as {file / '*.parquet'}")
             if not file.is_file():
@@ -250,6 +251,14 @@ def find_files(paths: Sequence[str | Path]) -> list[Path]:
     if not files:
         raise InvalidInput("no file to read: give at least one path")
     return list(files)
+
+
+def check_name(path: Path) -> None:
+    """Refuse a path that is no text: DuckDB and SQLite take none of other bytes."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise InvalidInput(f"{str(path)!r} has a name that is not UTF-8, and cannot be opened: rename it") from None
 
 
 def _expand(path: str | Path) -> list[Path]:

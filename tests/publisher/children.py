@@ -95,6 +95,19 @@ def signal_while_loading(path, number):
     main(["publish", path, "--follow"])
 
 
+def publish_and_ask(path, number, *options):
+    """Publish by the command, one step a batch, and be sent a signal in the first."""
+    backfill.BATCH_STEPS, asked = 1, []
+
+    def at(point):
+        if point == "totals read" and not asked:
+            asked.append(point)
+            os.kill(os.getpid(), number)
+
+    checkpoints.reach = at
+    main(["publish", path, *options])
+
+
 def push_a_day(path, name):
     with Stream(Policy.load(path), name, wait=60) as stream:
         for step in range(1, 25):

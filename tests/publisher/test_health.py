@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
 
 import halflife as hl
+from forked import finish, start
 from halflife.cli import main
+from halflife.errors import LedgerUnavailable
 from halflife.publisher.health import _judge, find_trouble
+from publisher.children import publish_and_stop
+from publisher.test_takeover import wait_until_stopped
 from publisher.town import make, run_and_die, write_readings
 
 START, HOUR = 1_767_225_600, 3600
@@ -71,6 +77,26 @@ def test_a_risk_above_the_promise_is_trouble(town):
     assert list(_judge(replace(found, risk=found.limit * (1 + 1e-12)), 1e12)) == []
     (problem,) = _judge(replace(found, risk=found.limit * 1.001), 1e12)
     assert problem == "the risk 1.001 is above the promise of 1"
+
+
+def test_a_stopped_process_keeps_a_ledger_in_a_file_until_it_goes_on(tmp_path):
+    """Nobody takes over, and a monitor is told that steps are late."""
+    write_readings(tmp_path)
+    policy = make(tmp_path)
+    process = start(publish_and_stop, str(tmp_path / "policy.yaml"), "totals read", 2, 5)
+    try:
+        wait_until_stopped(process)
+        with pytest.raises(LedgerUnavailable, match=f"process {process.pid}"):
+            hl.publish(policy, wait=0)
+        found = hl.status(policy)
+        assert f"process {process.pid}" in found.writer
+        assert (found.streams[0].published, found.streams[0].lag) == (5, 19)
+        (problem,) = find_trouble(policy)
+        assert problem.startswith("mean: 19 steps were closed and are not published")
+    finally:
+        os.kill(process.pid, signal.SIGCONT)
+    assert finish(process) == 0
+    assert find_trouble(policy) == []
 
 
 def test_the_command_ends_with_1_if_not_all_is_well(tmp_path):

@@ -69,10 +69,19 @@ def is_stopped(number):
 
 
 def is_killed(town):
-    ended = finish(start(publish_and_die, str(town), "entries committed", 1, 3))
+    return go_on(town, finish(start(publish_and_die, str(town), "entries committed", 1, 3)))
+
+
+def hangs_up(town):
+    return go_on(town, finish(start(publish_and_ask, str(town), signal.SIGHUP)))
+
+
+def go_on(town, ended):
+    """The next run goes on; return the status as a shell has it."""
+    assert ended < 0
     assert run("publish", town) == 0
     assert hl.verify(town).problems == ()
-    return {128 - ended}  # as a shell has it
+    return {128 - ended}
 
 
 def count(town):
@@ -83,6 +92,7 @@ PROVOKED = {
     0: finishes,
     1: finds,
     2: misunderstands,
+    129: hangs_up,
     130: is_stopped(signal.SIGINT),
     143: is_stopped(signal.SIGTERM),
     137: is_killed,
@@ -92,7 +102,7 @@ PROVOKED = {
 def test_the_table_has_every_status_that_is_provoked_here():
     table = PAGE.read_text().split("| status | what it means |")[1].split("\n\n")[0]
     named = {int(n) for row in table.splitlines()[2:] for n in re.findall(r"\b\d+\b", row.split("|")[1])}
-    assert named - {9} == set(PROVOKED), "−9 is how a program that started it sees 137"
+    assert named - {9} == set(PROVOKED), "−1 and −9 are how a program that started it sees 129 and 137"
 
 
 @pytest.mark.parametrize("status", PROVOKED)

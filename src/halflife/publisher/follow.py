@@ -90,7 +90,7 @@ def follow(
     while not stop():
         moment = publisher.work()
         if moment is None:
-            log.info("ended", extra={"fields": {"why": "the last step of every stream is published"}})
+            log.info("ended", extra={"fields": {"why": "the last step of every stream is over"}})
             return
         publisher.sleep_until(moment, reload)
     log.info("stopped")
@@ -172,7 +172,8 @@ class _Publisher:
         except LedgerError:  # it may have been amended, or something was done to it while it was opened
             if self._stop():
                 raise
-        self.read_policy_again("the ledger did not take it as it was read before")
+        if self.read_policy_again():
+            log.info("policy read again", extra={"fields": {"why": "the ledger did not take it as it was read before"}})
         return self._run()
 
     def _run(self) -> FollowRun:
@@ -248,8 +249,8 @@ class _Publisher:
             log.info("back", extra={"fields": {"what": self._trouble}})
         self._trouble = None
 
-    def read_policy_again(self, why: str) -> bool:
-        """Read the policy's file again, and go on with it; one that is wrong is said, and not gone on with."""
+    def read_policy_again(self) -> bool:
+        """Read the policy's file again, and go on with it if it is another one; one that is wrong is said, and not taken."""
         if isinstance(self._given, Policy) or not isinstance(self._given, str | Path):
             return False
         try:
@@ -264,7 +265,6 @@ class _Publisher:
         if made.to_data() == self._policy.to_data() and made.tables == self._policy.tables == ():
             return False
         self._policy, self._arrivals, self._closings = made, Arrivals(), {}
-        log.info("policy read again", extra={"fields": {"why": why}})
         return True
 
     # Sleep ----------------------------------------------------------------------------------------------------------------
@@ -295,7 +295,7 @@ class _Publisher:
     def _reload(self) -> None:
         """Go on with the policy's file as it is now, if the ledger, its outputs and its sources take it; else say why not."""
         before, closings = self._policy, self._closings
-        if not self.read_policy_again("asked by a signal"):
+        if not self.read_policy_again():
             return
         try:
             with contextlib.closing(
@@ -309,6 +309,8 @@ class _Publisher:
         except HalflifeError as error:
             log.warning("policy not taken", extra={"fields": {"why": str(error)}})
             self._policy, self._closings = before, closings
+            return
+        log.info("policy read again", extra={"fields": {"why": "asked by a signal"}})
 
 
 def _check_source(policy: Policy, channel: Channel, *, may_be_away: bool) -> None:

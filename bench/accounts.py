@@ -1,4 +1,5 @@
-"""What `admit` costs early and late in a stream, beside OpenDP's privacy filter and diffprivlib's accountant."""
+"""What `admit` costs early and late in a stream, beside OpenDP's privacy filter and diffprivlib's accountant; and what secrets
+cost under each interpretation."""
 
 from __future__ import annotations
 
@@ -12,10 +13,12 @@ from rich.table import Table
 
 import halflife as hl
 from bench.results import Finding
+from bench.secrets import admit_rates, drawn
 
 LATE = 10**6
 AGED = 10**5
 BATCH = 2000
+SECRETS = 20_000
 
 
 def rate(admit, releases) -> float:
@@ -78,6 +81,20 @@ def diffprivlib_accountant(count: int) -> tuple[float, float]:
     return first, rate(spend, range(100))
 
 
+def secrets() -> list[Finding]:
+    """A late step of an account of so many secrets, all events of a household at once beside one window."""
+    s, findings = drawn(SECRETS), []
+    window = min(1 / rate for rate in admit_rates(hl.Swellfish(s)))
+    for label, notion in (
+        ("pure", hl.Swellfish(s, neighbours="all-events")),
+        ("Gaussian", hl.Swellfish(s, 1e-9, neighbours="all-events", noise="gaussian")),
+    ):
+        step = min(1 / rate for rate in admit_rates(notion))
+        work = f"Swellfish, {SECRETS:,} secrets, all-events, {label}: a step"
+        findings.append(Finding(work, 1e3 * step, "ms", step / window, "one-window, pure", "at most 10 ms"))
+    return findings
+
+
 def main() -> list[Finding]:
     findings = []
     table = Table(title=f"admit, a plain loop (steps 10³ and {LATE:,}; peers: release 100 and 2,000)")
@@ -113,4 +130,4 @@ def main() -> list[Finding]:
         finally:
             tracemalloc.stop()
     Console(width=130).print(table)
-    return findings
+    return [*findings, *secrets()]

@@ -14,7 +14,7 @@ from halflife.notions.swellfish.certified import gaussian_limits
 from halflife.notions.swellfish.live import Live
 from halflife.notions.swellfish.memory import SwellfishState, Worst
 from halflife.notions.swellfish.required import required_scales
-from halflife.numerics.arrays import Floats
+from halflife.numerics.arrays import Floats, Integers
 from halflife.numerics.rounding import TOLERANCE, up
 from halflife.release import Noise, Release
 from halflife.specifications.base import Specifications
@@ -66,17 +66,39 @@ class Judge:
         if self.by_threshold:
             return self.worst_by_scale(worst, values[time - first], time)
         x, newest = np.array(values), first + len(values) - 1
-        ends = (
-            (time,) if self.interpretation == "all-events" else range(time, min(newest, time + self.live.reach - 1) + 1)
-        )
-        for end in ends:
-            rows, costs = self.live.costs(end, x, first)
-            if len(rows):
-                shares = costs / self.limits[rows]
-                i = int(np.argmax(shares))
-                if shares[i] > worst.share:
-                    worst = Worst(float(shares[i]), float(costs[i]), float(self.specifications.epsilon[rows[i]]))
+        if self.interpretation == "all-events":
+            return self._worst_together(worst, time, x, first)
+        for end in range(time, min(newest, time + self.live.reach - 1) + 1):
+            worst = self._worse(worst, *self.live.costs(end, x, first))
         return worst
+
+    def _worst_together(self, worst: Worst, time: int, x: Floats, first: int) -> Worst:
+        """The same under all-events: only the secrets are looked at whose bounds (`.bounds`) allow that they are the worst.
+
+        The household of the largest bound comes first: what it costs is at least what the worst one must.
+        """
+        rows, bounds = self.live.bounds(time, x, first)
+        if not len(rows):
+            return worst
+        shares, homes = bounds / self.limits[rows], self.specifications.household[rows]
+        if shares.max() <= worst.share:
+            return worst
+        top = homes[np.argmax(shares)]
+        found = self._worse(worst, *self.live.costs(time, x, first, np.array([top])))
+        others = (shares >= found.share) & (shares > worst.share)
+        if not (homes[others] != top).any():
+            return found
+        return self._worse(worst, *self.live.costs(time, x, first, homes[others]))
+
+    def _worse(self, worst: Worst, rows: Integers, costs: Floats) -> Worst:
+        """Return the first of these secrets with the largest share, if that is more than the worst one's."""
+        if not len(rows):
+            return worst
+        shares = costs / self.limits[rows]
+        i = int(np.argmax(shares))
+        if shares[i] <= worst.share:
+            return worst
+        return Worst(float(shares[i]), float(costs[i]), float(self.specifications.epsilon[rows[i]]))
 
     def worst_by_scale(self, worst: Worst, x: float, time: int) -> Worst:
         """The same for Laplace noise with a δ: each relevant secret's calibrated scale over the scale that was used."""

@@ -10,6 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from halflife.notions.swellfish.bounds import Bounds
 from halflife.notions.swellfish.losses import Running, worst_costs
 from halflife.numerics.arrays import Floats, Integers
 from halflife.release import Noise
@@ -45,6 +46,7 @@ class Live:
         )
         self.reach = int(lengths.max())
         self.nearby = lru_cache(maxsize=4)(self._nearby)
+        self._bounds = Bounds(specifications, noise)
 
     def _nearby(self, block: int) -> Nearby:
         beyond = (
@@ -63,13 +65,25 @@ class Live:
         )
         return int(begins.min())
 
-    def costs(self, step: int, x: Floats, first: int) -> tuple[Integers, Floats]:
+    def bounds(self, step: int, x: Floats, first: int) -> tuple[Integers, Floats]:
+        """Return the rows of the secrets relevant at `step`, and under all-events an upper bound of the cost of each, which is
+        quick where `step` is the newest with noise, and infinite where it is not."""
+        near = self.nearby(step // BLOCK)
+        rows = near.rows[near.relevant(step)]
+        if not len(rows) or step != first + len(x) - 1:
+            return rows, np.full(len(rows), np.inf)
+        return rows, self._bounds.at(step, x, first, rows, near.rows)
+
+    def costs(self, step: int, x: Floats, first: int, only: Integers | None = None) -> tuple[Integers, Floats]:
         """Return the rows of the secrets relevant at `step`, and the cost of their windows that end there, rounded up.
 
         x, first  the noise of steps first, first + 1, … as in `losses.worst_costs`. Under all-events a secret's whole cost so far
+        only      households, if not all
         """
         near = self.nearby(step // BLOCK)
         at, s = near.relevant(step), near.specifications
+        if only is not None:
+            at = at[np.isin(s.household[at], only)]
         if not len(at):
             return at, np.zeros(0)
         if self.interpretation == "all-events":

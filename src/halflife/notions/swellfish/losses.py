@@ -188,7 +188,7 @@ def _add_up(s: Specifications, sums: Running, weight: Floats, roots: bool = Fals
     for row, other in overlapping_pairs(s):
         most = own[other].copy()
         partly = np.flatnonzero((s.start[other] < s.start[row]) | (s.end[other] > s.end[row]))
-        most[partly] = _within(s, row[partly], other[partly], sums)
+        most[partly] = largest_within(s, row[partly], other[partly], sums)
         cost = np.nextafter(weight[other] * most, np.inf)
         total += np.bincount(row, np.sqrt(cost) if roots else cost, len(s))
         terms += np.bincount(row, minlength=len(s))
@@ -196,8 +196,8 @@ def _add_up(s: Specifications, sums: Running, weight: Floats, roots: bool = Fals
     return result
 
 
-def _within(s: Specifications, row: Integers, other: Integers, sums: Running) -> Floats:
-    """For pairs: the largest sum over W′ ∩ J_s, for placements W′ of the other's event."""
+def largest_within(s: Specifications, row: Integers, other: Integers, sums: Running) -> Floats:
+    """Return for pairs the largest sum over W′ ∩ J_s, for placements W′ of the other's event."""
     low = np.maximum(s.start[other], s.start[row] - s.duration[other] + 1)
     high = np.minimum(s.end[other] - s.duration[other] + 1, s.end[row])
     most = np.zeros(len(row))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import Any, Self, cast
 
 from halflife.errors import BudgetExceeded, InvalidInput, UnboundedLoss
@@ -247,9 +247,9 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
     @property
     def draws(self) -> frozenset[str]:
         """The names of the shared noise that was used; where it may be reused, those that still may."""
-        return self.draws_at(self._step)
+        return frozenset(self.draws_at(self._step))
 
-    def draws_at(self, step: int) -> frozenset[str]:
+    def draws_at(self, step: int) -> Set[str]:
         """Return the names of shared noise that may still be used at a step, if nothing was published since the newest one."""
         remembered = self.notion.draws(self.notion.settle(self._state, step))
         return frozenset(n for n, d in self._draws.items() if d.alone) if remembered is None else remembered

@@ -8,8 +8,9 @@ import zoneinfo
 import numpy as np
 import pytest
 
-from halflife import Accountant, Classical, InvalidInput, ReleaseDraw
+from halflife import Accountant, Classical, InvalidInput, ReleaseDraw, WEvent
 from halflife.local_time import EPOCH
+from halflife.mechanisms.base import Request, Turn
 from halflife.mechanisms.reused import ReusedNoise
 from halflife.notions.almost_periodic.notion import AlmostPeriodic
 from halflife.steps import Steps
@@ -116,3 +117,57 @@ def test_noise_of_old_renewals_is_forgotten():
 def test_a_plan_of_another_notion_is_refused():
     with pytest.raises(InvalidInput, match="needs a plan of almost-periodic"):
         ReusedNoise(Classical(1.0).plan(horizon=3))
+
+
+# Many steps at once ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strong", [False, True], ids=["weak", "strong"])
+def test_within_a_batch_noise_that_is_out_of_use_is_drawn_and_charged_anew(strong):
+    """Under a notion laid over them patterns leave the account after a period; step by step it is the same."""
+    notion = AlmostPeriodic(9.0, 2, strong=strong, over=WEvent(99.0, 4))
+    plan = notion.plan(1.0, **({"variation_sensitivity": 1.0} if strong else {}))
+    steps, batch, single = [1, 2, 3, 40, 41, 42], ReleaseDraw(Accountant(notion)), ReleaseDraw(Accountant(notion))
+    made = batch.run_batch(ReusedNoise(plan), steps, [0] * len(steps))
+    releases = []
+    for step in steps:
+        single.run(ReusedNoise(plan), step, 0)
+        releases += single.releases
+    assert list(batch.releases) == releases
+    assert sum(r.draw is not None for r in releases) == (4 if strong else 6)
+    assert batch.names == single.names == batch.account.draws
+    if not strong:
+        assert made[0] == pytest.approx(made[2], abs=1e-6)
+        assert made[3] == pytest.approx(made[5], abs=1e-6)
+        assert abs(made[0] - made[4]) > 1e-6
+
+
+class Name(str):
+    """A name that counts how often it is looked up."""
+
+    looked = 0
+
+    def __hash__(self):
+        Name.looked += 1
+        return super().__hash__()
+
+    __eq__ = str.__eq__
+
+
+def count_lookups(period, streams, steps=300):
+    """How often names are looked up in a batch of so many steps of so many streams."""
+    notion = AlmostPeriodic(1e4, period)
+    names = [[Name(f"s{i}: phase {k}") for k in range(period)] for i in range(streams)]
+    Name.looked = 0
+    ReleaseDraw(Accountant(notion)).batch(
+        Turn(k + 1, Request(names[i][k % period], 1.0, scale=1.0, lattice=1.0))
+        for k in range(steps)
+        for i in range(streams)
+    )
+    return Name.looked
+
+
+def test_a_step_costs_the_same_however_many_names_are_in_use():
+    one = count_lookups(10, 1)
+    assert count_lookups(100, 1) <= 1.3 * one
+    assert count_lookups(100, 2) <= 2.2 * count_lookups(100, 1)

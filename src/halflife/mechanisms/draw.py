@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Self
 
@@ -143,9 +143,9 @@ class Drawing(ABC):
         with self._all_or_nothing():
             for step, request, late in turns:
                 self._check_closed(step)
-                if request.key is not None or request.atop is not None:  # some names may be out of use by now
+                if request.key is not None or request.atop is not None:  # its name may be out of use by now
                     self._admit(waiting)
-                    self._move_to(step)
+                    self._now = step
                 if id(request) in fresh:
                     _, charged, drawn = fresh[id(request)]
                 else:
@@ -247,9 +247,9 @@ class Drawing(ABC):
         price = self._find_price(request, prices)
         if request.atop is None:
             return (price,), Layers(self._find_shared(price), None, (price.scale,))
-        under, new = self._find_price(request.under(), prices), request.atop[0] not in self._stored
+        under, before = self._find_price(request.under(), prices), self._stored.get(request.atop[0])
         layers = Layers(self._find_shared(under), price.order, (price.scale, under.scale))
-        return (under, price) if new else (price,), layers
+        return (price,) if layers.shared is before else (under, price), layers
 
     def _find_price(self, request: Request, prices: dict[Request, Price]) -> Price:
         """The price of a request with shared noise, worked out once for each batch."""
@@ -260,11 +260,11 @@ class Drawing(ABC):
         return prices[request]
 
     def _find_shared(self, price: Price) -> Shared:
-        """Noise by its name, to be drawn if the name is new; noise that is at hand must be what is wanted."""
+        """Noise by its name, to be drawn if the name is new or out of use; noise that is at hand must be what is wanted."""
         wanted = price.request
         assert wanted.key is not None
-        shared = self._stored.get(wanted.key)
-        if shared is None:
+        names, shared = self._known_names(), self._stored.get(wanted.key)
+        if shared is None or (names is not None and wanted.key not in names):
             self._check_new(wanted.key)
             self._stored[wanted.key] = shared = Shared(price)
             return shared
@@ -332,7 +332,7 @@ class Drawing(ABC):
     def headroom(self, age: int = 0, span: int = 1) -> Any:
         """Return the largest loss that may be drawn for now."""
 
-    def _known_names(self) -> frozenset[str] | None:
+    def _known_names(self) -> Set[str] | None:
         """The names of shared noise that may still be used now; None if all of it is kept."""
         return None
 

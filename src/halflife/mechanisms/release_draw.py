@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -137,7 +137,7 @@ class ReleaseDraw(Drawing):
             request = Request(key, 0.0, None, s["scale"], s["noise"], size=size, lattice=s["lattice"])
             self._stored[key] = Shared(Price(request, s["loss"], s["scale"], None, ()), noise)
 
-    def _known_names(self) -> frozenset[str]:
+    def _known_names(self) -> Set[str]:
         return self._trials[0].draws_at(self._now)
 
     def _price(self, request: Request) -> Price:

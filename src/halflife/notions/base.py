@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from typing import Any, ClassVar, Generic, NamedTuple, Self
@@ -377,7 +377,7 @@ class Notion(ABC, Generic[S]):
         """Return the state advanced to a later step without releases: reused noise that has expired by then is dropped."""
         return state
 
-    def draws(self, state: S) -> frozenset[str] | None:
+    def draws(self, state: S) -> Set[str] | None:
         """Return the names of reused noise that may still be used; None if the account is to remember all names itself."""
         return None
 

@@ -93,6 +93,7 @@ def test_noise_that_lay_under_fresh_noise_unseen_cannot_be_drawn_later(strong):
         assert account.risk() == 0.5
         assert account.draws == frozenset()
         account = Accountant.from_json(account.to_json())
+        assert account.draws == frozenset()
         with pytest.raises(UnboundedLoss):
             account.admit(Release(later, 0.5, draw="v"))
     account.admit(Release(5, 0.5, atop="v"))

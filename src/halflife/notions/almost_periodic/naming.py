@@ -9,7 +9,7 @@ these the newest is remembered.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Any, NamedTuple
 
 from halflife.errors import InvalidInput, UnboundedLoss
@@ -52,10 +52,19 @@ class Use(NamedTuple):
 
 
 class Names(NamedTuple):
-    """Names in use, and by their stem those that were retired, with their renewal. Neither mapping is ever changed."""
+    """Names in use, and by their stem those that were retired, with their renewal. Neither mapping is ever changed.
+
+    met  which of those in use have no loss: kept beside them, as they are asked for at every release
+    """
 
     used: Mapping[str, Use] = {}
     retired: Mapping[str, tuple[int, Use]] = {}
+    met: frozenset[str] = frozenset()
+
+    @property
+    def drawn(self) -> Set[str]:
+        """The names in use whose noise was drawn."""
+        return self.used.keys() - self.met if self.met else self.used.keys()
 
     def find(self, name: str, release: Release, phase: int) -> Use | None:
         """Return what is known of noise in use, None if the name is new or may begin anew; refuse another job for it."""
@@ -72,7 +81,8 @@ class Names(NamedTuple):
 
     def put(self, name: str, use: Use) -> Names:
         """Return the names with this use."""
-        return self._replace(used={**self.used, name: use})
+        same = (name in self.met) == (use.loss == 0)
+        return Names({**self.used, name: use}, self.retired, self.met if same else self.met ^ {name})
 
     def retire(self, gone: Iterable[str]) -> Names:
         """Return the names without these, which are remembered by their stem."""
@@ -80,7 +90,7 @@ class Names(NamedTuple):
         for name in gone:
             stem, renewal = _split(name)
             retired[stem] = max((renewal, used.pop(name)), retired.get(stem, (-1, None)), key=lambda item: item[0])  # type: ignore[assignment]
-        return Names(used, retired)
+        return Names(used, retired, self.met.intersection(used))
 
     def dump(self) -> JsonObject:
         """Return the names as JSON can hold them."""
@@ -99,7 +109,7 @@ class Names(NamedTuple):
             retired[stem] = (whole("renewal", item[1], least=0), use)
         if len(used) != len(data["names"]) or len(retired) != len(data["retired"]):
             raise InvalidInput("a name of reused noise stands twice")
-        return cls(used, retired)
+        return cls(used, retired, frozenset(name for name, use in used.items() if not use.loss))
 
 
 def other_job(name: str, known: Use, release: Release) -> UnboundedLoss:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
@@ -279,9 +279,9 @@ class AlmostPeriodic(Notion[Patterns]):
             variations = self._variations.record(variations, [plain])
         return Patterns(names, patterns, variations)
 
-    def draws(self, state: Patterns) -> frozenset[str]:
+    def draws(self, state: Patterns) -> Set[str]:
         """The names of this renewal and of the one before."""
-        return frozenset(name for name, use in state.names.used.items() if use.loss)
+        return state.names.drawn
 
     def _in_use(self, state: Patterns) -> float:
         """What patterns in use come to, where they are not charged for good."""

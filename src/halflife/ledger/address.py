@@ -99,6 +99,11 @@ def ledger_files(url: str | Path) -> list[str]:
     return ledger_names(os.path.realpath(ledger_file(url)))
 
 
+def ledger_plans(url: str | Path) -> str:
+    """Return the file beside a ledger in which solutions of its plans are kept, whether it is there or not."""
+    return next(file for file in ledger_files(url) if file.endswith(".plans"))
+
+
 def ledger_scratch(url: str | Path) -> Path:
     """Return the folder for files that are written while a source is read, whether it is there or not."""
     if isinstance(url, str) and is_server(url):

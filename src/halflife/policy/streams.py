@@ -16,6 +16,7 @@ from halflife import registry
 from halflife.accountant import Accountant
 from halflife.engines.base import LARGEST_TOTAL, LARGEST_UNITS, Question
 from halflife.errors import InvalidInput, unknown
+from halflife.ledger import ledger_plans
 from halflife.local_time import (
     DAY,
     find_zone,
@@ -39,6 +40,7 @@ from halflife.outputs import Layout
 from halflife.parsing.quantities import parse_quantity
 from halflife.plans import Plan
 from halflife.plans.base import STD_OF_UNIT_SCALE
+from halflife.plans.solutions import Solutions
 from halflife.policy.groups import read_groups, read_units
 from halflife.policy.measure import read_measure
 from halflife.policy.model import PolicyKeys, PostProcessing, SeasonalKeys, Source, StreamPart
@@ -474,7 +476,9 @@ def _plans(policy: PolicyKeys, promise: Adapter, outlines: list[Outline]) -> lis
             raise unknown(f"noise for {notion.name}", asked.noise, notion.noises)
     with policy.about("promise", "plan"):
         try:
-            plans = promise.make_plans(outlines)
+            promise.solutions = Solutions(ledger_plans(policy.ledger_url))
+            with promise.solutions.at_hand():
+                plans = promise.make_plans(outlines)
         except InvalidInput as error:
             if error.about != "cap":
                 raise

@@ -123,6 +123,7 @@ class Session:
             self.marks.refuse_older()
             self.marks.check_places()
             self._load(self.keys)
+            self.channels[0].promise.solutions.write()
             if not self._second_ledger and self.ledger.newest() is None:
                 refuse_second_ledger(self.policy)
             with ExitStack() as stack:

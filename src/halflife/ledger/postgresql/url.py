@@ -24,7 +24,7 @@ SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 SHORTEST, LONGEST, USUAL = 1.0, 3600.0, 30.0
 """Seconds that a lease may last, and does if nothing else is said."""
 OWN = ("schema", "folder", "lease")
-ENDINGS = (".shown", ".shown.new", ".lock", *OPERATOR_FILES)
+ENDINGS = (".shown", ".shown.new", ".lock", ".plans", ".plans.new", *OPERATOR_FILES)
 """What stands behind the names of this machine's files for a ledger."""
 
 

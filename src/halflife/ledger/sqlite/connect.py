@@ -12,7 +12,9 @@ from pathlib import Path
 from halflife.errors import LedgerError
 from halflife.ledger.base import OPERATOR_FILES
 
-FILES = ("", "-wal", "-shm", "-journal", ".lock", ".shown", ".shown.new", ".behind", *OPERATOR_FILES)
+FILES = (
+    "", "-wal", "-shm", "-journal", ".lock", ".shown", ".shown.new", ".behind", ".plans", ".plans.new", *OPERATOR_FILES,
+)  # fmt: skip
 """What stands behind the ledger's path in the names of the files that are its own: all may be read by its owner alone."""
 
 PATIENCE = 10.0

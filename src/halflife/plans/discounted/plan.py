@@ -196,9 +196,9 @@ def optimal(notion: Discounted, request: PlanRequest) -> Plan:
     n = _needs_horizon(request)
     if _never_forgets(notion):
         return _as_classical(notion, request, classical.tight)
-    from halflife.plans.discounted.least_squares import least_squares
+    from halflife.plans.discounted.kept import solve_once
 
-    found = least_squares(_kernel(notion, request), request.sensitivities_of(n))
+    found = solve_once(_kernel(notion, request), request.sensitivities_of(n))
     if found.gap > 0.01:
         raise HalflifeError(
             f"method='optimal' came no nearer than {found.gap:.1%} to the best plan within {found.rounds} rounds: use "

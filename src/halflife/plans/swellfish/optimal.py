@@ -31,13 +31,13 @@ def optimal(notion: Swellfish, request: PlanRequest) -> SwellfishPlan:
     if notion.by_threshold:
         source = f"{simple.source}; Laplace noise with a δ must keep these scales, so none is less"
         return build(notion, request, notion.sufficient, source, {"gap": 0.0, "gain_over_tight": 0.0})
-    from halflife.plans.swellfish.program import least_noise, program_of
+    from halflife.plans.swellfish.program import program_of, solve_once
 
     program = program_of(notion, simple)
     if program is None:
         source = f"{simple.source}; no step is published at which a secret is relevant"
         return build(notion, request, notion.sufficient, source, {"gap": 0.0, "gain_over_tight": 0.0})
-    found = least_noise(program)
+    found = solve_once(program)
     scales = program.over_time(found.z, simple.hidden, request.extra.get("block") is not None)
     n = len(program.rules.variable)
     gain = 1 - build(notion, request, scales, "").total(n)[0] / simple.total(n)[0]

@@ -14,7 +14,7 @@ so the violated ones are taken apart, with a variable for the largest cost of ea
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import coo_array, csr_array, diags_array, vstack
@@ -22,9 +22,13 @@ from scipy.sparse import coo_array, csr_array, diags_array, vstack
 from halflife.errors import InvalidInput, missing_extra
 from halflife.notions.swellfish.notion import Swellfish
 from halflife.numerics.arrays import Floats, Integers
+from halflife.numerics.forms import JsonObject
+from halflife.numerics.rounding import TOLERANCE
+from halflife.plans.solutions import read_floats, read_solution, recall_or_solve
 from halflife.plans.swellfish.cuts import Constraints, Rows, join_rows, whole_rows
 from halflife.plans.swellfish.plan import MOST_STEPS, SwellfishPlan
 from halflife.release import Noise
+from halflife.specifications.base import NUMBERS
 from halflife.specifications.sweep import StepFunction
 
 ROUNDS, GAP = 40, 1e-6
@@ -123,6 +127,30 @@ class Optimum(NamedTuple):
     gap: float
     rounds: int
     rows: int
+
+
+def solve_once(program: Program) -> Optimum:
+    """Return the solution of `least_noise`, where solutions are kept as it was found before: if every secret keeps its limit by
+    it, which is worked out anew. Its gap is as it was found."""
+    rules, s = program.rules, program.rules.secrets
+
+    def recall(form: JsonObject) -> Optimum:
+        kept = read_solution(form, ("z", "gap", "rounds", "rows"))
+        z = read_floats(kept["z"], len(program.costs))
+        most = 1 + TOLERANCE / 2  # what is left is for the rounding of the plan that is made of them
+        if not ((z <= program.ceilings * most).all() and (rules.shares(z) <= most).all()):
+            raise ValueError("no solution of this problem")
+        return Optimum(z, kept["gap"], kept["rounds"], kept["rows"])
+
+    problem: dict[str, np.ndarray[Any, Any] | str] = {
+        "kind": f"least noise, {rules.interpretation}, {rules.noise}, from {rules.first}"
+    }
+    problem |= {name: getattr(s, name) for name in ("household", *NUMBERS)}
+    problem |= {"limits": rules.limits, "variable": rules.variable, "published": rules.published, "unit": rules.unit}
+    problem |= {"scales": program.scales, "costs": program.costs, "ceilings": program.ceilings}
+    return recall_or_solve(
+        problem, recall, lambda: least_noise(program), lambda found: {**found._asdict(), "z": found.z.tolist()}
+    )
 
 
 def least_noise(program: Program, rounds: int = ROUNDS) -> Optimum:

@@ -24,6 +24,7 @@ from halflife.numerics.forms import JsonObject
 from halflife.parsing.documents import Where
 from halflife.parsing.quantities import parse_quantity
 from halflife.plans import Plan
+from halflife.plans.solutions import Solutions
 from halflife.policy.model import Part, PolicyKeys, PostProcessing, Statistic, find_culprit
 from halflife.policy.outline import COUNTED, Outline
 from halflife.policy.promises.noise_choice import Planner, begun_noise, choose_noise, explain_noise
@@ -53,6 +54,7 @@ class Adapter:
     words     what a sentence calls each of its own facts, where a policy changes one that a ledger was begun with
     charged_as_planned  whether a release costs the same whenever it was published: then the policy says what lost steps cost
     chosen    the family of noise that its plans have, where the policy leaves it open: a ledger remembers it
+    solutions  what a solver found for its plans, now or in an earlier run: whoever holds the ledger writes it beside the ledger
     """
 
     names: ClassVar[tuple[str, ...]] = ()
@@ -72,6 +74,7 @@ class Adapter:
         self.policy, self.account = policy, account
         self.own = policy.read_part(self.keys, self._own_keys(), "promise")
         self.chosen: Noise | None = None
+        self.solutions = Solutions(None)
         self.notion = self.read_notion()
 
     # Reading ----------------------------------------------------------------------------------------------------------

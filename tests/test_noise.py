@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from fractions import Fraction
 
 import numpy as np
@@ -224,3 +225,60 @@ def test_numpy_seeds_do_not_reach_a_release():
         np.random.seed(1)
         seen.add(0.0 + noise.draw(noise.by_scale(1.0, 1.0)))
     assert len(seen) == 3
+
+
+# Long vectors, in chunks by several threads -------------------------------------------------------------------------
+
+
+class Counting:
+    """A mechanism that gives each number once, and knows how many it was asked for at a time.
+
+    `broken` is the call that fails. Where several are expected, each waits until all have begun.
+    """
+
+    def __init__(self, at_once=1, broken=None):
+        self.asked, self._lock, self._barrier, self._broken = [], threading.Lock(), threading.Barrier(at_once), broken
+
+    def __call__(self, zeros):
+        with self._lock:
+            first, number = sum(self.asked), len(self.asked)
+            self.asked.append(len(zeros))
+        self._barrier.wait(60)
+        if number == self._broken:
+            raise RuntimeError("no more entropy")
+        return list(range(first, first + len(zeros)))
+
+
+@pytest.mark.parametrize(
+    ("cores", "count", "chunks"),
+    [(1, 10**6, 1), (2, 3_999, 1), (2, 4_000, 2), (4, 8_003, 4), (4, 10**5 + 1, 4), (16, 7_000, 3), (None, 9_000, 1)],
+)
+def test_a_long_vector_is_drawn_in_as_many_chunks_as_there_are_cores(cores, count, chunks, monkeypatch):
+    """The calls of OpenDP do not grow with the numbers; all chunks are drawn at once; each number stands in the vector once."""
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    mechanism = Counting(at_once=chunks)
+    drawn = noise._Sampler(mechanism)(count)
+    assert sorted(drawn) == list(range(count))
+    assert len(mechanism.asked) == chunks
+    assert max(mechanism.asked) - min(mechanism.asked) <= 1
+
+
+def test_an_error_in_one_chunk_is_raised(monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 3)
+    for broken in range(3):
+        mechanism = Counting(at_once=3, broken=broken)
+        with pytest.raises(RuntimeError, match="no more entropy"):
+            noise._Sampler(mechanism)(9_000)
+        assert sum(mechanism.asked) == 9_000
+
+
+@pytest.mark.parametrize("family", ["laplace", "gaussian"])
+def test_noise_of_several_threads_has_its_scale_and_no_number_twice(family, monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    vector = noise.draw(noise.by_scale(3.0, 1.0, family, size=N))
+    assert len(set(vector.units)) == N  # of 2⁵⁶ units and more
+    drawn = np.zeros(N) + vector
+    assert accepts(drawn, family, 3.0)
+    assert not accepts(drawn, family, 3.3)
+    first, *others = np.split(drawn, 4)
+    assert all(abs(np.corrcoef(first, other)[0, 1]) < 5.5 / math.sqrt(N // 4) for other in others)

@@ -26,11 +26,13 @@ that spends all of ε is never refused over a rounding.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import islice
-from typing import Any, ClassVar
+from itertools import chain, islice
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -43,6 +45,8 @@ SPREAD_BITS = 56
 SPREAD = 1 << SPREAD_BITS
 GAUSSIAN_MARGIN = 1e-12
 FAMILIES = ("laplace", "gaussian")
+LEAST_CHUNK = 2_000
+"""A thread of its own draws at least so many numbers: fewer are drawn before it has begun."""
 SMALLEST_LOSS = 2.0**-40
 """Below this a loss is fewer than 2¹⁶ units, and one unit would be too large a part of it."""
 
@@ -273,13 +277,40 @@ def _loss(family: str, moved: int, spread: float) -> float:
 
 @lru_cache(maxsize=1024)
 def _loss_of_one_unit(family: str, spread: float) -> float:
-    stated = float(_sampler(family, spread).map(1))
+    stated = _sampler(family, spread).map(1)
     return stated if family == "laplace" else up(math.sqrt(2 * stated))
 
 
+class _Sampler(NamedTuple):
+    """OpenDP's integer noise mechanism of one scale, for vectors; a long one is drawn in chunks at once, by a thread a core.
+
+    That needs nothing of ours between the threads: OpenDP gives up Python's lock while it draws, a mechanism may be used by
+    many threads, and every number is made of random bytes that no other number was made of.
+    """
+
+    mechanism: Any
+
+    def map(self, moved: int) -> float:
+        """Return the loss of moving a vector by so many units, as OpenDP states it (of Gaussian noise in zCDP)."""
+        return float(self.mechanism.map(moved))
+
+    def __call__(self, count: int) -> list[int]:
+        """Return so many numbers: chunk after chunk, whichever was drawn first. An error in one of them is raised."""
+        chunks = max(1, min(os.cpu_count() or 1, count // LEAST_CHUNK))
+        sizes = [count * (i + 1) // chunks - count * i // chunks for i in range(chunks)]
+        if chunks == 1:
+            return self._draw(count)
+        with ThreadPoolExecutor(chunks) as pool:
+            return list(chain.from_iterable(pool.map(self._draw, sizes)))
+
+    def _draw(self, count: int) -> list[int]:
+        drawn: list[int] = self.mechanism(np.zeros(count, dtype=np.int64))
+        return drawn
+
+
 @lru_cache(maxsize=1024)
-def _sampler(family: str, spread: float) -> Any:
-    """Return OpenDP's integer noise mechanism of this scale for vectors; it is built once for each scale."""
+def _sampler(family: str, spread: float) -> _Sampler:
+    """Return the sampler of this scale; it is built once for each scale."""
     # not opendp.prelude, which takes seconds: it loads scikit-learn and scipy.stats where they are installed
     from opendp.domains import atom_domain, vector_domain
     from opendp.measurements import make_gaussian, make_laplace
@@ -289,8 +320,8 @@ def _sampler(family: str, spread: float) -> Any:
     enable_features("contrib")
     domain = vector_domain(atom_domain(T="i64"))
     if family == "laplace":
-        return make_laplace(domain, l1_distance(T="i64"), scale=spread)
-    return make_gaussian(domain, l2_distance(T="i64"), scale=spread)
+        return _Sampler(make_laplace(domain, l1_distance(T="i64"), scale=spread))
+    return _Sampler(make_gaussian(domain, l2_distance(T="i64"), scale=spread))
 
 
 def draw(calibration: Calibration) -> GridNoise:
@@ -312,7 +343,7 @@ def draw_many(calibrations: Sequence[Calibration]) -> Iterator[GridNoise]:
     for c in calibrations:
         if c.scale > 0:
             sizes[c.family, c.spread] = sizes.get((c.family, c.spread), 0) + c.size
-    units = {which: iter(_sampler(*which)([0] * size)) for which, size in sizes.items()}
+    units = {which: iter(_sampler(*which)(size)) for which, size in sizes.items()}
     return (
         GridNoise(c.grid, tuple(islice(units[c.family, c.spread], c.size)), c.lattice, c.refinement)
         if c.scale > 0

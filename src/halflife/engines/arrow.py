@@ -6,12 +6,30 @@ would stop at it, and quote it. So cells are looked at here, many at once: only 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import numpy as np
+
 from halflife.engines.duckdb.files import CHUNK, decode
+
+
+def make_table(names: Sequence[str], numbers: Mapping[str, Sequence[int]]) -> Any:
+    """Return an Arrow table of a column `name` and of columns of whole numbers.
+
+    Made of buffers: pyarrow loads pandas, where that is installed, before it looks at a list, which takes a second.
+    """
+    import pyarrow as pa
+
+    texts = [name.encode() for name in names]
+    ends = np.cumsum([0, *map(len, texts)], dtype=np.int64)
+    columns = {"name": pa.LargeStringArray.from_buffers(len(texts), pa.py_buffer(ends), pa.py_buffer(b"".join(texts)))}
+    for column, cells in numbers.items():
+        buffer = pa.py_buffer(np.array(cells, dtype=np.int64))
+        columns[column] = pa.Array.from_buffers(pa.int64(), len(cells), [None, buffer])
+    return pa.table(columns)
 
 
 def is_text(kind: object) -> bool:

@@ -102,9 +102,9 @@ class SeededSampler:
         self._family, self._spread = family, spread
         self.map = REAL_SAMPLER(family, spread).map
 
-    def __call__(self, zeros: list[int]) -> list[int]:
+    def __call__(self, count: int) -> list[int]:
         sample = self.source.laplace if self._family == "laplace" else self.source.normal
-        return [int(x * self._spread) for x in sample(0.0, 1.0, len(zeros))]
+        return [int(x * self._spread) for x in sample(0.0, 1.0, count)]
 
 
 REAL_SAMPLER = noise._sampler
@@ -142,8 +142,8 @@ def exact_noise():
 class SilentSampler(SeededSampler):
     """A sampler of zeros."""
 
-    def __call__(self, zeros: list[int]) -> list[int]:
-        return [0] * len(zeros)
+    def __call__(self, count: int) -> list[int]:
+        return [0] * count
 
 
 class Totals:

@@ -30,8 +30,8 @@ class KnownSampler:
     def __init__(self, real: Any, spread: float, rng: random.Random, drawn: list[float]) -> None:
         self.map, self._spread, self._rng, self._drawn = real.map, spread, rng, drawn
 
-    def __call__(self, zeros: Sequence[int]) -> list[int]:
-        parts = [self._rng.choice([-1, 1]) * self._rng.uniform(0.5, 1.5) for _ in zeros]
+    def __call__(self, count: int) -> list[int]:
+        parts = [self._rng.choice([-1, 1]) * self._rng.uniform(0.5, 1.5) for _ in range(count)]
         units = [round(p * self._spread) for p in parts]
         self._drawn += [u / self._spread for u in units]
         return units

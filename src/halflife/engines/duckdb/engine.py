@@ -1,12 +1,14 @@
 """The embedded engine: DuckDB over Parquet, CSV, DuckDB and SQLite files and Arrow tables.
 
-A question becomes at most five statements over `readings`, whose columns are
+A question becomes at most six statements over `readings`, whose columns are
 
     p, named     the person, and whether there is one            x, finite    the value, and whether it is a finite number
     t, absolute  µs since 1970, and whether of UTC's clock or a local one            g    the group's name
 
     tallies    why each row of the asked steps is bad, and how many good ones are clipped: cheap scans
-    bounded    group by (person, step[, group]) → one whole number each, clipped; then add up: the costly part
+    repeaters  who has two readings in some step: a bit for each person and step
+    bounded    the readings of all others, and those of repeaters grouped by (person, step[, group]), which is the costly part
+               → one whole number each, clipped; then add up
     once       the same over the largest reading of each moment; only if some person has two readings in a step
     moments    how many moments there are, if only the tally of duplicates needs them
 
@@ -25,6 +27,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from halflife.engines.arrow import make_table
 from halflife.engines.base import (
     LATEST,
     ONCE_MATTERS,
@@ -56,6 +59,7 @@ from halflife.engines.duckdb.sql import (
     fold_sql,
     literal,
     name,
+    one_sql,
     person_sql,
     shifted,
     time_sql,
@@ -69,6 +73,8 @@ from halflife.errors import InvalidInput, unknown
 REASONS = ("good", "bad_time", "bad_person", "bad_value", "unknown_person", "unknown_group")
 NEAR = 2**24
 """Sums of readings within ±NEAR units are added up quickly: whole doubles hold 2²⁸ of them exactly."""
+MOST_BITS = 2**28
+"""For so many people × steps it is looked who has two readings in a step: in each thread at most so many bits, 32 MB."""
 _NUMBERS = itertools.count()
 TIMELESS = f"t IS NULL OR t NOT BETWEEN -{LATEST} AND {LATEST}"
 
@@ -106,17 +112,20 @@ class DuckEngine(DuckSource):
         self._stage = "reading", 2, 3
         good = tallies["rows"] - sum(tallies[reason] for reason in REASONS[1:])
         every = question.fold in ONCE_MATTERS and question.kind != "count"
-        once = question.once and good > 0
         crowded = good > 1.2 * people * question.shape[0]  # far more readings than (person, step) pairs, by an estimate
-        if once and every and crowded:
-            sums, found = self._bounded(question, good, largest, once=True)
+        repeaters = None if crowded else self._find_repeaters(question, people)
+        once = question.once and good > 0 and repeaters != 0
+        if once and every and (crowded or repeaters):
+            sums, found = self._bounded(question, good, largest, repeaters, once=True)
         else:
-            sums, found = self._bounded(question, good, largest, once=False)
+            sums, found = self._bounded(question, good, largest, repeaters, once=False)
             if once and found["entries"] < good:  # some person has two readings in a step, perhaps at one moment
                 if every:
-                    sums, found = self._bounded(question, good, largest, once=True)
+                    sums, found = self._bounded(question, good, largest, repeaters, once=True)
                 else:
-                    found["moments"] = self._run(f"SELECT count(*) FROM ({self._moments(question)})")[0][0]
+                    found["moments"] = self._run(
+                        f"SELECT count(*) FROM ({self._moments(question, self._good(question))})"
+                    )[0][0]
             elif once:
                 found["moments"] = good
         if once:
@@ -128,22 +137,20 @@ class DuckEngine(DuckSource):
 
     def _register_lists(self, question: Question) -> None:
         """Make the public lists joinable: `people` (id, number i of the person, group g, weight w) and `names` of groups."""
-        import pyarrow as pa
-
         q = question
         if q.lists_people:
             of_units = dict.fromkeys((q.units or {}).values())
             first = q.table if q.table is not None else q.weights if q.weights is not None else of_units
             known = {p: i for i, p in enumerate(p for p in first if q.weights is None or p in q.weights)}
             whose = {p: p for p in known} if q.units is None else {id_: p for id_, p in q.units.items() if p in known}
-            columns: dict[str, Any] = {"name": pa.array(list(whose), pa.string())}
-            columns["i"] = pa.array([known[p] for p in whose.values()], pa.int64())
-            columns["g"] = pa.array([0 if q.table is None else q.table[p] for p in whose.values()], pa.int64())
-            columns["w"] = pa.array([1 if q.weights is None else q.weights[p] for p in whose.values()], pa.int64())
-            self._register("people", pa.table(columns))
+            numbers = {
+                "i": [known[p] for p in whose.values()],
+                "g": [0 if q.table is None else q.table[p] for p in whose.values()],
+                "w": [1 if q.weights is None else q.weights[p] for p in whose.values()],
+            }
+            self._register("people", make_table(list(whose), numbers))
         if q.group is not None:
-            names = pa.array(q.groups, pa.string())
-            self._register("names", pa.table({"name": names, "g": range(len(q.groups))}))
+            self._register("names", make_table(q.groups, {"g": range(len(q.groups))}))
 
     def _readings(self, question: Question) -> tuple[str, int]:
         """What stands after FROM to get the readings; and how many rows were too broken to get there."""
@@ -260,20 +267,49 @@ class DuckEngine(DuckSource):
         u = "" if q.value is None else f", {clip(units(q), bounds_before_fold(q), 'DOUBLE')} AS u"
         return f"SELECT {p}, k, us{u}{g} FROM {self._rows(q)} r{joins} WHERE named AND finite"
 
-    def _moments(self, question: Question) -> str:
+    def _find_repeaters(self, question: Question, people: int) -> int | None:
+        """Write a table of those who have two good readings in some step, and return how many they are; None if everybody may be.
+
+        A person has as many readings as steps with one, or more: then two lie in one step. That is exact; `people` is about how
+        many there are.
+        """
+        if people * question.shape[0] > MOST_BITS:
+            return None
+        steps = f"bitstring_agg(k, 0::BIGINT, {question.shape[0] - 1}::BIGINT)"
+        self._run(
+            f"CREATE OR REPLACE TEMP TABLE repeaters AS SELECT p FROM ({self._good(question)}) GROUP BY p "
+            f"HAVING bit_count({steps}) < count(*)"
+        )
+        found: int = self._run("SELECT count(*) FROM repeaters")[0][0]
+        return found if 2 * found <= people else None
+
+    def _moments(self, question: Question, good: str) -> str:
         """Good readings, the largest of each id, moment and group."""
         g = ", g" if question.table is None and question.group is not None else ""
         g += ", id" if question.units is not None else ""
         u = "" if question.value is None else ", max(u) AS u"
-        return f"SELECT p, us, any_value(k) AS k{g}{u}, count(*) AS c FROM ({self._good(question)}) GROUP BY p, us{g}"
+        return f"SELECT p, us, any_value(k) AS k{g}{u}, count(*) AS c FROM ({good}) GROUP BY p, us{g}"
 
-    def _entries(self, question: Question, readings: int, largest: int, *, once: bool) -> tuple[str, str]:
-        """SQL of (person, step, group) entries, folded to f and clipped to v; and of the filter on those that count."""
+    def _entries(
+        self, question: Question, readings: int, largest: int, repeaters: int | None = None, *, once: bool
+    ) -> tuple[str, str]:
+        """SQL of (person, step, group) entries, folded to f and clipped to v; and of the filter on those that count.
+
+        repeaters  how many people have two readings in a step, if they were found: those of all others need no grouping
+        """
         q = question
         g = ", g" if q.table is None and q.group is not None else ""
+        good, c = self._good(q), ", c" if once else ""
+        alone = f"SELECT p, k{g}{', 1 AS c' if once else ''}, {one_sql(q)} AS f FROM ({good})"
+        if repeaters is not None:
+            good = f"SELECT * FROM ({good}) SEMI JOIN repeaters USING (p)"
         fold, folded = fold_sql(q, readings, largest)
-        rows, c = (self._moments(q), ", count(*) AS c") if once else (self._good(q), "")
-        sql = f"SELECT *, {folded} AS f FROM (SELECT p, k{g}{fold}{c} FROM ({rows}) GROUP BY p, k{g})"
+        rows = (
+            f"SELECT p, k{g}{fold}{', count(*) AS c' if once else ''} FROM ({self._moments(q, good) if once else good})"
+        )
+        sql = f"SELECT p, k{g}{c}, {folded} AS f FROM ({rows} GROUP BY p, k{g})"
+        if repeaters is not None:
+            sql = f"{alone} ANTI JOIN repeaters USING (p) UNION ALL {sql}" if repeaters else alone
         if q.kind != "count":
             sql = f"SELECT *, {clip('f', (q.low, q.high), 'BIGINT')}::BIGINT AS v FROM ({sql})"
         kept = ""
@@ -285,12 +321,14 @@ class DuckEngine(DuckSource):
             sql = f"SELECT e.*, w{'' if g else ', people.g'} FROM ({sql}) e JOIN {people} people ON e.p = people.i"
         return sql, kept
 
-    def _bounded(self, question: Question, readings: int, largest: int, *, once: bool) -> tuple[Any, dict[str, int]]:
+    def _bounded(
+        self, question: Question, readings: int, largest: int, repeaters: int | None, *, once: bool
+    ) -> tuple[Any, dict[str, int]]:
         """The answer; and how many (person, step, group) entries there were, how many of them kept and clipped, of how many
         moments."""
         q = question
         grouped = q.group is not None or q.table is not None
-        sql, kept = self._entries(q, readings, largest, once=once)
+        sql, kept = self._entries(q, readings, largest, repeaters, once=once)
         columns = {
             "k": "k",
             "total": adds_sql(q, kept),

@@ -177,6 +177,19 @@ def fold_sql(question: Question, readings: int, largest: int) -> tuple[str, str]
     )
 
 
+def one_sql(question: Question) -> str:
+    """What the fold of one reading alone comes to: the reading, or a count of one.
+
+    >>> from halflife.steps import Buckets
+    >>> asked = Question("sum", "p", "t", Buckets(1, ((0, 0),)), 1, 1, value="x", fold="mean")
+    >>> one_sql(asked)
+    'u::BIGINT'
+    """
+    if question.kind == "count":
+        return "NULL"
+    return "1::BIGINT" if question.fold == "count" else "u::BIGINT"
+
+
 def adds_sql(question: Question, kept: str) -> str:
     """The total of v or the number of entries, of those kept; summed in 128 bits, then clipped to what 64 hold for sure."""
     q = question

@@ -32,8 +32,8 @@ from halflife.publisher.session import Session
 
 BATCH_STEPS, BATCH_CELLS = 1_000, 100_000
 """A batch holds at most so many steps, and about so many numbers."""
-AHEAD_CELLS = 50_000
-"""For how many numbers noise is drawn while the engine reads."""
+AHEAD_CELLS = 2 * BATCH_CELLS
+"""For about how many numbers noise is drawn ahead, while the engine reads and batches are committed and written."""
 READ_CELLS = 4_000_000
 """About how many numbers are asked of an engine at a time."""
 
@@ -181,28 +181,34 @@ class PublishRun:
         if self.session.late_counts_now:  # reading takes time: each batch is charged when it is really published
             charged = [None] * len(batches)
         done, read = 0, {name: (1, np.zeros((0, 0), dtype=np.int64)) for name in engines}
-        for i, batch in enumerate(batches):
-            if self.stop():
-                return True
-            self.progress("reading" if not i else "publishing", done, total)
-            if any(int(d.steps[-1]) >= read[d.channel.name][0] + len(read[d.channel.name][1]) for d in batch):
-                with ThreadPoolExecutor(1) as pool:
-                    reading = pool.submit(self._read_all, batches[i:], engines)
-                    _draw_ahead(batches[i:], charged[i:])
-                    if not self._finish(reading, engines, done, total):
-                        return True
-                    read |= reading.result()
-            checkpoints.reach("totals read")
-            kept = self.select_read(batch)
-            if len(kept) < len(batch):  # what was charged for the whole batch, and after it, was for more than there is
-                charged[i:] = [None] * (len(batches) - i)
-            if kept:
-                self.session.publish([(self._date_now(d), _rows(d, *read[d.channel.name])) for d in kept], charged[i])
-            charged[i] = None  # its noise is in the ledger
-            done += sum(len(d.steps) for d in batch)
-            for d in kept:
-                self.published[d.channel.name] += len(d.steps)
-            self._log(kept)
+        with _Drawer(batches, charged) as drawer:
+            for i, batch in enumerate(batches):
+                if self.stop():
+                    return True
+                self.progress("reading" if not i else "publishing", done, total)
+                drawer.draw_ahead(i)
+                if any(int(d.steps[-1]) >= read[d.channel.name][0] + len(read[d.channel.name][1]) for d in batch):
+                    with ThreadPoolExecutor(1) as pool:
+                        reading = pool.submit(self._read_all, batches[i:], engines)
+                        if not self._finish(reading, engines, done, total):
+                            return True
+                        read |= reading.result()
+                checkpoints.reach("totals read")
+                kept = self.select_read(batch)
+                if len(kept) < len(
+                    batch
+                ):  # what was charged for the whole batch, and after it, was for more than there is
+                    charged[i:] = [None] * (len(batches) - i)
+                drawer.wait_for(i)
+                if kept:
+                    self.session.publish(
+                        [(self._date_now(d), _rows(d, *read[d.channel.name])) for d in kept], charged[i]
+                    )
+                charged[i] = None  # its noise is in the ledger
+                done += sum(len(d.steps) for d in batch)
+                for d in kept:
+                    self.published[d.channel.name] += len(d.steps)
+                self._log(kept)
         self.progress("publishing", done, total)
         return False
 
@@ -297,14 +303,38 @@ def check_sources(policy: Policy) -> None:
                 engine.check(channel.question(1, 1))
 
 
-def _draw_ahead(batches: Sequence[Sequence[Due]], charged: Sequence[ChargedBatch | None]) -> None:
-    """Draw the noise of the next batches while the engine reads; it does not depend on the data, and is dropped if unused."""
-    room = AHEAD_CELLS
-    for batch, made in zip(batches, charged, strict=True):
-        room -= sum(len(d.steps) * d.channel.cells for d in batch)
-        if room < 0 or made is None:
-            return
-        made.draw_noise()
+class _Drawer:
+    """Draws the noise of charged batches in a thread, one after the other, while the engine reads and batches are committed.
+
+    It does not depend on the data, and is dropped if it is not used. A batch is drawn once those before it are, as they may
+    share noise; nobody else asks for a batch's noise before it was waited for.
+    """
+
+    def __init__(self, batches: Sequence[Sequence[Due]], charged: Sequence[ChargedBatch | None]) -> None:
+        self._batches, self._charged = batches, charged
+        self._pool, self._drawn = ThreadPoolExecutor(1), dict[int, Future[None]]()
+
+    def __enter__(self) -> _Drawer:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def draw_ahead(self, first: int) -> None:
+        """Begin to draw the noise of a batch, and of the next ones up to about AHEAD_CELLS numbers."""
+        room = AHEAD_CELLS
+        for i in range(first, len(self._batches)):
+            room -= sum(len(d.steps) * d.channel.cells for d in self._batches[i])
+            made = self._charged[i]
+            if made is None or (room < 0 and i > first):
+                return
+            if i not in self._drawn:
+                self._drawn[i] = self._pool.submit(made.draw_noise)
+
+    def wait_for(self, i: int) -> None:
+        """Wait until a batch's noise is drawn, if that was begun; an error is raised here."""
+        if i in self._drawn:
+            self._drawn.pop(i).result()
 
 
 def _rows(d: Due, first: int, totals: Totals) -> Totals:

@@ -1,17 +1,18 @@
-"""Release-grade noise for a year of half hours with 17,520 different scales, beside NumPy and one call a step."""
+"""Release-grade noise for a year of half hours with 17,520 different scales, and for many groups, beside NumPy and one core."""
 
 from __future__ import annotations
 
 import time
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 import halflife as hl
+from bench.results import Finding
 from halflife import noise
 
 STEPS = 17_520
+ALONE = 1_000
+GROUPS = 100_000
 
 
 def timed(action) -> float:
@@ -20,21 +21,20 @@ def timed(action) -> float:
     return time.perf_counter() - start
 
 
-def main() -> None:
+def main() -> list[Finding]:
     losses = hl.HyperbolicDiscount(1.0, beta=0.1).plan().losses(STEPS).tolist()
+    vector = noise.by_loss(1.0, 1.0, size=GROUPS)
     noise.draw(noise.by_loss(1.0, 1.0))  # load OpenDP
     calibrations: list[noise.Calibration] = []
-    times = {
-        "calibrate by loss": timed(lambda: calibrations.extend(noise.by_loss(x, 1.0) for x in losses)),
-        "draw and add, one call": timed(lambda: [20.0 + d for d in noise.draw_many(calibrations)]),
-        "draw and add, a call a step (1,000)": timed(lambda: [20.0 + noise.draw(c) for c in calibrations[:1000]])
-        * 17.52,
-        "simulated (NumPy)": timed(lambda: noise.SimulatedNoise(1).draw("laplace", 1 / np.array(losses), (STEPS,))),
+    simulated = timed(lambda: noise.SimulatedNoise(1).draw("laplace", 1 / np.array(losses), (STEPS,))) / STEPS
+    measured = {
+        "calibrate by loss": timed(lambda: calibrations.extend(noise.by_loss(x, 1.0) for x in losses)) / STEPS,
+        "draw and add, one call for all": timed(lambda: [20.0 + d for d in noise.draw_many(calibrations)]) / STEPS,
+        "draw and add, a call for each": timed(lambda: [20.0 + noise.draw(c) for c in calibrations[:ALONE]]) / ALONE,
     }
-    table = Table(title=f"{STEPS:,} values, each with a scale of its own")
-    table.add_column("what")
-    table.add_column("seconds", justify="right")
-    table.add_column("µs a value", justify="right")
-    for name, seconds in times.items():
-        table.add_row(name, f"{seconds:.3f}", f"{seconds / STEPS * 1e6:.2f}")
-    Console(width=100).print(table)
+    alone = timed(lambda: noise._sampler("laplace", float(noise.SPREAD))._draw(GROUPS)) / GROUPS
+    together = timed(lambda: noise.draw(vector)) / GROUPS
+    return [
+        *(Finding(f"{work}: a value", 1e6 * each, "µs", each / simulated, "NumPy") for work, each in measured.items()),
+        Finding(f"a value of {GROUPS:,} groups, by all cores", 1e6 * together, "µs", together / alone, "one thread"),
+    ]

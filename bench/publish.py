@@ -16,15 +16,13 @@ import time
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 import halflife as hl
+from bench.results import Finding
 
 JOBS = Path(__file__).with_name("publish_jobs.py")
 PEERS = {"opendp": Path(".peers/opendp/bin/python"), "pipelinedp": Path(".peers/pipelinedp/bin/python")}
 START = np.datetime64("2025-01-01", "us")
-CONSOLE = Console(width=110)
 
 
 def write_town(path: Path, homes: int, days: int, seed: int = 1) -> int:
@@ -56,7 +54,7 @@ def run(job: str, data: Path, folder: Path, python: str | Path = sys.executable)
         ]  # -P: else `import secrets` would find bench/secrets.py
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        CONSOLE.print(f"{job} failed: {done.stderr.strip().splitlines()[-1][:200]}", markup=False)
+        print(f"{job} failed: {done.stderr.strip().splitlines()[-1][:200]}", file=sys.stderr)
         return None
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -66,22 +64,14 @@ def about(folder: Path, people: int, days: int, groups: str = "") -> None:
     (folder / "about.json").write_text(json.dumps({"people": people, "end": end.isoformat(), "groups": groups}))
 
 
-def table(title: str, *columns: str) -> Table:
-    made = Table(title=title, title_justify="left")
-    made.add_column("what")
-    for name in columns:
-        made.add_column(name, justify="right")
-    return made
-
-
-def a_year(folder: Path) -> None:
+def a_year(folder: Path) -> list[Finding]:
     """5.26 million readings: end to end, beside the bounded aggregation by hand."""
     data = folder / "year.parquet"
     rows = write_town(data, 300, 365)
     about(folder, 300, 365)
     names = {
-        "raw": "raw group-by (DuckDB, unbounded, no privacy)",
         "by hand": "bounded aggregation by hand (DuckDB SQL)",
+        "raw": "raw group-by (DuckDB, unbounded, no privacy)",
         "halflife": "halflife publish, end to end",
         "halflife once": "halflife publish, duplicates once",
     }
@@ -92,37 +82,47 @@ def a_year(folder: Path) -> None:
             if got and (job not in best or got["seconds"] < best[job]["seconds"]):
                 best[job] = got
     for job, python in PEERS.items():
-        if python.exists():
-            got = run(job, data, folder, python.absolute())
-            if got:
-                best[job] = got
-        else:
-            CONSOLE.print(f"{job}: not installed here (make peers)")
+        if not python.exists():
+            print(f"{job}: not installed here (make peers)", file=sys.stderr)
+        elif got := run(job, data, folder, python.absolute()):
+            best[job] = got
     names |= {"opendp": "OpenDP with Polars, bounded by home", "pipelinedp": "PipelineDP, local backend"}
-    shown = table(f"{rows:,} readings of 300 homes, 17,520 half hours", "seconds", "of by hand", "peak MB")
+    found = []
     for job, got in best.items():
-        ratio = got["seconds"] / best["by hand"]["seconds"]
-        shown.add_row(names[job], f"{got['seconds']:.2f}", f"{ratio:.2f}", f"{got['mb']:,.0f}")
-    CONSOLE.print(shown)
+        ratio, goal = got["seconds"] / best["by hand"]["seconds"], "1.5, 600 MB" if "halflife" in job else ""
+        work = f"{rows:,} readings: {names[job]}"
+        found.append(Finding(work, got["seconds"], "s", ratio, "by hand", goal, got["mb"]))
+    return found
 
 
-def many_groups(folder: Path) -> None:
+def many_groups(folder: Path) -> list[Finding]:
     """1,000 groups that a public table fixes."""
     data = folder / "groups.parquet"
     rows = write_town(data, 3_000, 14)
     (folder / "homes.csv").write_text("home,zone\n" + "".join(f"MAC{h:06d},zone {h % 1000}\n" for h in range(3_000)))
     groups = f"    groups: {{table: {{file: {folder / 'homes.csv'}, person: home, group: zone}}}}"
-    shown = table(f"{rows:,} readings of 3,000 homes, {14 * 48} half hours", "seconds", "values", "peak MB")
-    for name, part in (("one mean", ""), ("1,000 groups", groups)):
-        about(folder, 3_000, 14, part)
-        got = run("halflife", data, folder)
-        if got:
-            values = got["numbers"] * (1_000 if part else 1)
-            shown.add_row(name, f"{got['seconds']:.2f}", f"{values:,.0f}", f"{got['mb']:,.0f}")
-    CONSOLE.print(shown)
+    about(folder, 3_000, 14)
+    one = run("halflife", data, folder)
+    about(folder, 3_000, 14, groups)
+    many = run("halflife", data, folder)
+    if not one or not many:
+        return []
+    work = f"{rows:,} readings, {14 * 48} half hours"
+    return [
+        Finding(f"{work}: one mean", one["seconds"], "s", mb=one["mb"]),
+        Finding(
+            f"{work}: 1,000 groups",
+            many["seconds"],
+            "s",
+            many["seconds"] / one["seconds"],
+            "one mean",
+            "6 s",
+            many["mb"],
+        ),
+    ]
 
 
-def flat(folder: Path, largest: int = 1_000_000) -> None:
+def flat(folder: Path, largest: int = 1_000_000) -> list[Finding]:
     """What one more release costs with so many releases in the ledger."""
     from halflife.publisher.session import Session
 
@@ -132,8 +132,7 @@ def flat(folder: Path, largest: int = 1_000_000) -> None:
         "    statistic: {kind: sum, resolution: 1, clip: [0, 10], fold: sum}\nledger: flat.ledger",
         folder,
     )
-    shown = table("One more release, pushed into a ledger that holds …", "ms each", "ledger MB")
-    done = 0
+    found, done, first_each = [], 0, 0.0
     for size in (1_000, 10_000, 100_000, largest):
         session = Session(policy)
         with session.hold(1.0):
@@ -148,35 +147,33 @@ def flat(folder: Path, largest: int = 1_000_000) -> None:
             for step in range(size + 2, size + 202):
                 stream.publish(0.0, at=step)
             each = (time.perf_counter() - start) / 200
-        done = size + 201
-        shown.add_row(
-            f"{size:,} releases", f"{1000 * each:.2f}", f"{Path(policy.ledger_url).stat().st_size / 1e6:,.0f}"
-        )
-    CONSOLE.print(shown)
+        done, first_each = size + 201, first_each or each
+        work = f"one more release, pushed into a ledger that holds {size:,}"
+        found.append(Finding(work, 1000 * each, "ms", each / first_each, "1,000 releases", "flat"))
     start = time.perf_counter()
     verdict = hl.verify(policy.ledger_url, {"s": str(policy.path("s.csv"))}, policy=policy)
-    seconds = time.perf_counter() - start
-    CONSOLE.print(f"verify of {done:,} releases and their output: {seconds:.1f} s, good: {verdict.good}")
+    assert verdict.good
+    work = f"verify of {done:,} releases and their output, {Path(policy.ledger_url).stat().st_size / 1e6:,.0f} MB"
+    return [*found, Finding(work, time.perf_counter() - start, "s")]
 
 
-def large(folder: Path) -> None:
+def large(folder: Path) -> list[Finding]:
     """100 million readings within 2 GB."""
     data = folder / "large.parquet"
     rows = write_town(data, 5_708, 365)
     about(folder, 5_708, 365)
-    shown = table(f"{rows:,} readings of 5,708 homes", "seconds", "peak MB")
-    for job in ("by hand", "halflife"):
-        got = run(job, data, folder)
-        if got:
-            shown.add_row(job, f"{got['seconds']:.1f}", f"{got['mb']:,.0f}")
-    CONSOLE.print(shown)
+    hand, ours = run("by hand", data, folder), run("halflife", data, folder)
+    if not hand or not ours:
+        return []
+    ratio = ours["seconds"] / hand["seconds"]
+    return [
+        Finding(f"{rows:,} readings: by hand", hand["seconds"], "s", mb=hand["mb"]),
+        Finding(f"{rows:,} readings: halflife publish", ours["seconds"], "s", ratio, "by hand", "2,000 MB", ours["mb"]),
+    ]
 
 
-def main() -> None:
+def main() -> list[Finding]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        a_year(folder)
-        many_groups(folder)
-        flat(folder)
-        if "--large" in sys.argv:
-            large(folder)
+        parts = [a_year, many_groups, flat, *([large] if "--large" in sys.argv else [])]
+        return [finding for part in parts for finding in part(folder)]

@@ -11,12 +11,10 @@ import tempfile
 import time
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 import halflife as hl
+from bench.results import Finding
 from halflife.lab.households.appliances import generate, secrets_of
-from halflife.lab.views.text import three_figures
 from halflife.specifications import Specifications, read_specifications, write_specifications
 
 SIZES = (10**4, 10**5, 10**6, 4 * 10**6)
@@ -55,32 +53,22 @@ def timed(work) -> tuple[float, object]:
     return time.perf_counter() - start, result
 
 
-def sweep() -> Table:
-    table = Table(title="all scales of a plan (tight, one-window, pure): one sweep over columns")
-    for column in (
-        "secrets",
-        "columns checked and sorted, s",
-        "sweep, s",
-        "ns per n·log₂n",
-        "by hand, s",
-        "by hand / sweep",
-    ):
-        table.add_column(column, justify="right")
+def sweep() -> list[Finding]:
+    """All scales of a plan (tight, one-window, pure): one sweep over columns."""
+    found = []
     for count in SMALL:
         s = drawn(count)
         mine, function = timed(lambda s=s: hl.Swellfish(s).sufficient)
         theirs, loop = timed(lambda s=s: by_hand(s, 400))
         assert np.allclose(function.over(1, 400), loop)
-        table.add_row(f"{count:,}", "", f"{mine:.3f}", each(mine, count), f"{theirs:.2f}", f"{theirs / mine:,.0f}")
+        found.append(Finding(f"all scales of {count:,} secrets", mine, "s", mine / theirs, "a plain loop"))
     for count in SIZES:
         made, s = timed(lambda count=count: drawn(count))
         mine = min(timed(lambda s=s: hl.Swellfish(s).sufficient)[0] for _ in range(3 if count < 10**6 else 1))
-        table.add_row(f"{count:,}", f"{made:.2f}", f"{mine:.3f}", each(mine, count), "", "")
-    return table
-
-
-def each(seconds: float, count: int) -> str:
-    return f"{seconds * 1e9 / (count * math.log2(count)):.1f}"
+        each = mine * 1e9 / (count * math.log2(count))
+        found.append(Finding(f"all scales of {count:,} secrets, {each:.1f} ns for each n·log₂n", mine, "s"))
+        found.append(Finding(f"{count:,} secrets checked and sorted into columns", made, "s"))
+    return found
 
 
 def make(path: str) -> None:
@@ -93,32 +81,26 @@ def full(path: str) -> None:
     """Read them and work out all scales."""
     reading, s = timed(lambda: read_specifications(path).specifications)
     sweeping, plan = timed(lambda: hl.Swellfish(s).plan(horizon=FULL[1]))
-    scales, values = timed(lambda: plan.scales(FULL[1]))
+    scales, _ = timed(lambda: plan.scales(FULL[1]))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(len(s), reading, sweeping + scales, peak, values.mean(), plan.sensitivity, int(s.duration.max()))
+    print(len(s), reading, sweeping + scales, peak)
 
 
-def whole() -> Table:
-    table = Table(
-        title=f"{FULL[0]} households × {FULL[1]:,} steps, every cycle a secret (from Parquet, in a process of its own)"
-    )
-    for column in ("secrets", "read, s", "all scales, s", "peak, MB", "mean λ, kW", "max Δ, kW", "longest event"):
-        table.add_column(column, justify="right")
+def whole() -> list[Finding]:
+    """Every cycle a secret, from Parquet, in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/secrets.parquet"
         for job in ("make", "full"):
             command = [sys.executable, "-c", f"from bench.secrets import {job}; {job}({path!r})"]
             out = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-    count, *rest = map(float, out)
-    table.add_row(f"{count:,.0f}", *(f"{x:,.1f}" for x in rest[:-1]), f"{rest[-1]:.0f}")
-    return table
+    count, reading, sweeping, peak = map(float, out)
+    work = f"{count:,.0f} secrets of {FULL[0]} households × {FULL[1]:,} steps"
+    return [Finding(f"{work}: read", reading, "s"), Finding(f"{work}: all scales", sweeping, "s", mb=peak)]
 
 
-def account() -> Table:
-    table = Table(title="an account's admits a second, by the plan tight, 20,000 secrets of 250 households")
-    for column in ("promise", "steps 101 to 120", "steps 401 to 420", "late / early"):
-        table.add_column(column, justify="left" if column == "promise" else "right")
-    s = drawn(20_000)
+def account() -> list[Finding]:
+    """An account's admits, by the plan tight, 20,000 secrets of 250 households."""
+    found, s = [], drawn(20_000)
     for label, notion in (
         ("one-window, pure", hl.Swellfish(s)),
         ("one-event, pure", hl.Swellfish(s, neighbours="one-event")),
@@ -127,8 +109,9 @@ def account() -> Table:
         ("one-window, δ, Laplace", hl.Swellfish(s, 1e-9, noise="laplace")),
     ):
         rates = admit_rates(notion)
-        table.add_row(label, three_figures(rates[0]), three_figures(rates[1]), f"{rates[1] / rates[0]:.2f}")
-    return table
+        work = f"admit of 20,000 secrets, {label}: each of steps 401 to 420"
+        found.append(Finding(work, 1e3 / rates[1], "ms", rates[0] / rates[1], "101 to 120"))
+    return found
 
 
 def admit_rates(notion: hl.Swellfish) -> list[float]:
@@ -142,8 +125,5 @@ def admit_rates(notion: hl.Swellfish) -> list[float]:
     return rates
 
 
-def main() -> None:
-    console = Console(width=130)
-    console.print(sweep())
-    console.print(whole())
-    console.print(account())
+def main() -> list[Finding]:
+    return [*sweep(), *whole(), *account()]

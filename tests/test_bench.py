@@ -1,5 +1,7 @@
 """The bench runs its jobs as programs of their own: nothing of ours stands in their way."""
 
+import importlib
+import inspect
 import json
 from pathlib import Path
 
@@ -26,6 +28,29 @@ def test_a_job_finds_no_module_of_the_bench_in_place_of_pythons_own(tmp_path, mo
     (tmp_path / "about.json").write_text(json.dumps({}))
     monkeypatch.setattr(publish, "JOBS", tmp_path / "jobs.py")
     assert publish.run("any", tmp_path / "data", tmp_path) == {"bits": 16}
+
+
+# One table of all ----------------------------------------------------------------------------------------------------
+
+
+def test_every_measurement_gives_findings_for_the_table_of_all(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+    from bench import __main__ as bench
+
+    for name in bench.NAMES:
+        main = importlib.import_module(f"bench.{name}").main
+        assert inspect.signature(main).return_annotation == "list[Finding]", name
+
+
+def test_noise_is_a_table_with_ratios(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+    from bench import noise, results
+
+    for size in ("STEPS", "ALONE", "GROUPS"):
+        monkeypatch.setattr(noise, size, 50)
+    found = noise.main()
+    assert results.tabulate({"noise": found}).row_count == len(found)
+    assert all(f.value > 0 and f.ratio > 0 and f.beside for f in found)
 
 
 # The table of open streams ------------------------------------------------------------------------------------------

@@ -251,9 +251,11 @@ class Form:
 
     def render_items(self, items: Sequence[Published]) -> bytes:
         """Return all rows of some steps: what `render` gives for each, but checked all at once where their shapes agree."""
-        if not items or any(np.shape(x) != (len(self.cells),) for item in items for x in (item.values, item.bands)):
-            return b"".join(map(self.render, items))  # which says what is wrong
+        if not items:
+            return b""
         steps, starts, ends, values, bands = zip(*items, strict=True)
+        if {*map(np.shape, values), *map(np.shape, bands)} != {(len(self.cells),)}:
+            return b"".join(map(self.render, items))  # which says what is wrong
         return self.render_many(Block(steps, starts, ends, np.array(values, np.float64), np.array(bands, np.float64)))
 
     def render_many(self, block: Block) -> bytes:

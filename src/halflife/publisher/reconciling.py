@@ -154,6 +154,8 @@ def reconcile_entries(rules: Sequence[Rule], factors: Factors, size: int, entrie
     factors  what a unit is worth, number by number, by stream;  size  of the population
     """
     made = list(entries)
+    if not rules:
+        return made
     places: dict[int, dict[str, int]] = {}
     for i, entry in enumerate(made):
         places.setdefault(entry.step, {})[entry.stream] = i

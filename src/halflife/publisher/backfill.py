@@ -195,9 +195,7 @@ class PublishRun:
                         read |= reading.result()
                 checkpoints.reach("totals read")
                 kept = self.select_read(batch)
-                if len(kept) < len(
-                    batch
-                ):  # what was charged for the whole batch, and after it, was for more than there is
+                if len(kept) < len(batch):  # what was charged, from this batch on, was for more than there is
                     charged[i:] = [None] * (len(batches) - i)
                 drawer.wait_for(i)
                 if kept:

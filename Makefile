@@ -31,6 +31,7 @@ bench: .venv/ready
 peers:
 	$(PYTHON) -m venv .peers/opendp && .peers/opendp/bin/python -m pip install --quiet 'opendp[polars]' pyarrow
 	$(PYTHON) -m venv .peers/pipelinedp && .peers/pipelinedp/bin/python -m pip install --quiet pipeline-dp pandas pyarrow
+	$(PYTHON) -m venv .peers/tumult && .peers/tumult/bin/python -m pip install --quiet setuptools 'tmlt.analytics==0.20.2'
 
 # The pinned versions are tried first; requirements.txt names no index, so your own pip settings apply.
 # Python compiles what is imported, about a quarter of the files; that pip compiles all of them doubles its CPU time.

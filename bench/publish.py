@@ -21,7 +21,7 @@ import halflife as hl
 from bench.results import Finding
 
 JOBS = Path(__file__).with_name("publish_jobs.py")
-PEERS = {"opendp": Path(".peers/opendp/bin/python"), "pipelinedp": Path(".peers/pipelinedp/bin/python")}
+PEERS = {name: Path(f".peers/{name}/bin/python") for name in ("opendp", "pipelinedp", "tumult")}
 START = np.datetime64("2025-01-01", "us")
 
 
@@ -87,6 +87,7 @@ def a_year(folder: Path) -> list[Finding]:
         elif got := run(job, data, folder, python.absolute()):
             best[job] = got
     names |= {"opendp": "OpenDP with Polars, bounded by home", "pipelinedp": "PipelineDP, local backend"}
+    names |= {"tumult": "Tumult Analytics on Spark, one process"}
     found = []
     for job, got in best.items():
         ratio, goal = got["seconds"] / best["by hand"]["seconds"], "1.5, 600 MB" if "halflife" in job else ""

@@ -6,6 +6,7 @@ Imports come first and are not timed. Prints one JSON line: seconds, peak memory
 from __future__ import annotations
 
 import json
+import os
 import resource
 import sys
 import time
@@ -125,6 +126,36 @@ def pipelinedp():
     return run
 
 
+def tumult():
+    from pyspark.sql import SparkSession
+    from pyspark.sql import functions as f
+    from tmlt.analytics import AddRowsWithID, KeySet, MaxRowsPerID, PureDPBudget, QueryBuilder, Session
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    settings = {"spark.driver.memory": "4g", "spark.sql.session.timeZone": "UTC", "spark.ui.enabled": "false"}
+    spark = (
+        SparkSession.builder.master("local[*]")
+        .config(map=settings | {"spark.sql.shuffle.partitions": "8"})
+        .getOrCreate()
+    )
+    spark.range(1).count()
+
+    def run(data: str, folder: Path) -> int:
+        steps, us = 17_520, f.unix_micros(f.col("ts").cast("timestamp"))
+        frame = spark.read.parquet(data).select(
+            "home",
+            f.floor((us - 1735689600000000) / 1800000000).cast("bigint").alias("step"),
+            f.floor(f.col("kwh") * 1000 + 0.5).cast("bigint").alias("wh"),
+        )
+        budget = PureDPBudget(steps // 48)
+        session = Session.from_dataframe(budget, "readings", frame, protected_change=AddRowsWithID("home"))
+        bounded = QueryBuilder("readings").enforce(MaxRowsPerID(steps))
+        sums = bounded.groupby(KeySet.from_dict({"step": list(range(steps))})).sum("wh", low=0, high=5000)
+        return session.evaluate(sums, budget).count()
+
+    return run
+
+
 JOBS = {
     "raw": lambda: duck(RAW),
     "by hand": lambda: duck(BOUNDED),
@@ -132,7 +163,18 @@ JOBS = {
     "halflife once": lambda: halflife("once"),
     "opendp": opendp_polars,
     "pipelinedp": pipelinedp,
+    "tumult": tumult,
 }
+
+
+def peak_of_children() -> float:
+    """Return the peak memory of the programs that this one has started and that still run, in MB: of a Java machine."""
+    found = 0.0
+    for task in Path("/proc/self/task").iterdir():
+        for child in (task / "children").read_text().split():
+            lines = Path(f"/proc/{child}/status").read_text().splitlines()
+            found += sum(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:"))
+    return found
 
 
 def main() -> None:
@@ -140,7 +182,7 @@ def main() -> None:
     start = time.perf_counter()
     count = job(sys.argv[2], Path(sys.argv[3]))
     seconds = time.perf_counter() - start
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 + peak_of_children()
     print(json.dumps({"seconds": seconds, "mb": memory, "numbers": count}))
 
 

@@ -66,6 +66,22 @@ def test_no_cell_of_any_type_stops_a_read(base):
     assert told == {"rows": 10, "bad_time": 4, "bad_person": 1, "bad_value": 3}
 
 
+def test_no_cast_of_a_type_that_somebody_made_is_called(base):
+    """It may fail on one label. Domains have no casts of their own, but PostgreSQL takes the cast of what is beneath them."""
+    server, url = base
+    server.execute(
+        "CREATE TYPE mood AS ENUM ('a', 'b')",
+        "CREATE DOMAIN home AS mood",
+        "CREATE FUNCTION f (mood) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RAISE EXCEPTION 'cell %', $1; END $$",
+        "CREATE CAST (mood AS text) WITH FUNCTION f (mood)",
+        "CREATE TABLE r (p mood, t timestamp, x home, y uuid)",
+        "INSERT INTO r VALUES ('a', '2020-01-01', NULL, 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'), (NULL, '2020-01-01', 'b', NULL)",
+    )
+    for person, told in (("p", (1, 1)), ("x", (1, 1)), ("y", (1, 1))):
+        answer = ask(url, "r", replace(ASKED, person=person, value=None, kind="count", low=0, high=1))
+        assert (int(answer.sums.sum()), answer.tallies["bad_person"]) == told
+
+
 @pytest.mark.parametrize("kind", ["date", "timestamp", "timestamptz", "int4", "int8", "float8", "numeric", "float4"])
 def test_only_rows_of_the_asked_steps_are_sent_and_an_index_finds_them(base, kind, monkeypatch):
     server, url = base

@@ -5,7 +5,8 @@ that the whole numbers are those of every other source.
 
 **No cell can stop a read.** What a column is sent as follows from its type, and nothing in it can fail:
 
-    text, varchar, char, name, citext, uuid, enums      as text; of more than `LONGEST` bytes as null: a bad cell
+    text, varchar, char, name, citext, uuid             as text; of more than `LONGEST` bytes as null: a bad cell
+    enums                                               as their labels, by no cast to text that somebody made: it may fail
     numeric                                             as text where it is a value or a time, as a whole number where it is a
                                                         person or a group: a number that has no double must not end the query
     timestamp, timestamptz, date                        as they are, infinite and far ones as null: a bad time
@@ -51,9 +52,10 @@ LONGEST = 10_000
 FAR = "148000-01-01"
 """Times from here on lie beyond 2⁶² µs after 1970, or nearly: no time that a reading can have."""
 TEXTS = ("text", "varchar", "bpchar", "name", "citext", "uuid")
+ENUM = "enum"
 WHOLE, FLOATS, TIMES = ("int2", "int4", "int8"), ("float4", "float8"), ("timestamp", "timestamptz", "date")
 CALLED = {
-    **dict.fromkeys(TEXTS, "VARCHAR"),
+    **dict.fromkeys((*TEXTS, ENUM), "VARCHAR"),
     **dict(zip((*WHOLE, *FLOATS), ("SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE"), strict=True)),
     "numeric": "DECIMAL", "bool": "BOOLEAN", "date": "DATE", "timestamp": "TIMESTAMP", "timestamptz": "TIMESTAMP WITH TIME ZONE",
 }  # fmt: skip
@@ -68,7 +70,8 @@ WITH RECURSIVE base (oid, kind, type, of) AS (
     SELECT t.oid, b.kind, b.type, t.typbasetype FROM pg_catalog.pg_type t JOIN base b ON t.typbasetype = b.oid
 )
 SELECT a.attname::text,
-    CASE WHEN a.attgenerated = 'v' THEN '' WHEN base.type = 'e' THEN 'text' WHEN base.type = 'b' THEN base.kind ELSE '' END::text,
+    CASE WHEN a.attgenerated = 'v' THEN '' WHEN base.type = 'e' THEN '{enum}' WHEN base.type = 'b' THEN base.kind
+        ELSE '' END::text,
     CASE WHEN a.attgenerated = 'v' THEN 'computed when it is read' ELSE format_type(a.atttypid, NULL) END
 FROM pg_catalog.pg_attribute a JOIN base ON base.oid = a.atttypid
 WHERE a.attrelid = {table}::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
@@ -200,7 +203,7 @@ class PostgresEngine:
                 f"{self._label}: row-level security hides rows of {table!r} from this user, by conditions that may fail on "
                 "somebody's cell: give a table or a materialised view of its own, or read it as a user with BYPASSRLS"
             )
-        columns = session.rows(_COLUMNS.format(table=literal(places[0])))
+        columns = session.rows(_COLUMNS.format(table=literal(places[0]), enum=ENUM))
         named = [Column(*row) for row in columns if row[0] is not None]
         return places[0], named, len(columns) - len(named)
 
@@ -322,6 +325,8 @@ def _send(column: Column, *, whole: bool) -> str | None:
         return c
     if kind == "numeric" and whole:
         return f"CASE WHEN {c} = trunc({c}) AND abs({c}) < {EXACT} THEN trunc({c})::int8 END"
+    if kind == ENUM:
+        return f"CASE WHEN {c} IS NOT NULL THEN format('%s', {c}) END"  # what its own type writes, 63 bytes at most
     if kind in (*TEXTS, "numeric"):
         return _text(c)
     if kind in TIMES:

@@ -173,16 +173,26 @@ def catch_stop_signals() -> Iterator[Stop]:
 
 @contextmanager
 def catch_reload_signal(wanted: bool) -> Iterator[Callable[[], bool]]:
-    """Let SIGHUP ask for the policy to be read again, if wanted, and give what says, once for each time, whether it did."""
+    """Let SIGHUP ask for the policy to be read again, if wanted, and give what says whether it did since that was last asked.
+
+    However many signals there were, they are one request.
+    """
     import signal
 
     if not wanted:
         yield lambda: False
         return
-    asked: list[int] = []
-    before = signal.signal(signal.SIGHUP, lambda number, frame: asked.append(number))
+    asked: set[int] = set()
+    before = signal.signal(signal.SIGHUP, lambda number, frame: asked.add(number))
+
+    def take() -> bool:
+        if not asked:
+            return False
+        asked.clear()  # a signal from here on is followed too, as the file is read after this
+        return True
+
     try:
-        yield lambda: bool(asked and asked.pop())
+        yield take
     finally:
         signal.signal(signal.SIGHUP, before)
 

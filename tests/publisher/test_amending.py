@@ -114,6 +114,9 @@ def test_an_added_stream_takes_over_a_share_at_once_and_for_ever(tmp_path):
     both = with_streams(tmp_path, {"mean": 0.5, "peak": 0.5}, days=3)
     with pytest.raises(HalflifeError, match="stream peak is new"):
         hl.publish(both)
+    (problem,) = hl.verify(both).problems  # and not that the ledger is damaged
+    assert "stream peak is new" in problem
+    assert "halflife amend" in problem
     made = hl.amend(both, WHY)
     assert made.amendment.starts == {"mean": 25, "peak": 25}
     hl.publish(both)

@@ -110,14 +110,17 @@ def verify(
         damage = book.find_damage()
         if damage is not None:
             return _fail(damage)
-        if not book.facts():
+        known = book.facts()
+        if not known:
             return _fail(
                 rollback
                 or f"{book.name}: holds nothing yet, or its facts are gone: publish first, or put a whole copy back"
             )
         _check_names(book, named)
         try:
-            walk = _Walk(book, progress, [_Compared(book, *output) for output in pinned])
+            # a stream that the policy has beyond them is a change of the policy, and named as that
+            compared = [_Compared(book, *o) for o in pinned if f"stream:{split_vintage(o[0])[0]}" in known]
+            walk = _Walk(book, progress, compared)
             problems = [*_other_policy(walk, policy), *walk.problems()]
             for output in walk.outputs:
                 progress(f"comparing {output.target}", walk.count, walk.count)
@@ -198,6 +201,8 @@ def _other_policy(walk: _Walk, policy: Policy | None) -> Iterator[str]:
         return
     try:
         change = find_change(walk.facts, policy)
+        if change is not None:
+            change += ": undo the change, or see what an amendment needs: halflife amend POLICY --reason TEXT --dry-run"
     except InvalidInput as error:
         change = str(error)
     if change is None:

@@ -1,5 +1,6 @@
 """A publisher that stays: each step is published when it is closed by the clock, whatever has arrived."""
 
+import gzip
 import json
 import logging
 import os
@@ -18,6 +19,7 @@ from halflife.errors import Interrupted
 from halflife.ledger import open_ledger
 from halflife.ledger.events import parse_event
 from halflife.policy import channels
+from halflife.publisher import arrivals
 from halflife.publisher import follow as following
 from halflife.publisher.skipping import list_skipped
 from publisher.town import HOMES, LOUD, make, read_csv, readings
@@ -565,6 +567,38 @@ def test_no_file_decides_whether_another_one_counts(tmp_path):
     World(end=START + 3.5 * HOUR).follow(policy)
     found = values(tmp_path)
     assert {k: found[k] for k in (2, 3)} == pytest.approx({k: exact(k - 1) for k in (2, 3)}, abs=1e-3)
+
+
+@pytest.mark.parametrize("when", ["looked at", "opened"])
+def test_a_file_that_is_written_anew_while_it_is_read_is_not_out_of_reach(tmp_path, monkeypatch, caplog, when):
+    """Whoever may write files could otherwise have a step skipped."""
+    drop(tmp_path, "x.csv", [r for r in readings() if int(r[1][11:13]) < 3])
+    file = tmp_path / "in" / "x.csv.gz"
+    whole = gzip.compress((tmp_path / "in" / "x.csv").read_bytes())
+    (tmp_path / "in" / "x.csv").unlink()
+    file.write_bytes(whole)
+    os.utime(file, (1, 1))
+    source = {"source": {**FOLDER["source"], "files": "in/*.csv.gz"}, "absent": "skip"}
+    policy = make(tmp_path, epsilon=LOUD, stream=source)
+    world, real = World(end=START + 3.5 * HOUR), arrivals._open_checked
+    opened = []
+
+    def open_checked(*asked):
+        damaged = START + 1.5 * HOUR < world.now < START + 2.5 * HOUR
+        opened.append(damaged)
+        if damaged and when == "looked at" and sum(opened) % 3 != 2:  # once to keep it, and then not
+            raise hl.InvalidInput("a header of another form")
+        engine = real(*asked)
+        if damaged and when == "opened":
+            file.write_bytes(whole[:-9])
+        return engine
+
+    monkeypatch.setattr(arrivals, "_open_checked", open_checked)
+    world.at(START + 2.5 * HOUR, lambda: file.write_bytes(whole))
+    world.follow(policy)
+    assert values(tmp_path) == pytest.approx({1: exact(0), 2: 0.0, 3: exact(2)}, abs=1e-3)
+    assert "source out of reach" not in [r.getMessage() for r in caplog.records]
+    assert operator(policy, "unreadable")
 
 
 def test_a_file_that_is_not_there_yet_is_nobody_with_a_reading(tmp_path):

@@ -139,7 +139,10 @@ class Arrivals:
     def _open_together(
         self, stream: str, files: Sequence[Path], question: Question, open_files: Callable[[Sequence[Path]], Engine]
     ) -> Engine | None:
-        """Open files as one source; those that do not go with the ones before, by their columns, are left out."""
+        """Open files as one source; those that do not go with the ones before, by their columns, are left out.
+
+        Files that go together, and no longer do a moment later, are written to meanwhile: that says nothing of where they are.
+        """
         if not files:
             return None
         with contextlib.suppress(InvalidInput):
@@ -151,7 +154,10 @@ class Arrivals:
                 kept.append(file)
             except InvalidInput as error:
                 self._tell_once(stream, file, str(error))
-        return _open_checked(kept, question, open_files) if kept else None
+        try:
+            return _open_checked(kept, question, open_files) if kept else None
+        except InvalidInput as error:
+            raise Unreadable(str(error)) from None
 
 
 def check_arrived(policy: Policy, channel: Channel) -> None:

@@ -34,6 +34,10 @@ DATABASES: tuple[Format, ...] = ("duckdb", "sqlite")
 """Formats of files that hold tables."""
 CHUNK = 65_536
 LONGEST_HEADER = 1_000_000
+LONGEST = 10_000
+"""Bytes of a cell of SQLite, as on a server; a longer one is a bad cell: one of a gigabyte would be more than memory holds."""
+SIZE = "octet_length({})" if sqlite3.sqlite_version_info >= (3, 43) else "length(CAST({} AS BLOB))"
+"""SQLite's SQL of how many bytes a cell has; the first reads no more than that, the second holds one cell at a time."""
 
 
 class Unreadable(InvalidInput):
@@ -63,6 +67,15 @@ def find_table(table: str | None, known: Any, label: str) -> str:
     return table
 
 
+def check_stored(label: str, table: str | None, computed: Sequence[str]) -> None:
+    """Refuse a view, and a table with parts like it: one cell on which it fails would make everybody's readings unreadable."""
+    if table in computed:
+        raise InvalidInput(
+            f"{label}: {table!r} is computed when it is read, as a view or virtual table or by columns of it, and may fail on "
+            "somebody's cell: make a table of it (CREATE TABLE … AS SELECT …)"
+        )
+
+
 def decode(raw: bytes) -> str | None:
     """Return bytes as text, None if they are no UTF-8: then the cell is bad, and nothing stops."""
     try:
@@ -72,16 +85,18 @@ def decode(raw: bytes) -> str | None:
 
 
 def sqlite_batches(base: sqlite3.Connection, table: str, columns: Sequence[str]) -> Any:
-    """A SQLite table's columns as a stream of Arrow batches of text."""
+    """A SQLite table's columns as a stream of Arrow batches of text; a cell that is too long is none."""
     import pyarrow as pa
+
+    cells = [f"CASE WHEN {SIZE.format(name(c))} <= {LONGEST} THEN {name(c)} END" for c in columns]
 
     schema = pa.schema([(column, pa.string()) for column in columns])
 
     def batches() -> Iterator[Any]:
-        cursor = base.execute(f"SELECT {', '.join(map(name, columns))} FROM {name(table)}")
+        cursor = base.execute(f"SELECT {', '.join(cells)} FROM {name(table)}")
         while rows := cursor.fetchmany(CHUNK):
-            cells = zip(*rows, strict=True)
-            yield pa.record_batch([pa.array([as_text(c) for c in column], pa.string()) for column in cells], schema)
+            found = zip(*rows, strict=True)
+            yield pa.record_batch([pa.array([as_text(c) for c in column], pa.string()) for column in found], schema)
         base.close()
 
     return pa.RecordBatchReader.from_batches(schema, batches())
@@ -103,7 +118,7 @@ def check_gzip(files: Sequence[Path]) -> None:
                 while file.read(1 << 20):
                     pass
         except (EOFError, zlib.error, gzip.BadGzipFile):  # what they say may hold a sum of the content
-            refusal = InvalidInput(f"{path} is damaged: it is no whole gzip file with a right checksum: write it anew")
+            refusal = Unreadable(f"{path} is damaged: it is no whole gzip file with a right checksum: write it anew")
         except OSError as error:
             refusal = Unreadable(f"{path} cannot be read: {error.strerror or 'the disk fails'}")
         else:
@@ -129,7 +144,7 @@ def csv_header(path: Path) -> tuple[list[str], str]:
     except UnicodeDecodeError:
         refusal = InvalidInput(f"{path} cannot be read as CSV: its first line is no UTF-8 text: save it as UTF-8")
     except (EOFError, zlib.error, gzip.BadGzipFile):
-        refusal = InvalidInput(f"{path} is damaged: it is no whole gzip file: write it anew")
+        refusal = Unreadable(f"{path} is damaged: it is no whole gzip file: write it anew")
     except csv.Error:
         refusal = InvalidInput(f"{path} cannot be read as CSV: a name in its first line is too long, or broken")
     except OSError as error:
@@ -173,7 +188,7 @@ def _first_lines(path: Path) -> list[str]:
         with (gzip.open if is_gzip(path) else open)(path, "rb") as file:
             text = file.read(LONGEST_HEADER).decode("utf-8-sig", errors="replace")
     except (EOFError, zlib.error, gzip.BadGzipFile):
-        refusal = InvalidInput(f"{path} is damaged: it is no whole gzip file: write it anew")
+        refusal = Unreadable(f"{path} is damaged: it is no whole gzip file: write it anew")
     except OSError as error:
         refusal = Unreadable(f"{path} cannot be read: {error.strerror or error}")
     else:

@@ -34,6 +34,7 @@ from halflife.engines.arrow import column_names, convert_for_duckdb, folders, pa
 from halflife.engines.duckdb.files import (
     Unreadable,
     check_gzip,
+    check_stored,
     csv_delimiter,
     csv_header,
     csv_sql,
@@ -45,13 +46,15 @@ from halflife.engines.duckdb.files import (
 )
 from halflife.engines.duckdb.scratch import NO_ROOM, NoRoom, Scratch
 from halflife.engines.duckdb.sql import literal, name
-from halflife.errors import HalflifeError, Interrupted, InvalidInput
+from halflife.errors import HalflifeError, Interrupted, InvalidInput, SourceUnreachable
 
 __all__ = ["DuckSource", "NoRoom", "NotEnoughMemory", "Part", "label_of"]
 
 T = TypeVar("T")
 MEMORY = "500MB"
 """How much DuckDB may hold before it writes to its scratch folder."""
+LOCKED = "IO Error: Could not set lock on file"
+"""How DuckDB begins to say that another process has its file open to write to it."""
 
 
 class NotEnoughMemory(InvalidInput):
@@ -151,6 +154,9 @@ class DuckSource:
                 refusal = self._unreadable()
         raise refusal
 
+    def _locked(self) -> SourceUnreachable:
+        return SourceUnreachable(f"{self._label} cannot be opened: a process that writes to it keeps it locked")
+
     def _unreadable(self) -> Unreadable:
         return Unreadable(
             f"{self._label} cannot be read to its end: a file may be damaged, or its disk fails; "
@@ -168,6 +174,8 @@ class DuckSource:
         except duckdb.IOException as error:
             if _lacks_room(error):
                 raise NoRoom(self._label, self._folder.place) from None
+            if str(error).startswith(LOCKED):
+                raise self._locked() from None
             raise Unreadable(f"{self._label} cannot be read: {str(error).splitlines()[0]}") from None
         except duckdb.Error as error:
             raise InvalidInput(f"{self._label} cannot be read: {str(error).splitlines()[0]}") from None
@@ -282,15 +290,18 @@ class DuckSource:
         return self._part(str(path), f"source_{i}", columns, zoned)
 
     def open_duckdb(self, files: Sequence[Path], table: str | None) -> None:
-        """Read a table or view of a DuckDB file."""
+        """Read a table of a DuckDB file."""
         self._open(f"ATTACH {literal(str(only(files)))} AS base (READ_ONLY)")
-        known = {
-            (t if schema == "main" else f"{schema}.{t}"): f"base.{name(schema)}.{name(t)}"
-            for schema, t in self._open(
-                "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = 'base' UNION ALL "
-                "SELECT schema_name, view_name FROM duckdb_views() WHERE database_name = 'base' AND NOT internal"
+        found = {
+            (t if schema == "main" else f"{schema}.{t}"): (f"base.{name(schema)}.{name(t)}", is_stored)
+            for schema, t, is_stored in self._open(
+                "SELECT schema_name, table_name, NOT contains(sql, 'GENERATED ALWAYS AS') FROM duckdb_tables() "
+                "WHERE database_name = 'base' UNION ALL "
+                "SELECT schema_name, view_name, false FROM duckdb_views() WHERE database_name = 'base' AND NOT internal"
             )
         }
+        check_stored(self._label, table, [t for t, (_, is_stored) in found.items() if not is_stored])
+        known = {t: place for t, (place, is_stored) in found.items() if is_stored}
         self._look(known[find_table(table, known, self._label)])
 
     def open_sqlite(self, files: Sequence[Path], table: str | None) -> None:
@@ -304,17 +315,26 @@ class DuckSource:
 
         try:
             base = connect()
-            known = [r[0] for r in base.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")]
-            chosen = find_table(table, known, self._label)
+            found = base.execute(
+                "SELECT name, rootpage > 0 FROM sqlite_master WHERE type IN ('table', 'view')"
+            ).fetchall()
+            check_stored(self._label, table, [t for t, is_stored in found if not is_stored])
+            chosen = find_table(table, [t for t, is_stored in found if is_stored], self._label)
             rows = base.execute(f"PRAGMA table_info({name(chosen)})").fetchall()
             base.close()
         except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:  # whatever kind of it
+                raise self._locked() from None
             raise InvalidInput(f"{self._label} cannot be read as SQLite: {error}") from None
         self._types = {row[1]: row[2] or "ANY" for row in rows}
         self._names = [row[1] for row in rows]
 
         def parts(columns: Sequence[str]) -> list[Part]:
-            self._register("source", sqlite_batches(connect(), chosen, columns))
+            try:
+                base = connect()
+            except sqlite3.Error:  # taken away since
+                raise self._unreadable() from None
+            self._register("source", sqlite_batches(base, chosen, columns))
             return [self._part(self._label, "source", columns)]
 
         self._parts, self._parse_once = parts, True

@@ -254,7 +254,7 @@ def test_a_server_that_falls_silent_is_left(base, monkeypatch):
     engine = open_source(url, table="r")
     monkeypatch.setattr(session_module, "SILENCE", 1.0)
     with stopped_midway(server, monkeypatch) as stopped:
-        with pytest.raises(SourceUnreachable, match="it has said nothing for 1 seconds"):
+        with pytest.raises(SourceUnreachable, match="it has said nothing for too long"):
             engine.aggregate(ASKED)
         assert len(stopped) == 1, "a server that is silent is not asked again and again"
     wait_for_end_of_sessions(server)
@@ -276,7 +276,7 @@ def test_a_network_that_falls_silent_is_left(base, monkeypatch):
         proxy.cut_at(b'AS "p"', "silent")
         alarm = threading.Timer(LONG, proxy.cut_all)
         alarm.start()
-        with pytest.raises(SourceUnreachable, match="it has said nothing for 1 seconds"):
+        with pytest.raises(SourceUnreachable, match="it has said nothing for too long"):
             engine.aggregate(ASKED)
         alarm.cancel()
         assert proxy.cuts == 1

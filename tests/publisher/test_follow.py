@@ -666,8 +666,73 @@ def test_a_look_at_late_readings_delays_no_step(tmp_path, monkeypatch):
     late = late_readings.LateReadings(lambda: START + 2.0 * HOUR)
     late.recall(tmp_path / "operator.jsonl")
     late.note(channel, 1, following._answer_nothing(channel.question(1, 1)))
-    asked = iter([False, False, True, True, True, True])
-    late.look_again(channel, 2, lambda *_: Slow(), lambda: next(asked))
+    asked = iter([False, False])
+    late.look_again(channel, 2, lambda *_: Slow(), lambda: next(asked, True))
+
+
+def test_a_look_that_cannot_be_broken_off_is_left_behind(tmp_path, monkeypatch):
+    """A server that is silent while it is opened held the next closings up, in the thread that publishes."""
+    from halflife.publisher import late_readings
+
+    monkeypatch.setattr(late_readings, "HEARD", 1)
+    (channel,) = channels(make(tmp_path, epsilon=LOUD, stream=FOLDER))
+    late = late_readings.LateReadings(lambda: START + 2.0 * HOUR)
+    late.recall(tmp_path / "operator.jsonl")
+    late.note(channel, 1, following._answer_nothing(channel.question(1, 1)))
+    silent, ended = threading.Event(), threading.Event()
+    asked = iter([False])
+    late.look_again(channel, 2, lambda *_: silent.wait(10) or ended.set(), lambda: next(asked, True))
+    assert not ended.is_set(), "it was waited for"
+    silent.set()
+    assert len((tmp_path / "operator.jsonl").read_text().splitlines()) == 1, "nothing was seen"
+
+
+def test_a_disk_that_never_answers_is_out_of_reach(tmp_path, monkeypatch, caplog):
+    """As a dead mount is: the publisher and its ledger were held for as long as it said nothing."""
+    from halflife.publisher import arrivals
+
+    hours(tmp_path, 0, 1, 2, 3)
+    policy = make(tmp_path, epsilon=LOUD, stream=FOLDER | {"absent": "skip"})
+    world = World(end=START + 4.5 * HOUR)
+    alive, real = threading.Event(), arrivals._find_arrived
+
+    def find_arrived(patterns):
+        if START + 1.5 * HOUR < world.now < START + 2.5 * HOUR:
+            alive.wait(10)
+        return real(patterns)
+
+    monkeypatch.setattr(arrivals, "_find_arrived", find_arrived)
+    monkeypatch.setattr(arrivals, "ANSWERED", 0.3)
+    try:
+        world.follow(policy)
+    finally:
+        alive.set()
+    assert values(tmp_path) == pytest.approx({k + 1: exact(k) for k in (0, 2, 3)}, abs=1e-3)
+    assert any("has said nothing" in str(r.__dict__.get("fields", "")) for r in caplog.records)
+
+
+def test_a_read_that_does_not_end_is_broken_off_some_seconds_after_sigterm(tmp_path, monkeypatch):
+    """Nothing was drawn for it yet: the next start goes on with the step."""
+    from halflife.engines.duckdb.engine import DuckEngine
+
+    hours(tmp_path, 0, 1)
+    policy = make(tmp_path, epsilon=LOUD, stream=FOLDER)
+    World(end=START + 1.5 * HOUR).follow(policy)
+    world, broken = World(now=START + 1.6 * HOUR, end=START + 2.5 * HOUR), threading.Event()
+    with monkeypatch.context() as patched:
+        patched.setattr(following, "GRACE", 0.3)
+        patched.setattr(DuckEngine, "interrupt", lambda engine: broken.set())
+
+        def aggregate(engine, question):
+            world.now = world.end  # it is asked to stop while this waits
+            assert broken.wait(60)
+            raise Interrupted("broken off")
+
+        patched.setattr(DuckEngine, "aggregate", aggregate)
+        world.follow(policy)
+    assert sorted(values(tmp_path)) == [1]
+    World(now=START + 2.6 * HOUR, end=START + 2.8 * HOUR).follow(policy)
+    assert values(tmp_path) == pytest.approx({k + 1: exact(k) for k in (0, 1)}, abs=1e-3)
 
 
 def test_readings_that_come_after_everybody_was_missing_are_late(tmp_path):

@@ -17,7 +17,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from halflife.engines import Engine, Question, open_source
 from halflife.engines.base import bounds_of_times
@@ -26,11 +26,16 @@ from halflife.engines.duckdb.files import DATABASES, Unreadable, find_files, gue
 from halflife.engines.duckdb.source import NotEnoughMemory
 from halflife.errors import InvalidInput, SourceUnreachable
 from halflife.policy import Channel, Policy
+from halflife.publisher.leaving_behind import Left, do_unless
+
+T = TypeVar("T")
 
 TOGETHER = 64
 """So many files that nobody has looked at are looked at together."""
 LOOKED_AT = 3
 """Of so many files one must be readable when a publisher starts."""
+ANSWERED = 60.0
+"""Seconds in which a disk must say which files it has: a dead one of another machine may never."""
 SETTLED = 2.0
 """Seconds that a file must have been left alone before what it holds is remembered: clocks of file systems are coarse."""
 
@@ -89,7 +94,7 @@ class Arrivals:
         self, stream: str, files: Sequence[Path], question: Question, open_files: Callable[[Sequence[Path]], Engine]
     ) -> dict[Path, Extent | None]:
         """Return which stretch of time each file is about, None for one that cannot be read; what is gone is forgotten."""
-        stamps = {file: stamp for file in files if (stamp := _stamp(file)) is not None}
+        stamps = _ask_disk(lambda: {file: stamp for file in files if (stamp := _stamp(file)) is not None}, files)
         unknown = [file for file, stamp in stamps.items() if (stream, stamp) not in self._known]
         found: dict[Path, Extent | None] = {}
         passing: set[Path] = set()
@@ -186,13 +191,23 @@ def _find_source(
     if source.database is not None:
         return None, lambda some: open_source(source.database, table=source.table, scratch=scratch)
     patterns = [str(policy.path(f)) for f in source.files]
-    files = _find_arrived(patterns)
+    files = _ask_disk(lambda: _find_arrived(patterns), patterns)
     kind = guess_format(files or patterns, source.format)
 
     def open_files(some: Sequence[Path]) -> Engine:
         return open_source(list(some or files), kind, source.table, columns=source.columns, scratch=scratch)
 
     return (None if kind in DATABASES and files else files), open_files
+
+
+def _ask_disk(ask: Callable[[], T], places: Sequence[str | Path]) -> T:
+    """Return what a disk answers; one that says nothing for long is out of reach, and its thread is left behind."""
+    until = time.monotonic() + ANSWERED
+    try:
+        return do_unless(ask, lambda: time.monotonic() > until)
+    except Left:
+        pass
+    raise SourceUnreachable(f"the disk of {places[0]} has said nothing for {ANSWERED:g} seconds: is it there?")
 
 
 def _open_checked(files: Sequence[Path], question: Question, open_files: Callable[[Sequence[Path]], Engine]) -> Engine:

@@ -48,6 +48,8 @@ NAP = 0.5
 """It looks at the clock so often while it sleeps, in seconds: a clock may be set, and a machine suspended."""
 PAUSE, LONGEST_PAUSE = 5.0, 60.0
 """Seconds until it tries again what was out of reach; they double until they are the longest."""
+GRACE = 10.0
+"""Seconds in which the step in hand must be read when it is asked to stop; else nothing is drawn, and the next start goes on."""
 TRIES = 3
 """How often files that change while they are read are read again."""
 
@@ -322,6 +324,18 @@ def _check_source(policy: Policy, channel: Channel, *, may_be_away: bool) -> Non
             raise
 
 
+def _after(seconds: float, asked: Callable[[], bool]) -> Callable[[], bool]:
+    """Return what says whether it was asked for, so many seconds after it was."""
+    since: list[float] = []
+
+    def is_time() -> bool:
+        if not since and asked():
+            since.append(time.monotonic())
+        return bool(since) and time.monotonic() >= since[0] + seconds
+
+    return is_time
+
+
 class FollowRun(PublishRun):
     """One run of a publisher that stays: of what has arrived, and without what cannot be reached.
 
@@ -342,11 +356,11 @@ class FollowRun(PublishRun):
         self.looked_us = session.now_us()
 
     def find_due(self) -> list[Due]:
-        """Return what is due; a single step of each stream is finished, whoever asks to stop."""
+        """Return what is due; a single step of each stream is finished if it is read soon, whoever asks to stop."""
         self.looked_us = self.session.now_us()
         dues = super().find_due()
         if all(len(due.steps) == 1 for due in dues):
-            self.stop = lambda: False
+            self.stop = _after(GRACE, self.stop)
         return dues
 
     def open(self, due: Due) -> Source:

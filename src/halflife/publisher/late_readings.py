@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import closing
+from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,12 +18,13 @@ from halflife.engines import Answer, Engine, Question
 from halflife.engines.duckdb.source import NoRoom
 from halflife.errors import Interrupted, InvalidInput
 from halflife.policy import Channel
+from halflife.publisher.leaving_behind import Left, do_unless
 from halflife.publisher.operator_log import read_tail, write_operator
 
 ARRIVED = "arrived"
 """The event of a line about readings that have arrived for a step."""
-PATIENCE = 0.2
-"""Seconds between two looks at whether it is time to stop."""
+HEARD = 10
+"""A look that is to end is left if it was asked for so often, and goes on; that is after about two seconds."""
 LOOKS = (1, 2, 4, 8, 16, 32, 64)
 """So many steps later a closed step is looked at again."""
 
@@ -83,12 +84,11 @@ class LateReadings:
                 return
             question = channel.question(step, step)
             try:
-                engine = open_source(channel, question)
-                if engine is not None:
-                    with closing(engine):
-                        self.note(channel, step, _aggregate(engine, question, stop))
-            except (InvalidInput, Interrupted, NoRoom):
+                answer = _look(partial(open_source, channel, question), question, stop)
+            except (InvalidInput, Interrupted, NoRoom, Left):
                 return
+            if answer is not None:
+                self.note(channel, step, answer)
 
     def _recall(self, line: bytes) -> None:
         """Take up what an earlier run saw; any other line, and one that was cut off, is passed over."""
@@ -103,11 +103,29 @@ class LateReadings:
         self._seen.setdefault(stream, {})[step] = seen
 
 
-def _aggregate(engine: Engine, question: Question, stop: Callable[[], bool]) -> Answer:
-    """Answer a question; it is broken off when it is time to stop, so that no look delays the next step."""
-    with ThreadPoolExecutor(1) as pool:
-        reading = pool.submit(engine.aggregate, question)
-        while not wait([reading], timeout=PATIENCE).done:
-            if stop():  # said until it is heard: between two queries an engine hears nothing
-                engine.interrupt()
-        return reading.result()
+def _look(open_source: Callable[[], Engine | None], question: Question, stop: Callable[[], bool]) -> Answer | None:
+    """Answer a question; None if nothing has arrived. When it is time to stop it is left, so that no look delays a step."""
+    opened: list[Engine] = []
+
+    def look() -> Answer | None:
+        engine = open_source()
+        if engine is None:
+            return None
+        with closing(engine):
+            opened.append(engine)
+            return engine.aggregate(question)
+
+    said = 0
+
+    def is_left() -> (
+        bool
+    ):  # it is broken off first, which is said until it is heard: between two queries an engine hears nothing
+        nonlocal said
+        if stop():
+            said += 1
+            for engine in opened:
+                with suppress(Exception):  # it has ended meanwhile
+                    engine.interrupt()
+        return said > HEARD
+
+    return do_unless(look, is_left)

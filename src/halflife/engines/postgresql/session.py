@@ -33,6 +33,8 @@ PATIENCE = 5
 """Seconds in which a server must take a connection, if the address does not say; and others let go of the table."""
 SILENCE = 120
 """Seconds without a word from the server after which it is left."""
+ANSWER = 20
+"""The same where it is asked about its tables alone."""
 BATCH = 1_000_000
 """Bytes that the driver gathers before it hands rows over: the less, the sooner it is heard that they come."""
 ENCODINGS = ("UTF8", "SQL_ASCII")
@@ -106,7 +108,7 @@ class Session:
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """Return the rows of a query about what is public; text that is no UTF-8 is None."""
-        table = self._ask(lambda: self._execute(sql).read_all())
+        table = self._ask(lambda: self._execute(sql).read_all(), limit=min(ANSWER, SILENCE))
         return list(zip(*(drop_bad_text(column).to_pylist() for column in table.columns), strict=True))
 
     def batches(self, sql: str) -> tuple[Any, Iterator[Any]]:
@@ -144,11 +146,11 @@ class Session:
                 answer, error = None, failed
             self._heard.put((answer, error))
 
-    def _ask(self, task: Callable[[], T], *, connecting: bool = False) -> T:
+    def _ask(self, task: Callable[[], T], *, connecting: bool = False, limit: float | None = None) -> T:
         """Return what a task gives in the thread that talks to the server, or say why it failed, by nobody else's words."""
         self._tasks.put(task)
         try:
-            answer, error = self._heard.get(timeout=SILENCE)
+            answer, error = self._heard.get(timeout=SILENCE if limit is None else limit)
         except Empty:
             self.leave()
             error = Silence()
@@ -196,7 +198,7 @@ def explain(label: str, error: BaseException, *, connecting: bool) -> Failure:
     from adbc_driver_manager import AdbcStatusCode, Error
 
     if isinstance(error, Silence):
-        said = f"it has said nothing for {SILENCE:g} seconds: look at the server and the network"
+        said = "it has said nothing for too long: look at the server and the network"
         return Failure(SourceUnreachable(f"{label} cannot be reached: {said}"), again=False)
     if isinstance(error, pa.ArrowException | OSError):
         return Failure(

@@ -148,12 +148,17 @@ def write_rows(url: str, name: str, rows: Sequence[Reading]) -> None:
 
 @dataclass
 class Result:
-    """What a replay came to."""
+    """What a replay came to.
+
+    exact      steps with exactly what had been sent in time
+    with_late  steps that were published when what came late was there, and hold that as well
+    """
 
     kills: dict[str, int] = field(default_factory=dict)
     lags: list[float] = field(default_factory=list)
     memory: list[int] = field(default_factory=list)
     exact: int = 0
+    with_late: int = 0
     steps: int = 0
     problems: tuple[str, ...] = ()
     acts: list[str] = field(default_factory=list)
@@ -338,8 +343,10 @@ class Replay:
             while number > last:
                 last, at_us = next(times)
             result.lags.append((at_us - channel.published_at(entry.step)) / 1e6)
-            in_time, _ = split_late(self.steps[entry.step - 1][1])
-            result.exact += abs(entry.noisy[0] - sum(r[2] for r in in_time)) < NOISE
+            in_time, late = (sum(r[2] for r in part) for part in split_late(self.steps[entry.step - 1][1]))
+            result.exact += abs(entry.noisy[0] - in_time) < NOISE
+            if result.lags[-1] > LATE_AFTER - LATENESS:  # who publishes late finds what has come late
+                result.with_late += abs(entry.noisy[0] - in_time - late) < NOISE
         result.problems = hl.verify(policy).problems
         return result
 

@@ -1596,8 +1596,8 @@ BREAKS: tuple[Break, ...] = (
     ),
     Break(
         "engines/duckdb/source.py",
-        "                alike.setdefault((tuple(header), delimiter), []).append(path)",
-        "                alike.setdefault(next(iter(alike), (tuple(header), delimiter)), []).append(path)",
+        "            alike.setdefault((tuple(header), between), []).append(path)",
+        "            alike.setdefault(next(iter(alike), (tuple(header), between)), []).append(path)",
         "CSV files of several headers are read by the first",
         ("tests/publisher/test_follow.py", "tests/engines/test_engines.py"),
     ),
@@ -5107,5 +5107,90 @@ BREAKS: tuple[Break, ...] = (
         "    asked: Any = type('L', (list,), {'add': list.append, 'clear': list.pop})()\n",
         "a storm of signals keeps a publisher reading its policy",
         ("tests/cli/test_staying.py",),
+    ),
+    Break(
+        "engines/duckdb/files.py",
+        '    return list(columns), DELIMITERS[delimiter or ","]',
+        '    return list(columns), ","',
+        "the delimiter that a policy says is not heard",
+        ("tests/engines/test_columns.py::test_columns_are_given_where_a_file_names_none",),
+    ),
+    Break(
+        "engines/duckdb/files.py",
+        "    if delimiter is not None and columns is None:",
+        "    if False:",
+        "a delimiter is said of a file that says it itself, and not heard",
+        ("tests/engines/test_columns.py::test_columns_and_delimiters_that_do_not_fit_are_refused_without_a_reading",),
+    ),
+    Break(
+        "policy/unused.py",
+        "    if source.delimiter is not None and source.columns is None:",
+        "    if False:",
+        "a delimiter without columns is not heard, and nobody says so",
+        ("tests/policy/test_unused.py",),
+    ),
+    Break(
+        "engines/duckdb/source.py",
+        "header, between = csv_header(path) if columns is None else headerless_form(columns, delimiter)",
+        """header, between = csv_header(path) if columns is None else headerless_form(columns, delimiter)
+            if columns is not None and not any(
+                line.count(between) + 1 == len(columns) for line in path.read_text(errors="replace").splitlines()[:100]
+            ):
+                raise InvalidInput(f"{path}: none of its first lines splits")""",
+        "lines of one person make a file unreadable",
+        ("tests/engines/test_columns.py::test_lines_of_one_person_do_not_decide_how_those_of_others_are_read",),
+    ),
+    Break(
+        "engines/duckdb/source.py",
+        "                form = [(c, found.types[c]) for c in (found.names if columns is None else columns)]",
+        "                form = [found.types[c] for c in (found.names if columns is None else columns)]",
+        "Parquet files of other people are read by the columns of the first",
+        ("tests/engines/test_columns.py::test_each_file_of_a_wide_table_is_read_by_its_own_columns",),
+    ),
+    Break(
+        "engines/duckdb/source.py",
+        """                if columns is None:
+                    raise""",
+        """                if False:
+                    raise""",
+        "a refusal names a column of a wide table, which is a person",
+        ("tests/engines/test_columns.py::test_the_names_of_a_wide_table_are_in_no_error",),
+    ),
+    Break(
+        "engines/duckdb/engine.py",
+        "people_of_columns(part.label, q.time, part.names)) for part",
+        "people_of_columns(self._label, q.time, self._names)) for part",
+        "a file of a wide table that lacks a person is refused",
+        ("tests/engines/test_columns.py::test_each_file_of_a_wide_table_is_read_by_its_own_columns",),
+    ),
+    Break(
+        "engines/duckdb/source.py",
+        "CREATE OR REPLACE TABLE scratch",
+        "CREATE TABLE scratch",
+        "wide files that are read once more stumble over what was read",
+        ("tests/engines/test_columns.py::test_each_file_of_a_wide_table_is_read_by_its_own_columns",),
+    ),
+    Break(
+        "engines/duckdb/engine.py",
+        """        parts = self._reads(q)
+""",
+        """        parts = self._reads(q)[:1]
+""",
+        "only the first of the parts of a source is read",
+        ("tests/publisher/test_follow.py::test_a_column_more_in_a_wide_table_takes_no_file_with_it",),
+    ),
+    Break(
+        "publisher/arrivals.py",
+        "                _open_checked([file], question, open_files).close()",
+        "                _open_checked([*kept, file], question, open_files).close()",
+        "one odd file makes every step open half the square of all",
+        ("tests/publisher/test_follow.py::test_files_that_do_not_go_together_are_found_in_one_pass",),
+    ),
+    Break(
+        "publisher/arrivals.py",
+        "                if guess_format([file]) != guess_format([*kept, file][:1]):",
+        "                if False:",
+        "a file of another format takes all others with it",
+        ("tests/publisher/test_follow.py::test_files_that_do_not_go_together_are_found_in_one_pass",),
     ),
 )

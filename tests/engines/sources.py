@@ -67,7 +67,7 @@ def headerless_csv(rows: Rows, schema: pa.Schema, folder: Path) -> Engine:
         with open(folder / f"{name}.csv", "w", encoding=encoding, newline="") as file:
             writer = csv.writer(file, delimiter=";")
             writer.writerows([["" if c is None else _text(c) for c in row.values()] for row in part])
-    return open_source(str(folder / "*.csv"), columns=list(rows[0]))
+    return open_source(str(folder / "*.csv"), columns=list(rows[0]), delimiter=";")
 
 
 def duckdb_file(rows: Rows, schema: pa.Schema, folder: Path) -> Engine:

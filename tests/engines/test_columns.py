@@ -247,9 +247,9 @@ HEADERLESS = replace(
 def test_columns_are_given_where_a_file_names_none(tmp_path: Path) -> None:
     """The first line is a reading as any other: 1.5 and 0.25 kWh, beside lines that do not split."""
     broken = "mac,broken\n" + "".join(",".join(row) + "\n" for row in ROWS) + '"mac-3,2024-01-01,9\n'
-    for text in (broken, broken.replace(",", ";"), broken.replace(",", "\t"), broken.replace(",", "|")):
-        (tmp_path / "a.csv").write_text(text)
-        engine = open_source(tmp_path / "a.csv", columns=COLUMNS)
+    for delimiter, between in {None: ",", ",": ",", ";": ";", "tab": "\t", "|": "|"}.items():
+        (tmp_path / "a.csv").write_text(broken.replace(",", between))
+        engine = open_source(tmp_path / "a.csv", columns=COLUMNS, delimiter=delimiter)
         assert list(engine.columns()) == COLUMNS
         answer = engine.aggregate(HEADERLESS)
         assert (answer.sums.sum(), answer.tallies["rows"], answer.tallies["bad_time"]) == (1750, 4, 2)
@@ -258,19 +258,31 @@ def test_columns_are_given_where_a_file_names_none(tmp_path: Path) -> None:
         engine.close()
 
 
-@pytest.mark.parametrize(("columns", "said"), [
-    (["who", "when"], "none of its first 2 lines has 2 fields, as many as `columns` has names"),
-    ([*COLUMNS, "zone"], "none of its first 2 lines has 4 fields"),
-    (["who", "when", "who"], "a name in `columns` stands twice"),
-    (ROWS[0], "begins with the names of its columns: leave `columns` out"),
-])  # fmt: skip
-def test_columns_that_do_not_fit_are_refused_without_a_reading(columns: list[str], said: str, tmp_path: Path) -> None:
+def test_columns_and_delimiters_that_do_not_fit_are_refused_without_a_reading(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("".join(",".join(row) + "\n" for row in ROWS))
-    with pytest.raises(InvalidInput, match=said) as caught:
-        open_source(tmp_path / "a.csv", columns=columns)
-    for reading in ("000246", "2024-01-01", "1.5"):
-        assert reading not in str(caught.value)
-    assert caught.value.__context__ is None
+    for columns, delimiter, said in (
+        (["who", "when", "who"], None, "a name in `columns` stands twice"),
+        (COLUMNS, "comma", "unknown delimiter 'comma'"),
+        (None, ";", "a file with a header says its delimiter by it"),
+    ):
+        with pytest.raises(InvalidInput, match=said) as caught:
+            open_source(tmp_path / "a.csv", columns=columns, delimiter=delimiter)
+        for reading in ("000246", "2024-01-01", "1.5"):
+            assert reading not in str(caught.value)
+        assert caught.value.__context__ is None
+
+
+def test_lines_of_one_person_do_not_decide_how_those_of_others_are_read(tmp_path: Path) -> None:
+    """Most lines have other delimiters or fields, or are the names of columns: each is one bad row, and the others count."""
+    good = "".join(",".join(row) + "\n" for row in ROWS)
+    bad = ["mac-1;2024-01-01;9", "mac-1,2024-01-01,9,x", ",".join(COLUMNS), "mac-1\t2024-01-01\t9"]
+    for first in bad:
+        (tmp_path / "a.csv").write_text(f"{first}\n" * 200 + good)
+        (tmp_path / "b.csv").write_text(f"{first}\n" * 300)
+        engine = open_source(str(tmp_path / "*.csv"), columns=COLUMNS)
+        answer = engine.aggregate(HEADERLESS)
+        assert (answer.sums.sum(), answer.tallies["rows"], answer.tallies["bad_time"]) == (1750, 502, 500), first
+        engine.close()
 
 
 def test_the_types_of_many_columns_are_worked_out_once() -> None:
@@ -284,13 +296,12 @@ def test_the_names_of_a_wide_table_are_in_no_error(tmp_path: Path) -> None:
     """Its columns are people: whatever is wrong with it, nobody is named."""
     wide = replace(BASE, wide=True, time="ts")
     first = pa.table({"ts": [DAY], "secret-ann": [1.0], "secret-bob": [2.0]})
-    second = pa.table({"ts": [DAY], "secret-ann": [1.0]})
-    pq.write_table(first, tmp_path / "1.parquet")
-    pq.write_table(second, tmp_path / "2.parquet")
+    (tmp_path / "SECRET-ann=5").mkdir()
+    pq.write_table(first, tmp_path / "SECRET-ann=5" / "1.parquet")
     text = pa.table({"ts": [DAY], "secret-ann": [[1.0]], "secret-bob": [2.0]})
     twice = pa.table([[DAY], [1.0], [2.0]], names=["ts", "secret-ann", "secret-ann"])
     for source, said in (
-        (str(tmp_path / "*.parquet"), "files of a wide table must have the same columns"),
+        (str(tmp_path / "*" / "1.parquet"), "a column is hidden by a folder that states one"),
         (text, "1 of 2 columns beside 'ts' hold no numbers"),
         (pl.from_arrow(text), "1 of 2 columns beside 'ts' hold no numbers"),
         (twice, "two columns of one name"),
@@ -303,6 +314,36 @@ def test_the_names_of_a_wide_table_are_in_no_error(tmp_path: Path) -> None:
         assert "secret" not in str(caught.value)
         assert "secret" not in str(caught.value.__context__ or "")
         engine.close()
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "text in parquet", "bad text in parquet"])
+def test_each_file_of_a_wide_table_is_read_by_its_own_columns(kind: str, tmp_path: Path) -> None:
+    """Who has no column in a file has no reading in it; the larger of two readings of one moment counts, as elsewhere."""
+    files = [
+        {"ts": [DAY], "ann": [1.0], "bob": [2.0]},
+        {"bob": [4.0], "ts": [DAY], "ann": [3.0], "cleo": [8.0]},
+        {"ts": [DAY], "cleo": [16.0], "dan": [None]},
+    ]
+    for i, columns in enumerate(files):
+        if kind == "csv":
+            _csv(columns, tmp_path / f"{i}.csv")
+            continue
+        numbers = {c: pa.array(cells, pa.float64()) for c, cells in columns.items() if c != "ts"}
+        table = pa.table({c: numbers.get(c, columns[c]) for c in columns})
+        if "text" in kind:
+            table = pa.table([column.cast(pa.string()) for column in table.columns], table.column_names)
+        if "bad" in kind and i == 1:
+            no_utf8 = pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xff"]).buffers())
+            table = table.set_column(2, "ann", no_utf8)
+        pq.write_table(table, tmp_path / f"{i}.parquet")
+    engine = open_source(str(tmp_path / "*.*"))
+    ann = 1 if kind == "bad text in parquet" else 3
+    for _ in range(2):
+        answer = engine.aggregate(replace(BASE, wide=True, time="ts", fold="sum", low=0, high=100_000))
+        assert answer.sums.sum() == 1000 * (ann + 4 + 16), "ann, bob and cleo"
+        bad = 1 + (kind == "bad text in parquet")
+        assert (answer.tallies["rows"], answer.tallies["bad_value"], answer.tallies["duplicates"]) == (7, bad, 4 - bad)
+    engine.close()
 
 
 def test_columns_are_for_csv_alone(tmp_path: Path) -> None:

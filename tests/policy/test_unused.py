@@ -88,6 +88,10 @@ def test_columns_are_for_csv_and_name_what_is_used(folder):
     ):
         text = change("      time: ts\n", f"      time: ts\n      columns: {columns}\n")
         assert said in refusal(text, folder)
+    between = "      delimiter: ';'\n"
+    Policy.parse(change("      time: ts\n", "      time: ts\n" + names + between), folder)
+    said = "source.delimiter: a file with a header says its delimiter by it: leave this out, or give `columns`"
+    assert said in refusal(change("      time: ts\n", "      time: ts\n" + between), folder)
 
 
 def test_a_table_stays_where_files_may_be_databases(folder):

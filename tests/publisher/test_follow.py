@@ -601,6 +601,48 @@ def test_a_file_that_is_written_anew_while_it_is_read_is_not_out_of_reach(tmp_pa
     assert operator(policy, "unreadable")
 
 
+def test_a_column_more_in_a_wide_table_takes_no_file_with_it(tmp_path):
+    """One file of each hour has a column more: it was left out wholly, as it did not go with the one before."""
+    (tmp_path / "in").mkdir()
+    rows = [row for row in readings() if int(row[1][11:13]) < 3]
+    for k in range(3):
+        cells = [(home, time, kwh) for home, time, kwh in rows if int(time[11:13]) == k]
+        for i, home in enumerate(dict.fromkeys(home for home, _, _ in cells)):
+            own = [(time, kwh) for of, time, kwh in cells if of == home]
+            more = ",new" if i % 2 else ""
+            lines = [f"time,{home}{more}", *(f"{time},{kwh}{more and ','}" for time, kwh in own)]
+            (tmp_path / "in" / f"{k}-{home}.csv").write_text("\n".join(lines) + "\n")
+    wide = {"source": {"files": "in/*.csv", "time": "time", "wide": True}}
+    policy = make(tmp_path, epsilon=LOUD, stream=wide)
+    World(end=START + 3.5 * HOUR).follow(policy)
+    assert values(tmp_path) == pytest.approx({k + 1: exact(k) for k in range(3)}, abs=1e-3)
+    assert operator(policy, "unreadable") == []
+
+
+def test_files_that_do_not_go_together_are_found_in_one_pass(tmp_path, monkeypatch):
+    """A Parquet file in a folder of CSV: each file was opened with all before it, which is half their number squared."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = [row for row in readings() if int(row[1][11:13]) < 1]
+    for i, row in enumerate(rows):
+        drop(tmp_path, f"{i:03}.csv", [row])
+    pq.write_table(pa.table({"home": ["h0"], "time": [rows[0][1]], "kwh": [9.0]}), tmp_path / "in" / "z.parquet")
+    seen = []
+    real = following.Arrivals.open.__globals__["open_source"]
+
+    def note(source, *more, **options):
+        seen.append(len(source))
+        return real(source, *more, **options)
+
+    monkeypatch.setitem(following.Arrivals.open.__globals__, "open_source", note)
+    policy = make(tmp_path, epsilon=LOUD, stream={"source": {**FOLDER["source"], "files": "in/*"}})
+    World(end=START + 1.5 * HOUR).follow(policy)
+    assert values(tmp_path) == pytest.approx({1: exact(0)}, abs=1e-3)
+    assert ["z.parquet has another format than" in line["problem"] for line in operator(policy, "unreadable")] == [True]
+    assert sum(seen) < 10 * len(rows), seen
+
+
 def test_a_file_that_is_not_there_yet_is_nobody_with_a_reading(tmp_path):
     """Its folder is there, so nothing is out of reach: who has no rows may write no file."""
     drop(tmp_path, "x.csv", [r for r in readings() if int(r[1][11:13]) < 4])

@@ -56,6 +56,7 @@ def readings_options(command: F) -> F:
         ),
         click.option("--table", metavar="NAME", help="The table of a DuckDB or SQLite file."),
         click.option("--columns", metavar="NAME,NAME,...", help="The columns of a CSV file without a header."),
+        click.option("--delimiter", type=click.Choice([",", ";", "tab", "|"]), help="Of such a file, if no comma."),
     ]
     for option in reversed(options):
         command = option(command)
@@ -64,7 +65,7 @@ def readings_options(command: F) -> F:
 
 def read_readings(
     readings: tuple[str, ...], step: str, person: str, time: str, value: str, zone: str, epoch: Any, form: str | None,
-    table: str | None, time_format: str | None, columns: str | None, categories: list[str] | bool = False,
+    table: str | None, time_format: str | None, columns: str | None, delimiter: Any, categories: list[str] | bool = False,
 ) -> Sample:  # fmt: skip
     """Read a sample, with something to look at meanwhile, and say that looking is not free."""
     from halflife.engines.samples import read_sample
@@ -83,6 +84,7 @@ def read_readings(
             epoch=epoch,
             time_format=time_format,
             columns=None if columns is None else columns.split(","),
+            delimiter=delimiter,
             categories=categories,
         )
 

@@ -18,11 +18,13 @@ def open_source(
     table: str | None = None,
     *,
     columns: Sequence[str] | None = None,
+    delimiter: Any = None,
     scratch: Path | None = None,
 ) -> Engine:
     """Open readings: a path, pattern or list of them (with a format and table, if need be), or a data frame.
 
-    `columns` names the columns of CSV files without a header, in order.
+    `columns` names the columns of CSV files without a header, in order, and `delimiter` (`,` `;` `tab` or `|`) says what stands
+    between the fields of a line, a comma if not given.
     Files and Arrow tables and streams go to DuckDB; pandas and Polars to Narwhals. A table on a PostgreSQL server is
     `postgresql://HOST/DATABASE` with its name.
     What DuckDB must write goes to a private folder within `scratch` (by default the system's temporary folder), which is removed
@@ -37,7 +39,7 @@ def open_source(
     if isinstance(source, Sequence) and all(isinstance(path, str | Path) for path in source):
         from halflife.engines.duckdb.engine import open_files
 
-        return open_files(source, format, table, columns=columns, scratch=scratch)
+        return open_files(source, format, table, columns=columns, delimiter=delimiter, scratch=scratch)
     if type(source).__module__.split(".")[0] == "pyarrow":
         from halflife.engines.duckdb.engine import open_arrow
 

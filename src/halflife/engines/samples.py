@@ -20,7 +20,7 @@ import numpy as np
 
 from halflife.engines.base import LATEST, Question
 from halflife.engines.duckdb.engine import DuckEngine
-from halflife.engines.duckdb.files import DATABASES, check_headerless, check_table, find_files, find_format
+from halflife.engines.duckdb.files import DATABASES, Delimiter, check_headerless, check_table, find_files, find_format
 from halflife.engines.duckdb.source import label_of
 from halflife.engines.time_format import check_time_format
 from halflife.errors import InvalidInput, unknown
@@ -103,6 +103,7 @@ def read_sample(
     epoch: Literal["s", "ms", "us"] | None = None,
     time_format: str | None = None,
     columns: Sequence[str] | None = None,
+    delimiter: Delimiter | None = None,
     categories: Sequence[str] | bool = False,
 ) -> Sample:
     """Read files, or a table of a database file, into sequences; several readings of a slot become their mean.
@@ -111,7 +112,8 @@ def read_sample(
 
     person, time, value  columns;  step  how wide a slot is, such as 30 min;  zone  of times that carry none
     time_format  how times are written as text, such as %d/%m/%y %H:%M, if not as 2026-01-31 13:30
-    columns  the names of the columns of a CSV file without a header, in order
+    columns, delimiter  the names of the columns of a CSV file without a header, in order; and what stands between fields:
+                , ; tab or |, a comma if not given
     categories  what readings are if they are text, such as home, work: each becomes its place in this list, others are missing;
                 True for all that there are, sorted. Of several in a slot the last counts, at one moment the one that stands later
     """
@@ -127,11 +129,11 @@ def read_sample(
     if kind not in FORMATS:
         raise unknown("format", kind, FORMATS)
     check_table(kind, table)
-    check_headerless(kind, columns)
+    check_headerless(kind, columns, delimiter)
     reader = _Reader(label_of(found))
     try:
         opened = getattr(reader, f"open_{kind}")
-        opened(found, *([table] if kind in DATABASES else [columns] if kind == "csv" else []))
+        opened(found, *([table] if kind in DATABASES else [columns, delimiter] if kind == "csv" else []))
         return reader.sample(_Asked(person, time, value, width, zone, epoch, time_format, known or categories is True))
     finally:
         reader.close()

@@ -239,7 +239,8 @@ def exact_series(policy: Policy, steps: int) -> Floats:
     (channel,) = channels(policy)
     source = channel.part.source
     assert source is not None
-    engine = open_source(source.locate(policy.path), source.format, source.table, columns=source.columns)
+    where = source.locate(policy.path)
+    engine = open_source(where, source.format, source.table, columns=source.columns, delimiter=source.delimiter)
     try:
         totals = channel.totals(engine.aggregate(channel.question(1, steps)).sums, 1)[:, 0]
     finally:

@@ -164,6 +164,9 @@ class Source(Part):
     columns: Columns | None = Field(
         None, description="The names of the columns of a CSV file without a header, in order."
     )
+    delimiter: Literal[",", ";", "tab", "|"] | None = Field(
+        None, description="What stands between the fields of a line of such a file, if no comma."
+    )
     time: Text = Field(description="The column with the time of a reading.")
     wide: bool = Field(
         False, description="Whether every other column is one person's readings, named after the person."

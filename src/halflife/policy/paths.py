@@ -89,7 +89,7 @@ def _check_place(policy: PolicyKeys, i: int, source: Source) -> None:
         read_address(source.database, (), "a source", FORM)
     if source.table is None:
         raise policy.error(((*at, "database"), "say which table holds the readings: `table: NAME`, or SCHEMA.NAME"))
-    for key in ("files", "format", "columns"):
+    for key in ("files", "format", "columns", "delimiter"):
         if getattr(source, key):
             raise policy.error(((*at, key), "the readings are in a table of `database`: leave one of them out"))
 

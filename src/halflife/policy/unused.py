@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, Protocol
 
-from halflife.engines.duckdb.files import DATABASES, Format, guess_format
+from halflife.engines.duckdb.files import DATABASES, Delimiter, Format, guess_format
 from halflife.engines.time_format import check_time_format, is_absolute
 from halflife.errors import InvalidInput
 from halflife.parsing.documents import Problem
@@ -76,6 +76,7 @@ class Files(Protocol):
     format: Format | None
     table: str | None
     columns: list[str] | None
+    delimiter: Delimiter | None
     zone: str
     epoch: Literal["s", "ms", "us"] | None
     time_format: str | None
@@ -88,6 +89,8 @@ def find_unused_in_source(source: Files) -> Iterator[Problem]:
         yield ("table",), f"a {format} file has no tables: leave this out, or give a DuckDB or SQLite file"
     if source.columns is not None and format not in ("csv", None):
         yield ("columns",), f"a {format} file names its columns itself: leave this out, it is for CSV without a header"
+    if source.delimiter is not None and source.columns is None:
+        yield ("delimiter",), "a file with a header says its delimiter by it: leave this out, or give `columns`"
     elsewhere = source.zone.upper() not in ("UTC", "ETC/UTC")
     if source.epoch is not None and elsewhere:
         yield ("zone",), f"times that are numbers since 1970 (`epoch: {source.epoch}`) are in UTC: leave this out"

@@ -144,7 +144,9 @@ class Arrivals:
     def _open_together(
         self, stream: str, files: Sequence[Path], question: Question, open_files: Callable[[Sequence[Path]], Engine]
     ) -> Engine | None:
-        """Open files as one source; those that do not go with the ones before, by their columns, are left out.
+        """Open files as one source; if that fails, without those that cannot be opened by themselves or are of another format.
+
+        Nothing else keeps two files apart, as each is read by its own columns and types: so each is opened alone, and once.
 
         Files that go together, and no longer do a moment later, are written to meanwhile: that says nothing of where they are.
         """
@@ -155,10 +157,16 @@ class Arrivals:
         kept: list[Path] = []
         for file in files:
             try:
-                _open_checked([*kept, file], question, open_files).close()
+                _open_checked([file], question, open_files).close()
+                if guess_format([file]) != guess_format([*kept, file][:1]):
+                    raise InvalidInput(
+                        f"{file} has another format than {kept[0]}: give each stream files of one format"
+                    )
                 kept.append(file)
             except InvalidInput as error:
                 self._tell_once(stream, file, str(error))
+        if guess_format(kept[:1]) in DATABASES:
+            kept = kept[:1]
         try:
             return _open_checked(kept, question, open_files) if kept else None
         except InvalidInput as error:
@@ -195,7 +203,9 @@ def _find_source(
     kind = guess_format(files or patterns, source.format)
 
     def open_files(some: Sequence[Path]) -> Engine:
-        return open_source(list(some or files), kind, source.table, columns=source.columns, scratch=scratch)
+        return open_source(
+            list(some or files), kind, source.table, columns=source.columns, delimiter=source.delimiter, scratch=scratch
+        )
 
     return (None if kind in DATABASES and files else files), open_files
 

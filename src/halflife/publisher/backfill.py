@@ -290,7 +290,9 @@ def open_source_of(policy: Policy, channel: Channel, scratch: Path | None = None
     source = channel.part.source
     assert source is not None  # streams without a source are never due
     where = source.locate(policy.path)
-    return open_source(where, source.format, source.table, columns=source.columns, scratch=scratch)
+    return open_source(
+        where, source.format, source.table, columns=source.columns, delimiter=source.delimiter, scratch=scratch
+    )
 
 
 def check_sources(policy: Policy) -> None:

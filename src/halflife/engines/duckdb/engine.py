@@ -18,7 +18,6 @@ source is opened and read is in `engines/source.py`.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -39,7 +38,7 @@ from halflife.engines.base import (
     empty_answer,
 )
 from halflife.engines.columns import check_columns, people_of_columns
-from halflife.engines.duckdb.files import Format, check_headerless, check_table, find_files, find_format
+from halflife.engines.duckdb.files import Delimiter, Format, check_headerless, check_table, find_files, find_format
 from halflife.engines.duckdb.inspection import (
     AFTER,
     BEFORE,
@@ -158,35 +157,29 @@ class DuckEngine(DuckSource):
         key = (q.person, q.time, q.epoch, q.time_format, q.value, q.group, str(q.wide))
         if key in self._parsed:
             return self._parsed[key]
-        sql = " UNION ALL BY NAME ".join(self._reads(q))
-        if not self._parse_once:
-            return f"({sql})", 0
-        table = self._scratch(f"readings_{len(self._parsed)}", sql)
+        parts = self._reads(q)
+        if not self._parse_once and not (q.wide and len(parts) > 1):
+            return f"({' UNION ALL BY NAME '.join(parts)})", 0
+        table = self._scratch(f"readings_{len(self._parsed)}", *parts)
         self._parsed[key] = table, self._rejected()
         return self._parsed[key]
 
     def _asked(self, question: Question) -> list[str]:
-        """The columns that a question is about, of a wide table the time last; one that is not there, or twice, is refused."""
+        """The columns that a question about a long table names; one that is not there, or twice, is refused."""
         q = question
         columns = [c for c in dict.fromkeys((q.person, q.time, q.value, q.group)) if c is not None]
-        if q.wide:
-            columns = [*people_of_columns(self._label, q.time, self._names), q.time]
         check_columns(self._label, columns, self._names)
         return columns
 
     def _reads(self, question: Question) -> list[str]:
         """SQL of the readings of each part; a column of a type that cannot be read is refused, and no cell is looked at."""
-        q, columns = question, self._asked(question)
-        parts = self._wide_parts(columns) if q.wide else self._parts(columns)
+        q = question
         if q.wide:
-            return [_read_wide_sql(q, part, columns[:-1]) for part in parts]
+            return [
+                _read_wide_sql(q, part, people_of_columns(part.label, q.time, part.names)) for part in self._parts(None)
+            ]
+        parts = self._parts(self._asked(q))
         return [_read_sql(q, part, as_text=len(parts) > 1) for part in parts]
-
-    def _wide_parts(self, columns: Sequence[str]) -> list[Part]:
-        """The parts of a wide table: what is said of a column that some file lacks would name a person, and is not passed on."""
-        with contextlib.suppress(InvalidInput):
-            return self._parts(columns)
-        raise InvalidInput(f"{self._label}: the files of a wide table must have the same columns: write them anew")
 
     def _rejected(self) -> int:
         """Count the lines that DuckDB could not even take as text, and forget them."""
@@ -497,17 +490,21 @@ def _read_wide_sql(question: Question, part: Part, people: Sequence[str]) -> str
         raise InvalidInput(
             f"{part.label}: column {q.time!r} is {part.types[q.time]}, and no time: check epoch and time_format"
         )
-    values = [value_sql(called[person], kind[person]) for person in people]
+    as_text = all(
+        kind[person] == "text" for person in people
+    )  # a plan that reads text column by column takes long to make
+    values = [f"{called[p]}::VARCHAR" if as_text else value_sql(called[p], kind[p]) for p in people]
     wrong = sum(value is None for value in values)
     if wrong:
         raise InvalidInput(
             f"{part.label}: {wrong} of {len(people)} columns beside {q.time!r} hold no numbers: leave them out"
         )
     names, cells = ", ".join(map(literal, people)), ", ".join(str(value) for value in values)
+    x = value_sql("x", "text") if as_text else "x"
     return (
-        "SELECT *, p <> '' AS named, isfinite(x) AS finite FROM (SELECT t, absolute, unnest(p) AS p, unnest(x) AS x, "
-        f"NULL::VARCHAR AS g FROM (SELECT {time[0]} AS t, {time[1]} AS absolute, [{names}] AS p, [{cells}] AS x "
-        f"FROM {part.source}))"
+        f"SELECT *, p <> '' AS named, isfinite(x) AS finite FROM (SELECT * REPLACE ({x} AS x) FROM (SELECT t, absolute, "
+        f"unnest(p) AS p, unnest(x) AS x, NULL::VARCHAR AS g FROM (SELECT {time[0]} AS t, {time[1]} AS absolute, "
+        f"[{names}] AS p, [{cells}] AS x FROM {part.source})))"
     )
 
 
@@ -517,24 +514,25 @@ def open_files(
     table: str | None = None,
     *,
     columns: Sequence[str] | None = None,
+    delimiter: Delimiter | None = None,
     scratch: Path | None = None,
 ) -> DuckEngine:
     """Open files, or a table of a database file; patterns such as `2013/*.parquet` are expanded.
 
-    columns  the names of the columns of CSV files without a header
+    columns, delimiter  the names of the columns of CSV files without a header; and what stands between fields, a comma
     """
     files = find_files(paths)
     kind = find_format(files) if format is None else format
     openers = {
         "parquet": lambda engine: engine.open_parquet(files),
-        "csv": lambda engine: engine.open_csv(files, columns),
+        "csv": lambda engine: engine.open_csv(files, columns, delimiter),
         "duckdb": lambda engine: engine.open_duckdb(files, table),
         "sqlite": lambda engine: engine.open_sqlite(files, table),
     }
     if kind not in openers:
         raise unknown("format", kind, openers)
     check_table(kind, table)
-    check_headerless(kind, columns)
+    check_headerless(kind, columns, delimiter)
     return _opened(DuckEngine(label_of(files), scratch), openers[kind])
 
 

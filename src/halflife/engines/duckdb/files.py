@@ -30,6 +30,9 @@ SUFFIXES: Mapping[str, Format] = {
     ".sqlite3": "sqlite",
     ".db": "sqlite",
 }
+Delimiter = Literal[",", ";", "tab", "|"]
+DELIMITERS: Mapping[str, str] = {",": ",", ";": ";", "tab": "\t", "|": "|"}
+"""What may stand between the fields of a line, as a policy says it."""
 DATABASES: tuple[Format, ...] = ("duckdb", "sqlite")
 """Formats of files that hold tables."""
 CHUNK = 65_536
@@ -156,52 +159,16 @@ def csv_header(path: Path) -> tuple[list[str], str]:
     raise refusal
 
 
-def csv_delimiter(files: Sequence[Path], columns: Sequence[str]) -> str:
-    """The delimiter of CSV files without a header: which of , ; tab | splits most of their first lines into these columns.
+def headerless_form(columns: Sequence[str], delimiter: Delimiter | None) -> tuple[list[str], str]:
+    """The names of the columns of CSV files without a header, and what stands between their fields: both are public.
 
-    Every line is somebody's reading, so none is quoted, and one that does not split is a bad row: only a file in which no line
-    has as many fields as there are names is refused, or one that begins with these names. A file without lines is none.
+    Every line is somebody's reading: none is looked at here, and one that does not split so is a bad row.
     """
     if len(set(columns)) < len(columns):
         raise InvalidInput("a name in `columns` stands twice: give each column its own name")
-    firsts = {path: _first_lines(path) for path in files}
-    counts = {
-        d: {path: sum(_fields(line, d) == len(columns) for line in firsts[path]) for path in files} for d in ",;\t|"
-    }
-    delimiter = max(counts, key=lambda d: sum(counts[d].values()))
-    for path, lines in firsts.items():
-        if lines and not counts[delimiter][path]:
-            raise InvalidInput(
-                f"{path}: none of its first {len(lines):,} lines has {len(columns)} fields, as many as `columns` has names: "
-                "name every field of a line, in order"
-            )
-        if lines and lines[0].split(delimiter) == list(columns):
-            raise InvalidInput(
-                f"{path} begins with the names of its columns: leave `columns` out, or take that line away"
-            )
-    return delimiter
-
-
-def _first_lines(path: Path) -> list[str]:
-    """The first lines of a file that are not empty, 100 at the most; what is no UTF-8 in them does not matter here."""
-    try:
-        with (gzip.open if is_gzip(path) else open)(path, "rb") as file:
-            text = file.read(LONGEST_HEADER).decode("utf-8-sig", errors="replace")
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        refusal = Unreadable(f"{path} is damaged: it is no whole gzip file: write it anew")
-    except OSError as error:
-        refusal = Unreadable(f"{path} cannot be read: {error.strerror or error}")
-    else:
-        return [line for line in re.split("[\r\n]+", text) if line][:100]
-    raise refusal
-
-
-def _fields(line: str, delimiter: str) -> int:
-    """How many fields a line has, 0 if it is no record."""
-    field = f'(?:"(?:[^"]|"")*"|[^"{delimiter}]*)'
-    if re.fullmatch(f"{field}(?:[{delimiter}]{field})*", line) is None:
-        return 0
-    return len(re.findall(f"[{delimiter}]{field}", delimiter + line))
+    if delimiter not in (None, *DELIMITERS):
+        raise unknown("delimiter", delimiter, DELIMITERS)
+    return list(columns), DELIMITERS[delimiter or ","]
 
 
 def csv_sql(
@@ -308,9 +275,11 @@ def check_table(kind: str, table: str | None) -> None:
         raise InvalidInput(f"a {kind} file has no tables: leave out table {table!r}, or give a DuckDB or SQLite file")
 
 
-def check_headerless(kind: str, columns: Sequence[str] | None) -> None:
-    """Refuse names for the columns of files that have names of their own."""
+def check_headerless(kind: str, columns: Sequence[str] | None, delimiter: Delimiter | None) -> None:
+    """Refuse names for the columns of files that have names of their own, and a delimiter that a header says."""
     if columns is not None and kind != "csv":
         raise InvalidInput(
             f"a {kind} file names its columns itself: leave out columns, which are for CSV without a header"
         )
+    if delimiter is not None and columns is None:
+        raise InvalidInput("a file with a header says its delimiter by it: leave out delimiter, or give columns")

@@ -12,6 +12,8 @@ are grouped by the types of the columns that are asked for, each group is read a
 **A column is the one of exactly that name.** DuckDB takes `kwh` and `KWH` for one; so every part says under which identifier of
 its own DuckDB finds a column: its place in the source decides, and names are compared here.
 
+**Files of a wide table may differ in their people**: each is read by its own columns, and who has none has no reading there.
+
 **CSV lines are independent.** A quote that never closes would swallow the rows of other people, which no sensitivity allows for;
 so a line is a record, always, and a line that does not split into the header's columns is one bad row.
 """
@@ -32,14 +34,15 @@ from urllib.parse import quote as percent
 
 from halflife.engines.arrow import column_names, convert_for_duckdb, folders, parquet_stream
 from halflife.engines.duckdb.files import (
+    Delimiter,
     Unreadable,
     check_gzip,
     check_stored,
-    csv_delimiter,
     csv_header,
     csv_sql,
     decode,
     find_table,
+    headerless_form,
     only,
     quote_files,
     sqlite_batches,
@@ -63,12 +66,20 @@ class NotEnoughMemory(InvalidInput):
 
 @dataclass(frozen=True)
 class Part:
-    """Rows of one schema: their name, what stands after FROM to get them, and each column's type and identifier there."""
+    """Rows of one schema: their name, what stands after FROM to get them, and each column's type and identifier there.
+
+    names  its columns in order; one that stands there twice does so here
+    """
 
     label: str
     source: str
+    names: Sequence[str]
     types: Mapping[str, str]
     identifiers: Mapping[str, str]
+
+
+Columned = Callable[[Sequence[str] | None], list[Part]]
+"""Returns the parts of a source with some columns, that each must have; or, of None, with all that each has."""
 
 
 class DuckSource:
@@ -97,8 +108,8 @@ class DuckSource:
         self._stage = "reading", 0, 1
         self._types: dict[str, str] = {}
         self._names: list[str] = []
-        self._parts: Callable[[Sequence[str]], list[Part]] = lambda columns: []
-        self._patient: Callable[[Sequence[str]], list[Part]] | None = None
+        self._parts: Columned = lambda columns: []
+        self._patient: Columned | None = None
         self._parse_once = False
         self._keeps_rejects = False
         self._parsed: dict[tuple[str | None, ...], tuple[str, int]] = {}
@@ -200,7 +211,7 @@ class DuckSource:
         found = self._described(source)
         kinds = [(types or {}).get(i, kind) for i, (_, kind) in enumerate(found)]
         identifiers = [identifier for identifier, _ in found]
-        return Part(label, source, dict(zip(names, kinds, strict=True)), dict(zip(names, identifiers, strict=True)))
+        return Part(label, source, names, dict(zip(names, kinds, strict=True)), dict(zip(names, identifiers, strict=True)))
 
     def _look(self, source: str, names: Sequence[str] | None = None, types: Mapping[int, str] | None = None) -> None:
         """Take a source as it lies: what may stand after FROM; with its names and types where DuckDB has others."""
@@ -209,8 +220,8 @@ class DuckSource:
         self._types = dict(part.types)
         self._parts = lambda columns: [part]
 
-    def _scratch(self, table: str, sql: str) -> str:
-        """Write a query's rows to the scratch database, compressed and on disk.
+    def _scratch(self, table: str, sql: str, *more: str) -> str:
+        """Write the rows of queries of the same columns to the scratch database, one after the other, compressed and on disk.
 
         Its file loses its name at once, where the system allows, and its log is empty after each table: then a process that is
         killed leaves none of it.
@@ -219,7 +230,9 @@ class DuckSource:
         self._open(f"ATTACH IF NOT EXISTS {literal(str(file))} AS scratch")
         with contextlib.suppress(OSError):
             file.unlink()
-        self._run(f"CREATE TABLE scratch.{table} AS {sql}")
+        self._run(f"CREATE OR REPLACE TABLE scratch.{table} AS {sql}")
+        for other in more:
+            self._run(f"INSERT INTO scratch.{table} BY NAME {other}")
         self._run("CHECKPOINT scratch")
         return f"scratch.{table}"
 
@@ -244,19 +257,19 @@ class DuckSource:
                 known = self._types.setdefault(column, kind)
                 self._types[column] = known if kind in known.split(" or ") else f"{known} or {kind}"
 
-        def parts(columns: Sequence[str]) -> list[Part]:
+        def parts(columns: Sequence[str] | None) -> list[Part]:
             alike: dict[Any, list[Path]] = {}
             for path, found in schemas.items():
-                self._same_columns(columns, path, found)
-                kinds = tuple(found.types[c] for c in columns)
-                alike.setdefault((kinds, *folders(path), path if found.renamed else None), []).append(path)
-            return [
-                Part(label_of(paths), _parquet(paths), schemas[paths[0]].types, schemas[paths[0]].identifiers)
-                for paths in alike.values()
-            ]
+                self._check_schema(columns, path, found)
+                form = [(c, found.types[c]) for c in (found.names if columns is None else columns)]
+                alike.setdefault((*form, *folders(path), path if found.renamed else None), []).append(path)
+            found_of = [(paths, schemas[paths[0]]) for paths in alike.values()]
+            return [Part(label_of(p), _parquet(p), f.names, f.types, f.identifiers) for p, f in found_of]
 
         self._parts = parts
-        self._patient = lambda columns: [self._streamed(i, path, columns) for i, path in enumerate(files)]
+        self._patient = lambda columns: [
+            self._streamed(i, path, schemas[path].names if columns is None else columns) for i, path in enumerate(files)
+        ]
 
     def _parquet_columns(self, path: Path) -> _Columns:
         """A Parquet file's own names, in their order, and those that its folders state; each with DuckDB's identifier."""
@@ -267,12 +280,15 @@ class DuckSource:
             raise InvalidInput(f"{path} has columns that DuckDB does not show: write it anew")
         return _Columns(names, [identifier for identifier, _ in found], [kind for _, kind in found])
 
-    def _same_columns(self, columns: Sequence[str], path: Path, found: _Columns) -> None:
+    def _check_schema(self, columns: Sequence[str] | None, path: Path, found: _Columns) -> None:
+        """Refuse a file that lacks a column, or has one that a folder hides; where all are asked for, they are people's."""
         stated = {key.lower(): key for key in folders(path)}
-        for column in columns:
+        for column in found.names if columns is None else columns:
             if column not in found.types:
                 raise _lacks_column(path, column)
             if stated.get(column.lower(), column) != column:
+                if columns is None:
+                    raise InvalidInput(f"{path}: a column is hidden by a folder that states one: rename the folder")
                 raise InvalidInput(
                     f"{path}: the column {column!r} is hidden by a folder that states {stated[column.lower()]!r}: rename one"
                 )
@@ -329,44 +345,45 @@ class DuckSource:
         self._types = {row[1]: row[2] or "ANY" for row in rows}
         self._names = [row[1] for row in rows]
 
-        def parts(columns: Sequence[str]) -> list[Part]:
+        def parts(columns: Sequence[str] | None) -> list[Part]:
             try:
                 base = connect()
             except sqlite3.Error:  # taken away since
                 raise self._unreadable() from None
-            self._register("source", sqlite_batches(base, chosen, columns))
-            return [self._part(self._label, "source", columns)]
+            asked = self._names if columns is None else columns
+            self._register("source", sqlite_batches(base, chosen, asked))
+            return [self._part(self._label, "source", asked)]
 
         self._parts, self._parse_once = parts, True
 
-    def open_csv(self, files: Sequence[Path], columns: Sequence[str] | None = None) -> None:
+    def open_csv(
+        self, files: Sequence[Path], columns: Sequence[str] | None = None, delimiter: Delimiter | None = None
+    ) -> None:
         """Read CSV files, each line a record: those of one header in one scan; or all with these columns and no header."""
         alike: dict[tuple[tuple[str, ...], str], list[Path]] = {}
-        if columns is not None:
-            alike[tuple(columns), csv_delimiter(files, columns)] = list(files)
-        else:
-            for path in files:
-                header, delimiter = csv_header(path)
-                alike.setdefault((tuple(header), delimiter), []).append(path)
+        for path in files:
+            header, between = csv_header(path) if columns is None else headerless_form(columns, delimiter)
+            alike.setdefault((tuple(header), between), []).append(path)
         self._names = list(dict.fromkeys(column for header, _ in alike for column in header))
         self._types = dict.fromkeys(self._names, "VARCHAR")
         self._parse_once = self._keeps_rejects = True
 
-        def parts(asked: Sequence[str]) -> list[Part]:
+        def parts(asked: Sequence[str] | None) -> list[Part]:
             check_gzip(files)
             return [self._csv_part(paths, *form, asked, columns is None) for form, paths in alike.items()]
 
         self._parts = parts
 
     def _csv_part(
-        self, files: Sequence[Path], header: Sequence[str], delimiter: str, columns: Sequence[str], named: bool
+        self, files: Sequence[Path], header: Sequence[str], delimiter: str, asked: Sequence[str] | None, named: bool
     ) -> Part:
+        columns = header if asked is None else asked
         for column in columns:
             if column not in header:
                 raise _lacks_column(files[0], column)
         source = csv_sql(files, header, delimiter, columns, named=named)
         types, identifiers = dict.fromkeys(header, "VARCHAR"), {column: f"c{i}" for i, column in enumerate(columns)}
-        return Part(label_of(files), source, types, identifiers)
+        return Part(label_of(files), source, header, types, identifiers)
 
 
 @dataclass(frozen=True)

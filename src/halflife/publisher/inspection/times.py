@@ -112,7 +112,9 @@ def guess_times(cells: Sequence[str | None]) -> Guess:
     """
     texts = [cell for cell in cells if cell and cell.strip()]
     if len(texts) <= len(cells) / 2:
-        return Guess("most of these cells are empty, or the line has other columns than the header")
+        return Guess(
+            "most of these cells are empty, or their lines have other fields than the header or `columns` says"
+        )
     epoch = _guess_epoch(texts)
     if epoch is not None:
         return epoch

@@ -81,6 +81,9 @@ class Fit(Part):
     columns: Columns | None = Field(
         None, description="The names of the columns of a CSV file without a header, in order."
     )
+    delimiter: Literal[",", ";", "tab", "|"] | None = Field(
+        None, description="What stands between the fields of a line of such a file, if no comma."
+    )
     person: Text | None = Field(None, description="The column that identifies a person, if it differs here.")
     time: Text = Field(description="The column with the time of a reading.")
     value: Text = Field(description="The column with the reading.")
@@ -294,7 +297,7 @@ def _fit(policy: PolicyKeys, name: str, data: object) -> Process:
         sample = read_sample(
             [policy.path(f) for f in fit.files], person=fit.person or policy.population.person, time=fit.time, value=fit.value,
             step=fit.step or policy.clock.step, format=fit.format, table=fit.table, zone=fit.zone, epoch=fit.epoch,
-            time_format=fit.time_format, columns=fit.columns,
+            time_format=fit.time_format, columns=fit.columns, delimiter=fit.delimiter,
             categories=fit.categories or False,
         )  # fmt: skip
         return fit_process(

@@ -5143,7 +5143,7 @@ BREAKS: tuple[Break, ...] = (
     Break(
         "engines/duckdb/source.py",
         "                form = [(c, found.types[c]) for c in (found.names if columns is None else columns)]",
-        "                form = [found.types[c] for c in (found.names if columns is None else columns)]",
+        "                form = [(c, found.types[c]) for c in columns or ()]",
         "Parquet files of other people are read by the columns of the first",
         ("tests/engines/test_columns.py::test_each_file_of_a_wide_table_is_read_by_its_own_columns",),
     ),

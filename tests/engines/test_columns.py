@@ -320,9 +320,9 @@ def test_the_names_of_a_wide_table_are_in_no_error(tmp_path: Path) -> None:
 def test_each_file_of_a_wide_table_is_read_by_its_own_columns(kind: str, tmp_path: Path) -> None:
     """Who has no column in a file has no reading in it; the larger of two readings of one moment counts, as elsewhere."""
     files = [
-        {"ts": [DAY], "ann": [1.0], "bob": [2.0]},
+        {"ts": [DAY], "ann": [1.0]},
         {"bob": [4.0], "ts": [DAY], "ann": [3.0], "cleo": [8.0]},
-        {"ts": [DAY], "cleo": [16.0], "dan": [None]},
+        {"ts": [DAY], "ann": [2.0], "dan": [None]},
     ]
     for i, columns in enumerate(files):
         if kind == "csv":
@@ -337,12 +337,12 @@ def test_each_file_of_a_wide_table_is_read_by_its_own_columns(kind: str, tmp_pat
             table = table.set_column(2, "ann", no_utf8)
         pq.write_table(table, tmp_path / f"{i}.parquet")
     engine = open_source(str(tmp_path / "*.*"))
-    ann = 1 if kind == "bad text in parquet" else 3
+    ann = 2 if kind == "bad text in parquet" else 3
     for _ in range(2):
         answer = engine.aggregate(replace(BASE, wide=True, time="ts", fold="sum", low=0, high=100_000))
-        assert answer.sums.sum() == 1000 * (ann + 4 + 16), "ann, bob and cleo"
+        assert answer.sums.sum() == 1000 * (ann + 4 + 8), "ann, bob and cleo"
         bad = 1 + (kind == "bad text in parquet")
-        assert (answer.tallies["rows"], answer.tallies["bad_value"], answer.tallies["duplicates"]) == (7, bad, 4 - bad)
+        assert (answer.tallies["rows"], answer.tallies["bad_value"], answer.tallies["duplicates"]) == (6, bad, 3 - bad)
     engine.close()
 
 

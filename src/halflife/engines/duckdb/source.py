@@ -211,7 +211,9 @@ class DuckSource:
         found = self._described(source)
         kinds = [(types or {}).get(i, kind) for i, (_, kind) in enumerate(found)]
         identifiers = [identifier for identifier, _ in found]
-        return Part(label, source, names, dict(zip(names, kinds, strict=True)), dict(zip(names, identifiers, strict=True)))
+        return Part(
+            label, source, names, dict(zip(names, kinds, strict=True)), dict(zip(names, identifiers, strict=True))
+        )
 
     def _look(self, source: str, names: Sequence[str] | None = None, types: Mapping[int, str] | None = None) -> None:
         """Take a source as it lies: what may stand after FROM; with its names and types where DuckDB has others."""

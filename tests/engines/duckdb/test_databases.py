@@ -145,4 +145,4 @@ def test_a_compressed_file_that_is_written_to_is_unreadable_and_says_nothing_of_
     engine.close()
     path.write_bytes(whole[:12])
     with pytest.raises(Unreadable, match="is damaged"):
-        open_source(path, columns=columns)
+        open_source(path, columns=columns).aggregate(ASKED)

@@ -416,7 +416,7 @@ def test_meters_instead_of_households_are_refused(tmp_path):
     ):
         hl.publish(other, clock=at(6))
     (problem,) = hl.verify(other.ledger_url, policy=other).problems
-    assert problem.endswith("the column that identifies a person was 'home' and is now 'meter' (policy.yaml:1:42)")
+    assert "the column that identifies a person was 'home' and is now 'meter' (policy.yaml:1:42): undo" in problem
 
 
 CHAINS = ([], [{"moving_average": 3}], [{"truncate": ["0", "9"]}, {"kalman": "0.3 kWh"}], [], [{"moving_average": 3}])

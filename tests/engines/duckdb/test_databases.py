@@ -89,6 +89,10 @@ def test_a_cell_of_sqlite_that_is_far_too_long_is_a_bad_cell(tmp_path: Path) -> 
     assert (answer.tallies["bad_person"], answer.tallies["bad_value"]) == (1, 2)
 
 
+def test_a_batch_of_the_longest_cells_fits_into_memory() -> None:
+    assert files.CHUNK * files.LONGEST < 50_000_000
+
+
 def test_a_cell_of_sqlite_beyond_the_engines_memory_takes_no_other_with_it(tmp_path: Path) -> None:
     """Before: DuckDB had not enough memory for it, and everybody counted as missing."""
     path = execute(

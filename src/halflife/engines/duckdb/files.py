@@ -35,7 +35,8 @@ DELIMITERS: Mapping[str, str] = {",": ",", ";": ";", "tab": "\t", "|": "|"}
 """What may stand between the fields of a line, as a policy says it."""
 DATABASES: tuple[Format, ...] = ("duckdb", "sqlite")
 """Formats of files that hold tables."""
-CHUNK = 65_536
+CHUNK = 4_096
+"""Rows of SQLite in one batch: of the longest cells, 40 MB a column."""
 LONGEST_HEADER = 1_000_000
 LONGEST = 10_000
 """Bytes of a cell of SQLite, as on a server; a longer one is a bad cell: one of a gigabyte would be more than memory holds."""

@@ -4491,7 +4491,7 @@ BREAKS: tuple[Break, ...] = (
     ),
     Break(
         "publisher/follow.py",
-        "            self.stop = lambda: False\n",
+        "            self.stop = _after(GRACE, self.stop)\n",
         "            pass\n",
         "a step in hand is not finished when somebody asks to stop",
         ("tests/publisher/test_follow.py",),
@@ -4645,7 +4645,7 @@ BREAKS: tuple[Break, ...] = (
     ),
     Break(
         "engines/postgresql/session.py",
-        "self._heard.get(timeout=SILENCE)",
+        "self._heard.get(timeout=SILENCE if limit is None else limit)",
         "self._heard.get()",
         "a server that falls silent is waited for without an end",
         ("tests/engines/test_postgresql.py::test_a_server_that_falls_silent_is_left",),

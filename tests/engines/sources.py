@@ -132,8 +132,25 @@ def postgresql(rows: Rows, schema: pa.Schema, folder: Path) -> Engine:
     return open_source(found.url("x").split("?")[0], table=where)
 
 
+def spark_frame(rows: Rows, schema: pa.Schema, folder: Path) -> Engine:
+    """A data frame of a session whose zone is not UTC, in parts."""
+    for i in range(2):
+        pq.write_table(table(rows[i::2], schema), folder / f"part{i}.parquet")
+    return open_source(SERVER["session"]().read.parquet(str(folder)))
+
+
+def spark_csv(rows: Rows, schema: pa.Schema, folder: Path) -> Engine:
+    """Files that Spark finds, one of them compressed, some with quotes around every field."""
+    SERVER["session"]()
+    with gzip.open(folder / "a.csv.gz", "wt", encoding="utf-8", newline="") as file:
+        _write_csv(file, rows[::2], csv.QUOTE_ALL)
+    with open(folder / "b.csv", "w", encoding="utf-8-sig", newline="") as file:
+        _write_csv(file, rows[1::2])
+    return open_source([f"file://{folder}/*.csv*"], "csv", engine="spark")
+
+
 SERVER: dict[str, Callable[[], Any]] = {}
-"""What gives the server, where one can be had: `conftest.py` says so."""
+"""What gives the server, and Spark's session, where one can be had: `conftest.py` says so."""
 
 
 def write_table(server: Any, where: str, rows: Rows, schema: pa.Schema) -> None:
@@ -184,5 +201,7 @@ SOURCES: dict[str, Callable[[Rows, pa.Schema, Path], Engine]] = {
         polars,
         polars_lazy,
         postgresql,
+        spark_frame,
+        spark_csv,
     )
 }

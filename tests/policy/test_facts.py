@@ -310,7 +310,8 @@ DECIDED = {
     Outside: "outside floor block",
     Declarations: "variations* readings* rounding*",
     keys.Clock: "step start end zone late",
-    keys.Source: "files* database* format* table* time value group person zone epoch time_format columns delimiter* wide",
+    keys.Source: "files* database* engine* master* format* table* time value group person zone epoch time_format columns "
+    "delimiter* wide",
     keys.Weights: "file* person* weight* resolution largest",
     keys.Statistic: "kind most_events unit resolution clip clip_readings fold duplicates missing edges grid quantiles weights",
     keys.Grid: "low high bins",

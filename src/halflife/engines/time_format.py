@@ -97,6 +97,16 @@ def time_of_format(column: str, text: str) -> str:
     )
 
 
+def capture_fields(text: str) -> tuple[str, str]:
+    """The regular expression of a format with a group for each field, and the fields' letters.
+
+    >>> capture_fields("%d.%m")
+    ('(0?[1-9]|[12][0-9]|3[01])\\\\x{2e}(0?[1-9]|1[0-2])', 'dm')
+    """
+    tokens = _tokens(text)
+    return _pattern(tokens, group="("), "".join(token for token, is_field in tokens if is_field)
+
+
 def _tokens(text: str) -> list[Token]:
     """The fields of a format, and what stands between them."""
     tokens: list[Token] = []
@@ -122,13 +132,13 @@ def _ends_with_digit(token: str, is_field: bool) -> bool:
     return token in (*DIGITS, "z") if is_field else token[-1:].isdigit()
 
 
-def _pattern(tokens: list[Token]) -> str:
+def _pattern(tokens: list[Token], group: str = "(?:") -> str:
     """The regular expression of a format."""
     parts = []
     for i, (token, is_field) in enumerate(tokens):
         before, after = tokens[i - 1 : i] if i else [], tokens[i + 1 : i + 2]
         beside = any(_ends_with_digit(*t) for t in before) or any(_begins_with_digit(*t) for t in after)
-        parts.append(f"(?:{_field(token, two=beside)})" if is_field else _literal(token))
+        parts.append(f"{group}{_field(token, two=beside)})" if is_field else _literal(token))
     return "".join(parts)
 
 

@@ -239,8 +239,10 @@ def exact_series(policy: Policy, steps: int) -> Floats:
     (channel,) = channels(policy)
     source = channel.part.source
     assert source is not None
-    where = source.locate(policy.path)
-    engine = open_source(where, source.format, source.table, columns=source.columns, delimiter=source.delimiter)
+    engine = open_source(
+        source.locate(policy.path), source.format, source.table,
+        columns=source.columns, delimiter=source.delimiter, engine=source.engine, master=source.master,
+    )  # fmt: skip
     try:
         totals = channel.totals(engine.aggregate(channel.question(1, steps)).sums, 1)[:, 0]
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import re
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
@@ -66,6 +67,8 @@ Texts = Annotated[
 Columns = Annotated[list[Text], Field(min_length=2, max_length=10_000)]
 Moment = Annotated[Text, BeforeValidator(_moment)]
 Positive = Annotated[int, Field(ge=1, le=10**12), BeforeValidator(read_number)]
+SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+"""How a path of a cluster's file system begins, such as hdfs://name/folder."""
 KEYS, WORD = "[keys]", "[word]"
 """What pydantic calls the two forms of a key that has two: parts of its paths, not of the policy's."""
 
@@ -157,10 +160,19 @@ class Source(Part):
         None,
         description="postgresql://HOST/DATABASE, instead of files: a server with a table of readings. No password.",
     )
+    engine: Literal["spark"] | None = Field(
+        None, description="Who reads and adds up: spark, a cluster, where the readings are; this process if not given."
+    )
+    master: Text | None = Field(
+        None,
+        description="Of spark, the cluster: spark://HOST:7077, yarn, k8s://…; else SPARK_MASTER, else what spark-defaults says.",
+    )
     format: Literal["parquet", "csv", "duckdb", "sqlite"] | None = Field(
         None, description="If the ending does not say."
     )
-    table: Text | None = Field(None, description="The table of a database, or of a DuckDB or SQLite file.")
+    table: Text | None = Field(
+        None, description="The table of a database, of a DuckDB or SQLite file, or of Spark's catalog."
+    )
     columns: Columns | None = Field(
         None, description="The names of the columns of a CSV file without a header, in order."
     )
@@ -182,7 +194,21 @@ class Source(Part):
 
     def locate(self, path: Callable[[str], Path]) -> str | list[str]:
         """Return where the readings are, as `open_source` takes it; `path` works out what a relative path starts from."""
+        if self.engine == "spark":
+            return [file if SCHEME.match(file) else f"file://{os.path.abspath(path(file))}" for file in self.files]
         return self.database or [str(path(file)) for file in self.files]
+
+    def list_local(self) -> Iterator[tuple[int, str]]:
+        """Yield the paths and patterns of this machine, with their places in `files`: others are a cluster's to look for.
+
+        Spark also reads what is in a folder that is named, and its patterns have {a,b}, for which * stands here.
+        """
+        for n, file in enumerate(self.files):
+            if self.engine is None:
+                yield n, file
+            elif file.startswith("file:") or not SCHEME.match(file):
+                pattern = re.sub(r"\{[^}]*\}", "*", re.sub(r"^file:(//)?(?=/)", "", file))
+                yield from ((n, pattern), (n, f"{pattern.rstrip('/')}/**"))
 
 
 class Weights(Part):

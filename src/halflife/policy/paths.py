@@ -12,12 +12,13 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from halflife.engines.duckdb.files import guess_format
 from halflife.errors import InvalidInput, unknown
 from halflife.ledger import ledger_files, mark_beside
 from halflife.libpq import is_server, read_address
 from halflife.outputs import ENDINGS
 from halflife.parsing.documents import Where
-from halflife.policy.model import PolicyKeys, Source
+from halflife.policy.model import SCHEME, PolicyKeys, Source
 
 FORM = "postgresql://HOST/DATABASE"
 PART = "part-000000001-000000001.parquet"
@@ -79,6 +80,17 @@ def check_files(policy: PolicyKeys) -> None:
 def _check_place(policy: PolicyKeys, i: int, source: Source) -> None:
     """Refuse a source that is neither files nor a table on a server, or both; and an address that holds a password."""
     at = ("streams", i, "source")
+    if source.engine is not None or source.master is not None:
+        _check_cluster(policy, at, source)
+        return
+    for n, file in enumerate(source.files):
+        if SCHEME.match(file) and "://" in file:
+            raise policy.error(
+                (
+                    (*at, "files", n),
+                    f"{file!r} is not on this machine: if a Spark cluster reaches it, add `engine: spark`",
+                )
+            )
     if source.database is None and not source.files:
         raise policy.error((at, "where are the readings? Give `files`, or `database` and `table`"))
     if source.database is None:
@@ -92,6 +104,31 @@ def _check_place(policy: PolicyKeys, i: int, source: Source) -> None:
     for key in ("files", "format", "columns", "delimiter"):
         if getattr(source, key):
             raise policy.error(((*at, key), "the readings are in a table of `database`: leave one of them out"))
+
+
+def _check_cluster(policy: PolicyKeys, at: Where, source: Source) -> None:
+    """Refuse what Spark would not read, and keys that say two places."""
+    if source.engine is None:
+        raise policy.error(((*at, "master"), "a master is a Spark cluster's: add `engine: spark`, or leave this out"))
+    if source.database is not None:
+        raise policy.error(
+            ((*at, "database"), "Spark reads `files`, or a `table` of its catalog: leave one of them out")
+        )
+    if (source.table is None) == (not source.files):
+        raise policy.error(
+            (at, "where are the readings? Give `files`, or the `table` of Spark's catalog, and not both")
+        )
+    if source.table is not None:
+        for key in ("format", "columns"):
+            if getattr(source, key):
+                raise policy.error(((*at, key), "a table of Spark's catalog says this itself: leave this out"))
+    elif guess_format(source.files, source.format) not in ("parquet", "csv"):
+        raise policy.error((at, "Spark reads Parquet and CSV here: say `format: parquet` or `format: csv`"))
+    for n, file in enumerate(source.files):
+        if re.match(r"[^/]*://[^/@]*:[^/@]*@", file):
+            raise policy.error(
+                ((*at, "files", n), "no password in a policy, which is public: give it to Spark (docs/cluster.md)")
+            )
 
 
 def check_apart(policy: PolicyKeys, path: Path) -> None:
@@ -164,7 +201,7 @@ def _check_sources(policy: PolicyKeys, written: dict[str, Where]) -> None:
 
 def _sources(policy: PolicyKeys) -> Iterator[tuple[Where, str]]:
     for i, stream in enumerate(policy.streams):
-        for n, name in enumerate(stream.source.files if stream.source else ()):
+        for n, name in stream.source.list_local() if stream.source else ():
             yield ("streams", i, "source", "files", n), name
 
 

@@ -286,13 +286,13 @@ class PublishRun:
 
 
 def open_source_of(policy: Policy, channel: Channel, scratch: Path | None = None) -> Engine:
-    """Open the source of a stream that has one: its files, or its table on a server."""
+    """Open the source of a stream that has one: its files, or its table on a server or a cluster."""
     source = channel.part.source
     assert source is not None  # streams without a source are never due
-    where = source.locate(policy.path)
     return open_source(
-        where, source.format, source.table, columns=source.columns, delimiter=source.delimiter, scratch=scratch
-    )
+        source.locate(policy.path), source.format, source.table,
+        columns=source.columns, delimiter=source.delimiter, scratch=scratch, engine=source.engine, master=source.master,
+    )  # fmt: skip
 
 
 def check_sources(policy: Policy) -> None:

@@ -125,6 +125,12 @@ class _Publisher:
             raise InvalidInput(
                 "no stream of this policy has a source that could be followed: a program pushes them all"
             )
+        for channel in self._followed():
+            if channel.part.source is not None and channel.part.source.engine is not None:
+                raise InvalidInput(
+                    f"stream {channel.name!r} is read by a Spark cluster, which is not followed: run `halflife publish` by a "
+                    "timer, soon after each step is closed (docs/cluster.md)"
+                )
         begun = ledger_exists(self._policy.ledger_url)
         for channel in self._followed():
             source = channel.part.source

@@ -131,13 +131,26 @@ def check_gzip(files: Sequence[Path]) -> None:
 
 
 def csv_header(path: Path) -> tuple[list[str], str]:
-    """A CSV file's column names, and the delimiter: which of , ; tab | the header has most of.
+    """A CSV file's column names, and the delimiter."""
+    try:
+        with (gzip.open if is_gzip(path) else open)(path, "rb") as file:
+            line = file.readline(LONGEST_HEADER)
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        refusal = Unreadable(f"{path} is damaged: it is no whole gzip file: write it anew")
+    except OSError as error:
+        refusal = Unreadable(f"{path} cannot be read: {error.strerror or error}")
+    else:
+        return split_header(path, line)
+    raise refusal
+
+
+def split_header(path: str | Path, raw: bytes) -> tuple[list[str], str]:
+    """The column names in a file's first line, and the delimiter: which of , ; tab | the line has most of.
 
     A line ends with LF, CR LF or CR. What is wrong with it is said without quoting it: it may be somebody's reading.
     """
     try:
-        with (gzip.open if is_gzip(path) else open)(path, "rb") as file:
-            line = re.split(b"[\r\n]", file.readline(LONGEST_HEADER), maxsplit=1)[0].decode("utf-8-sig")
+        line = re.split(b"[\r\n]", raw, maxsplit=1)[0].decode("utf-8-sig")
         if len(line) >= LONGEST_HEADER // 4:
             raise InvalidInput(
                 f"{path} has a first line beyond {LONGEST_HEADER // 4:,} characters: is it CSV? Of a table with so many columns "
@@ -147,12 +160,8 @@ def csv_header(path: Path) -> tuple[list[str], str]:
         names = next(csv.reader([line], delimiter=delimiter), [])
     except UnicodeDecodeError:
         refusal = InvalidInput(f"{path} cannot be read as CSV: its first line is no UTF-8 text: save it as UTF-8")
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        refusal = Unreadable(f"{path} is damaged: it is no whole gzip file: write it anew")
     except csv.Error:
         refusal = InvalidInput(f"{path} cannot be read as CSV: a name in its first line is too long, or broken")
-    except OSError as error:
-        refusal = Unreadable(f"{path} cannot be read: {error.strerror or error}")
     else:
         if line.strip() and len(set(names)) == len(names):
             return names, delimiter

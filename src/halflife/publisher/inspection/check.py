@@ -108,8 +108,9 @@ def _check_stream(
 
 
 def _list_files(policy: Policy, source: Source) -> tuple[Path, ...]:
-    """The files of a source; none of one that is a table on a server."""
-    return () if source.database is not None else tuple(find_files([policy.path(f) for f in source.files]))
+    """The files of a source on this machine; none of one that is on a server or a cluster."""
+    elsewhere = source.database is not None or source.engine is not None
+    return () if elsewhere else tuple(find_files([policy.path(f) for f in source.files]))
 
 
 def _watch(engine: Engine, move: Callable[[str, float], None], look: Callable[[], T]) -> T:

@@ -43,7 +43,7 @@ def check_vintage_file(policy: Policy, file: str) -> None:
         )
     place = os.path.realpath(file)
     for stream in policy.streams:
-        for name in stream.source.files if stream.source else ():
+        for _, name in stream.source.list_local() if stream.source else ():
             if matches(place, os.path.realpath(policy.path(name))):
                 raise InvalidInput(
                     f"{file} would be among the files of the source of {stream.name} ({name!r}), and be read as readings: write "

@@ -63,7 +63,7 @@ def run_session(folder: Path) -> Iterator[Any]:
 class Cluster:
     """A master and two workers of one core each, every one a process group of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, memory: str = "600m") -> None:
         import pyspark
 
         self.folder, self.port, self._pages = folder, free_port(), free_port()
@@ -73,7 +73,7 @@ class Cluster:
         where = ["--host", "127.0.0.1", "--port", str(self.port), "--webui-port", str(self._pages)]
         self.processes = [self._start("master.Master", *where)]
         for i in range(2):
-            limits = ["--host", "127.0.0.1", "--cores", "1", "--memory", "600m", "--work-dir", str(folder / f"work{i}")]
+            limits = ["--host", "127.0.0.1", "--cores", "1", "--memory", memory, "--work-dir", str(folder / f"work{i}")]
             self.processes.append(self._start("worker.Worker", *limits, "--webui-port", str(free_port()), self.master))
         end = time.monotonic() + 120
         while self._alive() < 2:
@@ -107,12 +107,12 @@ class Cluster:
 
 
 @contextmanager
-def run_cluster() -> Iterator[Cluster]:
+def run_cluster(memory: str = "600m") -> Iterator[Cluster]:
     """Start a cluster in a folder of its own, and leave nothing of it."""
     need_java()
     folder = Path(tempfile.mkdtemp(prefix="halflife-spark-"))
     try:
-        cluster = Cluster(folder)
+        cluster = Cluster(folder, memory)
         try:
             yield cluster
         finally:

@@ -65,6 +65,13 @@ def test_the_policy_of_the_docs_is_one():
     assert Policy.parse(blocks("docs/publishing.md", "yaml")[0]).streams[0].name == "mean-use"
 
 
+def test_the_policy_of_a_cluster_is_one():
+    from halflife import Policy
+
+    source = Policy.parse(blocks("docs/cluster.md", "yaml")[0]).streams[0].source
+    assert (source.engine, source.master) == ("spark", "yarn")
+
+
 def schema_keys(schema, part, path=""):
     """Yield (path, keys) of every mapping of a JSON Schema that names its keys: `streams.source`, ["files", …]."""
     if "$ref" in part:

@@ -12,7 +12,19 @@ from pathlib import Path
 
 from bench.results import Found, show
 
-NAMES = ("accounts", "cluster", "estimates", "follow", "noise", "one_step", "plans", "publish", "scale", "secrets", "streams")
+NAMES = (
+    "accounts",
+    "cluster",
+    "estimates",
+    "follow",
+    "noise",
+    "one_step",
+    "plans",
+    "publish",
+    "scale",
+    "secrets",
+    "streams",
+)
 
 
 def main() -> None:

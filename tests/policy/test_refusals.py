@@ -65,8 +65,8 @@ BAD = [
      "14:3: clock.zon: unknown key 'zon': did you mean 'zone'? Known: end, late, start, step, zone"),
     (GOOD, "      time: ts", "      tiem: ts",
      "17:5: streams.0.source.time: missing: The column with the time of a reading.\n"
-     "19:7: streams.0.source.tiem: unknown key 'tiem': did you mean 'time'? Known: columns, database, delimiter, epoch, files, "
-     "format, group, person, table, time, time_format, value, wide, zone"),
+     "19:7: streams.0.source.tiem: unknown key 'tiem': did you mean 'time'? Known: columns, database, delimiter, engine, epoch, "
+     "files, format, group, master, person, table, time, time_format, value, wide, zone"),
     (GOOD, "      fold: sum", "      fould: sum",
      "27:7: streams.0.statistic.fould: unknown key 'fould': did you mean 'fold'? Known: clip, clip_readings, duplicates, "
      "edges, fold, grid, kind, missing, most_events, quantiles, resolution, unit, weights"),

@@ -67,6 +67,9 @@ TALLIES = (
 )  # fmt: skip
 """A row is tallied under the first of the bad_… and unknown_… reasons that applies, in this order."""
 
+REASONS = ("good", "bad_time", "bad_person", "bad_value", "unknown_person", "unknown_group")
+"""Why a row is bad, by numbers that queries use."""
+
 
 @dataclass(frozen=True)
 class Question:

@@ -49,7 +49,8 @@ def progress(engine):
 
 SparkEngine.progress = progress
 summary = hl.publish(policy)
-print(json.dumps({"killed": killed, "published": summary.published}))
+ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+print(json.dumps({"killed": killed, "published": summary.published, "interruptible": ours}))
 """
 
 
@@ -114,6 +115,7 @@ def test_a_worker_is_killed_in_the_middle_of_a_job(cluster: Cluster, tmp_path: P
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["published"] == {"use": STEPS}
     assert len(found["killed"]) == 1
+    assert found["interruptible"]
     assert worker.wait(30) < 0
     assert hl.verify(policy).problems == ()
     alone = make_policy(tmp_path, "duckdb")

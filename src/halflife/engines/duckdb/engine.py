@@ -26,10 +26,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from halflife.engines.arrow import make_table
 from halflife.engines.base import (
     LATEST,
     ONCE_MATTERS,
+    REASONS,
     TALLIES,
     Answer,
     Question,
@@ -66,10 +66,10 @@ from halflife.engines.duckdb.sql import (
     value_sql,
 )
 from halflife.engines.inspection import CELLS, TOO_LARGE, Inspection
+from halflife.engines.lists import public_tables
 from halflife.engines.time_format import NEEDS_TEXT
 from halflife.errors import InvalidInput, unknown
 
-REASONS = ("good", "bad_time", "bad_person", "bad_value", "unknown_person", "unknown_group")
 NEAR = 2**24
 """Sums of readings within ±NEAR units are added up quickly: whole doubles hold 2²⁸ of them exactly."""
 MOST_BITS = 2**28
@@ -103,7 +103,8 @@ class DuckEngine(DuckSource):
         return None if row[0] is None else (row[0], row[1])
 
     def _answer(self, question: Question) -> Answer:
-        self._register_lists(question)
+        for table, rows in public_tables(question).items():
+            self._register(table, rows)
         self._stage = "reading", 0, 3
         self._readings(question)
         self._stage = "reading", 1, 3
@@ -133,23 +134,6 @@ class DuckEngine(DuckSource):
         tallies["too_many_groups"] = found["entries"] - found.get("kept", found["entries"])
         self._stage = "read", 1, 1
         return Answer(sums, {tally: tallies[tally] for tally in TALLIES})
-
-    def _register_lists(self, question: Question) -> None:
-        """Make the public lists joinable: `people` (id, number i of the person, group g, weight w) and `names` of groups."""
-        q = question
-        if q.lists_people:
-            of_units = dict.fromkeys((q.units or {}).values())
-            first = q.table if q.table is not None else q.weights if q.weights is not None else of_units
-            known = {p: i for i, p in enumerate(p for p in first if q.weights is None or p in q.weights)}
-            whose = {p: p for p in known} if q.units is None else {id_: p for id_, p in q.units.items() if p in known}
-            numbers = {
-                "i": [known[p] for p in whose.values()],
-                "g": [0 if q.table is None else q.table[p] for p in whose.values()],
-                "w": [1 if q.weights is None else q.weights[p] for p in whose.values()],
-            }
-            self._register("people", make_table(list(whose), numbers))
-        if q.group is not None:
-            self._register("names", make_table(q.groups, {"g": range(len(q.groups))}))
 
     def _readings(self, question: Question) -> tuple[str, int]:
         """What stands after FROM to get the readings; and how many rows were too broken to get there."""
@@ -350,7 +334,8 @@ class DuckEngine(DuckSource):
 
     def _inspect(self, question: Question) -> Inspection:
         q = question
-        self._register_lists(q)
+        for table, rows in public_tables(q).items():
+            self._register(table, rows)
         self._stage = "reading", 0, 5
         readings, broken = self._readings(q)
         self._stage = "telling good rows from bad", 1, 5

@@ -23,8 +23,9 @@ from halflife.engines.base import TALLIES, Answer, Question, empty_answer
 from halflife.engines.columns import check_columns
 from halflife.engines.duckdb.files import Unreadable
 from halflife.engines.inspection import CELLS, Inspection
+from halflife.engines.lists import public_tables
 from halflife.engines.spark import inspection
-from halflife.engines.spark.query import public_tables, readings_sql, steps_sql, totals_sql
+from halflife.engines.spark.query import readings_sql, steps_sql, totals_sql
 from halflife.engines.spark.session import check_session, name_failure
 from halflife.engines.spark.sql import CALLED, class_of
 from halflife.errors import HalflifeError, Interrupted
@@ -72,7 +73,10 @@ class SparkEngine:
     def bad_cells(self, question: Question, which: Literal["time", "value"]) -> list[str | None]:
         """Return the shapes of some cells of text that are no time or no value: digits as 9, letters as a."""
         column = question.time if which == "time" else None if question.wide else question.value
-        if column is None or class_of(self._types[self._names.index(column)]) != "text":
+        if column is None:
+            return []
+        check_columns(self._label, [column], self._names)
+        if class_of(self._types[self._names.index(column)]) != "text":
             return []
         value = None if which == "time" else question.value
         asked = replace(question, person=column, value=value, group=None, wide=False)
@@ -91,23 +95,25 @@ class SparkEngine:
 
     def progress(self) -> tuple[str, float]:
         """Return that it is being read, and what share of the tasks of all stages that are known is done."""
-        context = self._session.sparkContext
-        tracker = context.statusTracker()
         done = tasks = 0
-        for job in context._jsc.sc().statusTracker().getJobIdsForTag(self._tag):
-            for stage in getattr(tracker.getJobInfo(job), "stageIds", ()):
-                info = tracker.getStageInfo(stage)
-                done, tasks = done + getattr(info, "numCompletedTasks", 0), tasks + getattr(info, "numTasks", 0)
+        with contextlib.suppress(Exception):  # the cluster may be gone: then what was asked for fails, and says so
+            context = self._session.sparkContext
+            tracker = context.statusTracker()
+            for job in context._jsc.sc().statusTracker().getJobIdsForTag(self._tag):
+                for stage in getattr(tracker.getJobInfo(job), "stageIds", ()):
+                    info = tracker.getStageInfo(stage)
+                    done, tasks = done + getattr(info, "numCompletedTasks", 0), tasks + getattr(info, "numTasks", 0)
         return "reading", done / tasks if tasks else 0.0
 
     def interrupt(self) -> None:
         """Break off what another thread has asked for, and cancel its jobs: that raises `Interrupted`."""
         self._stopped.set()
-        self._session.sparkContext.cancelJobsWithTag(self._tag)
+        with contextlib.suppress(Exception):  # the cluster may be gone
+            self._session.sparkContext.cancelJobsWithTag(self._tag)
 
     def close(self) -> None:
         """Let go of the frame; the session stays, as it belongs to the process."""
-        self._frame = self._frame.limit(0)
+        self._frame = None
 
     def _readings(self, question: Question, *, near: bool = True) -> str:
         return readings_sql(self._label, question, self._names, self._types, near=near)

@@ -8,18 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from halflife.engines.base import LATEST, TALLIES, Question
-from halflife.engines.duckdb.inspection import wide_bounds
+from halflife.engines.base import LATEST, REASONS, TALLIES, Question
+from halflife.engines.duckdb.inspection import AFTER, BEFORE, wide_bounds
 from halflife.engines.inspection import QUANTILES, TOO_LARGE, TOO_SMALL, Inspection
-from halflife.engines.spark.query import (
-    AFTER,
-    BEFORE,
-    REASONS,
-    good_sql,
-    kept_sql,
-    steps_sql,
-    told_sql,
-)
+from halflife.engines.spark.query import good_sql, kept_sql, steps_sql, told_sql
 from halflife.engines.spark.sql import LARGEST_DOUBLE, bin_sql, clip_sql, floor_sql, literal, units_sql
 
 Rows = list[dict[str, Any]]

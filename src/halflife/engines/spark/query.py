@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from halflife.engines.base import LATEST, TALLIES, Question, bounds_before_fold
+from halflife.engines.base import LATEST, REASONS, TALLIES, Question, bounds_before_fold
 from halflife.engines.columns import check_columns, people_of_columns
+from halflife.engines.duckdb.inspection import AFTER, BEFORE
 from halflife.engines.spark.sql import (
     LARGEST_DOUBLE,
     adds_sql,
@@ -37,32 +38,8 @@ from halflife.engines.spark.sql import (
 from halflife.engines.time_format import NEEDS_TEXT
 from halflife.errors import InvalidInput
 
-REASONS = ("good", "bad_time", "bad_person", "bad_value", "unknown_person", "unknown_group")
-BEFORE, AFTER = 6, 7
-"""Why a row is outside the asked steps, beside the reasons why one within them is bad."""
 FEW = 1_000_000
 """A public table of at most so many lines is sent to every executor, which joins it without moving readings."""
-
-
-def public_tables(question: Question) -> dict[str, Any]:
-    """The public lists, joinable: `people` (id, number i of the person, group g, weight w) and `names` of groups."""
-    import pyarrow as pa
-
-    q, tables = question, {}
-    if q.lists_people:
-        of_units = dict.fromkeys((q.units or {}).values())
-        first = q.table if q.table is not None else q.weights if q.weights is not None else of_units
-        known = {p: i for i, p in enumerate(p for p in first if q.weights is None or p in q.weights)}
-        whose = {p: p for p in known} if q.units is None else {id_: p for id_, p in q.units.items() if p in known}
-        columns: dict[str, Any] = {"name": pa.array(list(whose), pa.string())}
-        columns["i"] = pa.array([known[p] for p in whose.values()], pa.int64())
-        columns["home"] = pa.array([0 if q.table is None else q.table[p] for p in whose.values()], pa.int64())
-        columns["w"] = pa.array([1 if q.weights is None else q.weights[p] for p in whose.values()], pa.int64())
-        tables["people"] = pa.table(columns)
-    if q.group is not None and q.table is None:
-        places = pa.array(range(len(q.groups)), pa.int64())
-        tables["names"] = pa.table({"name": pa.array(q.groups, pa.string()), "place": places})
-    return tables
 
 
 # ------------------------------------------------------------------------------------------------------ rows as readings
@@ -146,14 +123,14 @@ def told_sql(question: Question) -> str:
     columns, joins, hint = ["r.*"], "", ""
     if q.lists_people:
         columns, joins = (
-            [*columns, "people.i", "people.home", "people.w"],
+            [*columns, "people.i", "people.g AS home", "people.w"],
             " LEFT JOIN {people} people ON r.p = people.name",
         )
         reasons.append("i IS NULL THEN 4")
         listed = max(len(table) for table in (q.table, q.weights, q.units) if table is not None)
         hint = "/*+ BROADCAST(people) */ " if listed <= FEW else ""
     if q.group is not None and q.table is None:
-        columns, joins = [*columns, "names.place"], joins + " LEFT JOIN {names} names ON r.g = names.name"
+        columns, joins = [*columns, "names.g AS place"], joins + " LEFT JOIN {names} names ON r.g = names.name"
         reasons.append("place IS NULL THEN 5")
     us = f"CASE WHEN absolute THEN t ELSE {shifted('t', q.local)} END"
     since = shifted("us", q.buckets.pieces, (q.first - 1) * q.buckets.width)

@@ -52,7 +52,9 @@ def _start(builder: Any, master: str | None) -> Any:
             "address, and that it can reach this machine"
         )
     finally:
-        with contextlib.suppress(ValueError):  # only the main thread has signals, and Spark took none elsewhere
+        with contextlib.suppress(
+            ValueError, TypeError
+        ):  # only the main thread has signals; this one may not be Python's
             signal.signal(signal.SIGINT, kept)
     if refusal is not None:
         raise refusal

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from halflife.engines.duckdb.files import LONGEST_HEADER, Unreadable, guess_format, split_header
+from halflife.engines.duckdb.files import LONGEST_HEADER, guess_format, split_header
 from halflife.engines.spark.engine import SparkEngine
 from halflife.engines.spark.session import connect, name_failure
 from halflife.engines.spark.sql import literal
-from halflife.errors import HalflifeError, InvalidInput, SourceUnreachable, unknown
+from halflife.errors import InvalidInput, SourceUnreachable, unknown
 
 FORMATS = ("parquet", "csv")
 WHOLE = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
@@ -69,16 +69,12 @@ def _try(label: str, work: Any) -> Any:
         return work()
     except Exception as error:
         kind = name_failure(error)
-    refusal: HalflifeError = SourceUnreachable(
-        f"{label} cannot be reached ({kind}): check the path, and the cluster's access to it"
-    )
     if kind == "PATH_NOT_FOUND":
-        refusal = SourceUnreachable(f"no such file: {label}: check the path, as the cluster sees it")
-    elif kind.startswith(
-        ("UNABLE_TO_INFER_SCHEMA", "CANNOT_READ_FILE_FOOTER", "FAILED_READ_FILE", "COLUMN_ALREADY_EXISTS")
-    ):
-        refusal = Unreadable(f"{label} cannot be read ({kind}): are these files of the format that the policy says?")
-    raise refusal
+        raise SourceUnreachable(f"no such file: {label}: check the path, as the cluster sees it")
+    raise SourceUnreachable(
+        f"{label} cannot be opened ({kind}): check the path, the cluster's access to it, and that all of it is of the format "
+        "that the policy says, with types that Spark reads (docs/cluster.md)"
+    )
 
 
 def _open_table(session: Any, table: str) -> Any:

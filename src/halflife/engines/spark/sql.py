@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from halflife.engines.base import LARGEST_TOTAL, LATEST, Question, bounds_before_fold, bounds_of_times, most_added
 from halflife.engines.duckdb.sql import choose
-from halflife.engines.grammar import EXACT, NUMBER, OFFSET, SECONDS, YEAR
+from halflife.engines.grammar import EXACT, OFFSET, SECONDS, YEAR
 from halflife.engines.time_format import MONTHS, capture_fields
 from halflife.local_time import DAY, SECOND
 
@@ -20,6 +20,8 @@ CLASSES = {
 CALLED = {"string": "VARCHAR", "int": "INTEGER", "timestamp": "TIMESTAMP WITH TIME ZONE", "timestamp_ntz": "TIMESTAMP"}
 """Types as DuckDB calls them."""
 
+NUMBER = r"[ \t]*+[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?[ \t]*+"
+"""The one grammar's numbers for Java, which tries again what it took, for ever of a million digits, unless told not to (++)."""
 ISO = (
     rf"({YEAR})-([0-9]{{2}})-([0-9]{{2}})(?:[ T]([01][0-9]|2[0-3]):([0-5][0-9])"
     rf"(?::([0-5][0-9])(?:\.([0-9]{{1,9}}))?)?({OFFSET})?)?"

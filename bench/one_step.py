@@ -12,14 +12,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from bench.results import Finding
 
-SIZES = (1_000, 10_000, 100_000)
-STEP, TIMES = 600, 3
-"""Seconds of a step, and how often each command is run; the quickest counts."""
+SIZES, LARGE = (1_000, 10_000, 100_000), (1_000_000, 10_000_000)
+"""Releases in the ledger; the larger ones with `--large` alone, as ten million take some minutes to publish."""
+STEP, BEGIN = 60, 946_684_800
+"""Seconds of a step; and when the first one begins, in seconds since 1970."""
+TIMES = 3
+"""How often each command is run; the quickest counts."""
 RUN = "import sys; from halflife.cli import main; sys.argv[0] = 'halflife'; main()"
 LIST = (
     "import atexit, json, sys; from halflife.cli import main; sys.argv[0] = 'halflife';"
@@ -34,16 +36,15 @@ for name in json.load(open("modules.json")):
 
 
 def write_policy(folder: Path, size: int) -> Path:
-    """Write a policy by whose clock step `size` + 1 was closed last, and the readings of that step."""
-    begin = (int(time.time()) // STEP - size - 1) * STEP
+    """Write a policy that ends with step `size` + 1, and the readings of that step."""
 
-    def show(seconds: int) -> str:
-        return f"{dt.datetime.fromtimestamp(seconds, dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
+    def show(step: int, seconds: int = 0) -> str:
+        return f"{dt.datetime.fromtimestamp(BEGIN + STEP * (step - 1) + seconds, dt.UTC):%Y-%m-%dT%H:%M:%S}"
 
     (folder / "policy.yaml").write_text(f"""
 population: {{id: town, size: 100, person: home}}
 promise: {{notion: exponential, epsilon: 1, half_life: 1 day}}
-clock: {{step: 10 min, start: "{show(begin)[:-1]}", late: as-planned}}
+clock: {{step: 1 min, start: "{show(1)}", end: "{show(size + 2)}", late: as-planned}}
 streams:
   - name: use
     source: {{files: readings.csv, time: time, value: kwh}}
@@ -51,7 +52,7 @@ streams:
     output: use.csv
 ledger: town.ledger
 """)
-    at = show(begin + STEP * size + 60)
+    at = show(size + 1, 30) + "Z"
     (folder / "readings.csv").write_text("home,time,kwh\n" + "".join(f"h{home},{at},1.5\n" for home in range(100)))
     return folder / "policy.yaml"
 
@@ -102,7 +103,7 @@ def measure(size: int) -> tuple[float, float]:
 
 def main() -> list[Finding]:
     findings, first = [], 0.0
-    for size in SIZES:
+    for size in SIZES + (LARGE if "--large" in sys.argv else ()):
         published, imported = measure(size)
         first = first or published
         work = f"publish with one step due after {size:,} releases"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -39,4 +40,5 @@ def _run(said: str, function: Callable[..., object], *arguments: object) -> None
     output = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for stream in (1, 2):
         os.dup2(output, stream)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whoever runs the tests with nohup has it ignored
     function(*arguments)

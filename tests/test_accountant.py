@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from halflife import (
@@ -71,6 +71,69 @@ def test_a_refusal_counts_what_came_before_it_in_the_same_call():
     with pytest.raises(BudgetExceeded) as error:
         Accountant(Classical(1.0)).admit(Release(1, 0.5), Release(2, 0.9))
     assert error.value.headroom == 0.5
+
+
+RUNS = st.lists(
+    st.tuples(st.integers(1, 160), st.integers(1, 3), st.sampled_from([0.001, 0.002]), st.integers(0, 2)),
+    min_size=1,
+    max_size=4,
+)
+"""Runs of equal releases: how many, after how many steps without any, of which loss and age."""
+
+
+def as_releases(runs):
+    step, made = 0, []
+    for count, gap, loss, age in runs:
+        made += [Release(step + gap + k, loss, age) for k in range(count)]
+        step += gap + count - 1
+    return made
+
+
+def outcome(admit, account):
+    """What an account is after some releases; or why they were refused."""
+    try:
+        admit(account)
+    except (BudgetExceeded, InvalidInput) as error:
+        return str(error)
+    return account.to_json()
+
+
+@pytest.mark.parametrize(
+    "notion",
+    [
+        WEvent(0.5, 1), WEvent(0.05, 20), WEvent(0.4, 48), WEvent(0.5, 30, reach=10), ExponentialDiscount(1.0, alpha=0.5),
+        ExponentialDiscount(0.004, alpha=0.25), Classical(0.3),
+    ],
+    ids=str,
+)  # fmt: skip
+@given(runs=RUNS)
+@example(runs=[(160, 1, 0.001, 0), (160, 1, 0.002, 0), (160, 2, 0.001, 1), (9, 1, 0.001, 0)])
+def test_runs_are_charged_as_one_by_one(notion, runs):
+    releases = as_releases(runs)
+
+    def one_by_one(account):
+        for release in releases:
+            account.admit(release)
+
+    assert outcome(lambda a: a.admit(*releases), Accountant(notion)) == outcome(one_by_one, Accountant(notion))
+
+
+@pytest.mark.parametrize(
+    "notion", [WEvent(1.0, 48), WEvent(1.0, 48, 1e-6), ExponentialDiscount(1.0, alpha=0.5)], ids=str
+)
+def test_a_run_costs_no_more_the_longer_it_is(notion, monkeypatch):
+    charged, charge = [], Accountant._charge
+    monkeypatch.setattr(
+        Accountant, "_charge", lambda a, step, releases: charged.append(step) or charge(a, step, releases)
+    )
+    costs = []
+    for steps in (1_000, 20_000):
+        charged.clear()
+        account = Accountant(notion)
+        account.admit(*(Release(k, 1e-3) for k in range(1, steps + 1)))
+        assert account.step == steps
+        costs.append(len(charged))
+    assert costs[0] == costs[1] <= 512
 
 
 ERRORS = [

@@ -15,6 +15,8 @@ from halflife.numerics.parameters import real, whole
 from halflife.numerics.rounding import TOLERANCE, divide_up
 from halflife.release import FORMAT_VERSION, History, Release, read_format
 
+REST = 64
+"""After so many releases of one call, and after twice as many each time, it is looked whether the account is at rest."""
 FURTHEST = 2**53
 """Steps before −FURTHEST cannot be asked about: differences of steps are kept as 64-bit numbers."""
 
@@ -74,13 +76,36 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
 
     def admit(self, *releases: Release) -> None:
         """Charge these releases, all of them or, with BudgetExceeded, none. They may be of several steps, in order."""
-        trial = self.copy()
-        for release in History(releases):
-            before = trial._state
+        trial, waiting, done, look = self.copy(), History(releases).releases, 0, REST
+        while done < len(waiting):
+            release, before = waiting[done], trial._state
             trial._charge(release.step, (release,))
             if not self.notion.keeps(trial._state, release.step):
                 raise self._refusal(before, trial._state, release)
+            done += 1
+            if done == look:
+                done += trial._pass_repeated(before, waiting, done)
+                look = 2 * done
         self.adopt(trial)
+
+    def _pass_repeated(self, before: object, waiting: Sequence[Release], done: int) -> int:
+        """Charge the releases behind the newest that repeat it step after step, all at once, and return how many; 0 if the state
+        is not at rest.
+
+        At rest: the newest release led from a state to the same state one step later, x ↦ s(x). A notion that knows s does not
+        care what steps are counted from: what a repeated release, one step later, leads to is s of what the newest one led to,
+        so s(s(x)), and so on; and each of these keeps the promise as the first one does.
+        """
+        newest = waiting[done - 1]
+        if newest.draw or newest.atop or self.notion.shift(before, 1) != self._state:
+            return 0
+        count, facts = 0, _facts_of(newest)
+        while done + count < len(waiting) and _facts_of(waiting[done + count]) == facts:
+            if waiting[done + count].step != newest.step + count + 1:
+                break
+            count += 1
+        self._state, self._step = self.notion.shift(self._state, count), newest.step + count
+        return count
 
     def record(self, *releases: Release) -> None:
         """Charge the releases of one step whatever they come to: the risk may pass the promise, or have no bound."""
@@ -317,6 +342,12 @@ at most 0 fits now (laplace noise); ask headroom(step) for later steps, or publi
         account._step = whole("step of an account", data["step"], least=0)
         account._draws, account._unbounded = load_draws(data["draws"]), unbounded
         return account
+
+
+def _facts_of(release: Release) -> tuple[object, ...]:
+    """Return all that a release says but for its step."""
+    r = release
+    return r.loss, r.age, r.sensitivity, r.scale, r.noise, r.draw, r.atop, r.span, r.step_sensitivity
 
 
 def _read_moments(about: object, at: int) -> tuple[int, ...]:

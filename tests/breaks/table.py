@@ -1000,6 +1000,41 @@ BREAKS: tuple[Break, ...] = (
         "releases may go back in time",
         ("tests/test_accountant.py",),
     ),
+    Break(
+        "accountant.py",
+        "self.notion.shift(before, 1) != self._state",
+        "self.notion.shift(before, 1) is None",
+        "an account is taken to be at rest before it is",
+        ("tests/test_accountant.py",),
+    ),
+    Break(
+        "accountant.py",
+        "if waiting[done + count].step != newest.step + count + 1:",
+        "if False:",
+        "a gap within a run is passed over",
+        ("tests/test_accountant.py",),
+    ),
+    Break(
+        "accountant.py",
+        "return r.loss, r.age, r.sensitivity,",
+        "return r.age, r.sensitivity,",
+        "releases of other losses pass for repeated ones",
+        ("tests/test_accountant.py",),
+    ),
+    Break(
+        "accountant.py",
+        "newest.step + count\n",
+        "newest.step\n",
+        "after a run the account is at an earlier step",
+        ("tests/test_accountant.py",),
+    ),
+    Break(
+        "notions/w_event.py",
+        "forgotten = None if state.forgotten is None else state.forgotten + steps",
+        "forgotten = state.forgotten",
+        "after a run data that was forgotten is taken for known",
+        ("tests/test_accountant.py",),
+    ),
     # plans ----------------------------------------------------------------------------------------------------------
     Break(
         "notions/base.py",
@@ -1369,8 +1404,8 @@ BREAKS: tuple[Break, ...] = (
     ),
     Break(
         "outputs/layout.py",
-        "        if item.step <= newest:",
-        "        if item.step < newest:",
+        "        if step <= newest:",
+        "        if step < newest:",
         "a step may be written twice",
         ("tests/outputs",),
     ),
@@ -4975,8 +5010,8 @@ BREAKS: tuple[Break, ...] = (
     ),
     Break(
         "publisher/backfill.py",
-        "charged[i:] = [None] * (len(batches) - i)",
-        "charged[i] = None",
+        "self._charged[i:] = [None] * (len(self._charged) - i)",
+        "self._charged[i] = None",
         "batches after a skip are charged as if nothing had been skipped",
         ("tests/publisher/test_skipped.py",),
     ),

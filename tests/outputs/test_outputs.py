@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from halflife.errors import InvalidInput
-from halflife.outputs import Layout, Published, compare_output, open_output
+from halflife.outputs import Block, Layout, Published, compare_output, open_output
 from halflife.outputs import parquet as parquet_output
 
 HALF_HOUR = 1_800_000_000
@@ -52,6 +52,10 @@ def steps(numbers, layout=LAYOUT, seed=7):
     return found
 
 
+def add(out, items):
+    out.write(Block.of(items))
+
+
 def opened(target, ledger, layout=LAYOUT, **more):
     return open_output(target, layout, max(ledger, default=0), ledger.get, **more)
 
@@ -59,7 +63,7 @@ def opened(target, ledger, layout=LAYOUT, **more):
 def fill(target, ledger, layout=LAYOUT):
     """Bring an output up to date, as the publisher does."""
     out = opened(target, ledger, layout)
-    out.write([item for k, item in ledger.items() if k > out.last_step])
+    add(out, [item for k, item in ledger.items() if k > out.last_step])
     out.close()
     assert out.last_step == max(ledger, default=0)
 
@@ -214,8 +218,8 @@ def test_many_writes_of_one_run(target):
     ledger = steps(range(1, 8))
     out = opened(target, ledger)
     for item in ledger.values():
-        out.write([item])
-        out.write([])
+        add(out, [item])
+        add(out, [])
     out.close()
     assert list(compare_output(target, LAYOUT, ledger.values())) == []
 
@@ -223,13 +227,13 @@ def test_many_writes_of_one_run(target):
 def test_steps_are_written_once_and_in_order(target, tmp_path):
     ledger = steps(range(1, 6))
     out = opened(target, ledger)
-    out.write([ledger[1], ledger[3]])
+    add(out, [ledger[1], ledger[3]])
     for items in ([ledger[3]], [ledger[2]], [ledger[5], ledger[4]], [ledger[4], ledger[4]]):
-        refused(tmp_path, lambda items=items: out.write(items), "in order")
+        refused(tmp_path, lambda items=items: add(out, items), "in order")
     wrong = Published(4, 0, 1, np.zeros(3), np.zeros(3))
-    refused(tmp_path, lambda: out.write([wrong]), "shape")
-    refused(tmp_path, lambda: out.write([Published(4, 0, 1, np.full(4, np.nan), np.zeros(4))]), "finite")
-    refused(tmp_path, lambda: out.write([Published(10**9 + 1, 0, 1, np.zeros(4), np.zeros(4))]), "step")
+    refused(tmp_path, lambda: add(out, [wrong]), "shape")
+    refused(tmp_path, lambda: add(out, [Published(4, 0, 1, np.full(4, np.nan), np.zeros(4))]), "finite")
+    refused(tmp_path, lambda: add(out, [Published(10**9 + 1, 0, 1, np.zeros(4), np.zeros(4))]), "step")
     out.close()
     assert {row[0] for row in rows_of(target)} == {1, 3}
 
@@ -237,13 +241,13 @@ def test_steps_are_written_once_and_in_order(target, tmp_path):
 def test_parquet_gathers_steps_until_asked(tmp_path, monkeypatch):
     target, ledger = str(tmp_path / "out.parquet"), steps(range(1, 9))
     out = opened(target, ledger)
-    out.write([ledger[1]])
+    add(out, [ledger[1]])
     assert (content(target), out.last_step) == ([], 0)
     out.close()
     assert (len(content(target)), out.last_step) == (4, 1)
     monkeypatch.setattr(parquet_output, "PENDING_ROWS", 12)
     for k in (2, 3, 4, 5):
-        out.write([ledger[k]])
+        add(out, [ledger[k]])
     assert out.last_step == 4
 
 
@@ -280,7 +284,7 @@ def test_a_file_cut_at_every_byte_recovers(tmp_path, monkeypatch, name, layout):
         assert len(kept) <= size
         lines = kept.count(b"\n") - (name == "out.csv" and kept != b"")
         assert lines == len(layout.cells) * [0, 1, 3].index(out.last_step)
-        out.write([item for k, item in ledger.items() if k > out.last_step])
+        add(out, [item for k, item in ledger.items() if k > out.last_step])
         assert target.read_bytes() == whole
 
 
@@ -305,7 +309,7 @@ def test_bytes_are_on_disk_before_anyone_relies_on_them(target, tmp_path, monkey
     assert calls[-1] == ("fsync", folder)
     assert target.endswith("/") or any(name == "fsync" and "out." in what for name, what in calls)
     calls.clear()
-    out.write([ledger[1], ledger[2]])
+    add(out, [ledger[1], ledger[2]])
     out.close()
     if target.endswith(TEXT):
         assert calls == [("write", target), ("fsync", target)]
@@ -405,7 +409,7 @@ def run(target, held, r):
     try:
         out = opened(target, held)
         while todo := [held[k] for k in held if k > out.last_step]:
-            out.write(todo[: r.randrange(1, 4)])
+            add(out, todo[: r.randrange(1, 4)])
             out.close()
     except InvalidInput as problem:
         raise FullDisk if "No space" in str(problem) else problem from None
@@ -453,12 +457,12 @@ def test_a_full_disk_is_named_and_the_next_opening_recovers(target, tmp_path, mo
     with monkeypatch.context() as patch:
         patch.setattr(os, "write" if target.endswith(TEXT) else "fsync", full)
         with pytest.raises(InvalidInput, match=r"No space left.*make room.*run again") as caught:
-            out.write([ledger[2], ledger[3]])
+            add(out, [ledger[2], ledger[3]])
             out.close()
     assert str(tmp_path / "out") in str(caught.value)
     assert out.last_step == 1
     if target.endswith(TEXT):
-        refused(tmp_path, lambda: out.write([ledger[2]]), "open the output again")
+        refused(tmp_path, lambda: add(out, [ledger[2]]), "open the output again")
     fill(target, ledger)
     assert list(compare_output(target, LAYOUT, ledger.values())) == []
 
@@ -486,7 +490,7 @@ def test_someone_elses_write_during_a_run_is_refused(tmp_path, name):
     fill(target, {k: ledger[k] for k in (1, 2)})
 
     def go_on():
-        out.write([ledger[2]])
+        add(out, [ledger[2]])
         out.close()
 
     refused(tmp_path, go_on, name, "someone else", "open the output again")
@@ -683,13 +687,13 @@ def test_stdout_goes_on_where_the_ledger_says(capfdbinary, tmp_path):
     ledger = steps(range(1, 5))
     out = opened("-", ledger, emitted=2)
     assert out.last_step == 2
-    out.write([ledger[3]])
+    add(out, [ledger[3]])
     fill(tmp_path / "out.jsonl", {3: ledger[3]})
     rows = capfdbinary.readouterr().out
     assert rows.replace(b'{"stream": "meters", "step"', b'{"step"') == (tmp_path / "out.jsonl").read_bytes()
     assert {tuple(json.loads(row)) for row in rows.splitlines()} == {("stream", *LAYOUT.columns)}
     with pytest.raises(InvalidInput, match="in order"):
-        out.write([ledger[3]])
+        add(out, [ledger[3]])
     with pytest.raises(InvalidInput, match="ahead"):
         opened("-", ledger, emitted=5)
     with pytest.raises(InvalidInput, match="read back"):
@@ -699,7 +703,7 @@ def test_stdout_goes_on_where_the_ledger_says(capfdbinary, tmp_path):
 def test_stdout_without_bytes_and_with_nobody_behind(monkeypatch):
     text = io.StringIO()
     monkeypatch.setattr(sys, "stdout", text)
-    opened("-", steps([1])).write([steps([1])[1]])
+    add(opened("-", steps([1])), [steps([1])[1]])
     assert text.getvalue().count("\n") == 4
     read, write = os.pipe()
     os.close(read)
@@ -707,7 +711,7 @@ def test_stdout_without_bytes_and_with_nobody_behind(monkeypatch):
         monkeypatch.setattr(sys, "stdout", closed)
         out = opened("-", steps([1]))
         with pytest.raises(InvalidInput, match=r"stdout cannot be written: Broken pipe.* again by the next run"):
-            out.write([steps([1])[1]])
+            add(out, [steps([1])[1]])
         assert out.last_step == 0
 
 
@@ -726,14 +730,14 @@ def test_a_stdout_that_closes_later_is_named(monkeypatch):
     out = opened("-", steps([1]))
     text.close()
     with pytest.raises(InvalidInput, match=r"stdout cannot be written: .*closed.* again by the next run"):
-        out.write([steps([1])[1]])
+        add(out, [steps([1])[1]])
 
 
 def test_a_reader_that_goes_away_leaves_no_complaint_but_ours(tmp_path):
     """What is left in Python's own buffer is not tried again when the program ends."""
     code = (
         "import sys, numpy as np, halflife.outputs as o; one = np.ones(1)\n"
-        "try: o.open_output('-', o.Layout('s', 'UTC'), 1, {}.get).write([o.Published(1, 0, 1, one, one)])\n"
+        "try: o.open_output('-', o.Layout('s', 'UTC'), 1, {}.get).write(o.Block.of([o.Published(1, 0, 1, one, one)]))\n"
         "except Exception as problem: print(problem, file=sys.stderr)"
     )
     read, write = os.pipe()
@@ -753,7 +757,7 @@ def test_rows_of_two_streams_on_stdout_are_told_apart(monkeypatch, tmp_path):
     outs = {layout: opened("-", held, layout) for layout, held in stored.items()}
     for k in (1, 2):
         for layout, out in outs.items():
-            out.write([stored[layout][k]])
+            add(out, [stored[layout][k]])
     rows = [json.loads(line) for line in text.getvalue().splitlines()]
     assert [(r["stream"], r["step"]) for r in rows] == [("one", 1), ("t{w}o", 1), ("one", 2), ("t{w}o", 2)]
     saved = tmp_path / "saved.jsonl"
@@ -804,7 +808,7 @@ def test_a_cut_end_behind_a_gap_is_found_in_one_call(tmp_path, name):
     counted = Counted(ledger)
     out = open_output(target, LAYOUT, 200_000, counted.find, next_step=counted.next_step)
     assert (out.last_step, counted.calls) == (1, 3)
-    out.write([ledger[200_000]])
+    add(out, [ledger[200_000]])
     assert content(target) == whole
 
 

@@ -35,7 +35,7 @@ from halflife.publisher import Verdict, verify
 from halflife.publisher.holding import hold_to_ledger
 from halflife.publisher.plain_terms import Losses, describe_promise, find_plain_losses, list_unprotected
 from halflife.publisher.promise_warnings import warn_about_promise
-from halflife.publisher.readable import make_readable_block, noisy_values
+from halflife.publisher.readable import make_readable, noisy_values
 from halflife.publisher.restores import add_lost, list_restores
 from halflife.publisher.skipping import say_stretches
 from halflife.release import Release
@@ -124,7 +124,7 @@ class _Series:
         return made
 
     def feed(self, entries: Sequence[Entry]) -> None:
-        block = make_readable_block(entries, self.channel.worth, banded=bool(self.layout.quantiles))
+        block = make_readable(entries, self.channel.worth, banded=bool(self.layout.quantiles))
         steps, times = np.array(block.steps), np.array(block.starts)
         widest = block.bands.max(axis=1)[:, None]
         own = np.isfinite(widest[:, 0])

@@ -16,7 +16,6 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -62,11 +61,12 @@ class Entry:
     @cached_property
     def said(self) -> tuple[bytes, bytes, bytes | None]:
         """What the entry says: its facts as JSON, and the bytes of its numbers. Of one that was read, as it was read."""
-        releases = [
-            f"[{_text(name)}, {r.step}, {release_facts(r.loss, r.age, r.sensitivity, r.scale, r.noise, r.atop, *span_cells(r))}"
-            for r, name in zip(self.releases, self.draws(), strict=True)
-        ]
-        facts = entry_facts(
+        releases = []
+        for r, name in zip(self.releases, self.draws(), strict=True):
+            say = _known_facts if r.loss and r.sensitivity and r.scale else release_facts
+            facts = say(r.loss, r.age, r.sensitivity, r.scale, r.noise, r.atop, *span_cells(r))
+            releases.append(f"[{_text(name)}, {r.step}, {facts}")
+        said = entry_facts(
             self.stream,
             self.part,
             self.step,
@@ -76,7 +76,7 @@ class Entry:
             self.spread,
             ", ".join(releases),
         )
-        return facts, to_bytes(self.noisy), None if self.value is None else to_bytes(self.value)
+        return said, to_bytes(self.noisy), None if self.value is None else to_bytes(self.value)
 
     def link(self, before: bytes) -> bytes:
         """Return the hash that follows `before`: of the facts as JSON, and of the values' bytes."""
@@ -182,6 +182,10 @@ def release_facts(
     return f"{loss!r}, {age}, {sensitivity!r}, {spread}, {_text(noise)}, {_text(atop)}{wide}]"
 
 
+_known_facts = lru_cache(maxsize=10_000, typed=True)(release_facts)
+"""The same for facts that were told before, none of them 0, as a schedule repeats a few: see `_known`."""
+
+
 def span_cells(release: Release) -> tuple[int | None, float | None]:
     """Return a release's span and what one step can move it by, None each where that is the default."""
     return (None if release.span == 1 else release.span), release.step_sensitivity
@@ -211,8 +215,7 @@ def digest(states: Iterable[tuple[str, str]]) -> bytes:
 
 def _sha(*parts: bytes) -> bytes:
     """SHA-256 of parts, each with its length before it, so that no two lists of parts look alike."""
-    lengths = map(_LENGTH, map(len, parts))
-    return hashlib.sha256(b"".join(chain.from_iterable(zip(lengths, parts, strict=True)))).digest()
+    return hashlib.sha256(b"".join([piece for part in parts for piece in (_LENGTH(len(part)), part)])).digest()
 
 
 def to_bytes(values: Floats) -> bytes:

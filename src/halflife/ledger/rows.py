@@ -224,15 +224,24 @@ def _in_order(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return [row[_ENTRY + 1 :] for row in rows]
 
 
-def make_rows(entries: Sequence[Entry], first: int, head: bytes) -> tuple[list[Row], list[Row], bytes]:
-    """Return the rows of entries from number `first` on, those of their releases, and the link that follows `head` with them."""
-    chain, rows, releases = head, [], []
-    for i, e in enumerate(entries, start=first):
-        chain = e.link(chain)
+def link_entries(entries: Sequence[Entry], head: bytes) -> list[bytes]:
+    """Return each entry's link, the first of which follows `head`."""
+    links = []
+    for entry in entries:
+        head = entry.link(head)
+        links.append(head)
+    return links
+
+
+def entry_rows(entries: Sequence[Entry], links: Sequence[bytes], first: int) -> Iterator[Row]:
+    """Yield the rows of entries from number `first` on."""
+    for i, (e, link) in enumerate(zip(entries, links, strict=True), start=first):
         _, noisy, value = e.said
-        rows.append((i, e.stream, e.part, e.step, e.release_step, e.start_us, e.end_us, noisy, value, e.spread, chain))
-        releases += [
-            (i, name, number, r.loss, r.age, r.sensitivity, r.scale, r.noise, r.atop, *span_cells(r))
-            for number, (r, name) in enumerate(zip(e.releases, e.draws(), strict=True))
-        ]
-    return rows, releases, chain
+        yield i, e.stream, e.part, e.step, e.release_step, e.start_us, e.end_us, noisy, value, e.spread, link
+
+
+def release_rows(entries: Sequence[Entry], first: int) -> Iterator[Row]:
+    """Yield the rows of the releases of entries from number `first` on."""
+    for i, e in enumerate(entries, start=first):
+        for number, (r, name) in enumerate(zip(e.releases, e.draws(), strict=True)):
+            yield i, name, number, r.loss, r.age, r.sensitivity, r.scale, r.noise, r.atop, *span_cells(r)

@@ -309,6 +309,13 @@ class Notion(ABC, Generic[S]):
         room = self.headroom(state, step, age)
         return divide_up(sensitivity, room) if room > 0 else float("inf")
 
+    def shift(self, state: S, steps: int) -> S | None:
+        """Return the state that the same releases would have led to so many steps later; None if that is not known.
+
+        Whoever knows it says that `record` and `keeps` do not care what steps are counted from, to the last digit.
+        """
+        return None
+
     # Plans ----------------------------------------------------------------------------------------------------------
 
     @abstractmethod

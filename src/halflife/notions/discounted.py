@@ -88,6 +88,10 @@ class Discounted(Notion[Faded]):
             memory = self.fading.add(memory, self._charge(release))
         return Faded(step, memory)
 
+    def shift(self, state: Faded, steps: int) -> Faded | None:
+        """The same sum, later: a whole number comes to rest, as it is rounded up; a sum of many terms is not looked at."""
+        return Faded(state.step + steps, state.memory) if isinstance(state.memory, int) else None
+
     def _sum_at(self, state: Faded, step: int) -> float:
         return self.fading.total(self.fading.fade(state.memory, step - state.step))
 

@@ -171,6 +171,13 @@ class WEvent(Notion[Window]):
         """Nothing published."""
         return Window((), (), self._composition.zero, self.reach, None)
 
+    def shift(self, state: Window, steps: int) -> Window | None:
+        """The same charges at later times; charges about several steps are not looked at."""
+        if state.wide:
+            return None
+        forgotten = None if state.forgotten is None else state.forgotten + steps
+        return state._replace(times=tuple(time + steps for time in state.times), forgotten=forgotten)
+
     def record(self, state: Window, releases: Sequence[Release]) -> Window:
         """Return the state with each charge at its data times, without charges that no window can reach any more."""
         for release in releases:

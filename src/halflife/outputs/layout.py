@@ -110,9 +110,23 @@ class Block(NamedTuple):
     values: NDArray[np.float64]
     bands: NDArray[np.float64]
 
+    @classmethod
+    def of(cls, items: Sequence[Published]) -> Block:
+        """Return steps side by side, which have as many cells each."""
+        steps, starts, ends, values, bands = list(zip(*items, strict=True)) or [(), (), (), (), ()]
+        return cls(steps, starts, ends, np.array(values, np.float64), np.array(bands, np.float64))
+
     def items(self) -> list[Published]:
         """Return the steps one by one."""
         return [Published(*row) for row in zip(*self, strict=True)]
+
+    def check(self, rows: int) -> None:
+        """Refuse what cannot be shown, as `check_item` does for each step."""
+        shape = (len(self.steps), rows)
+        sound = self.values.shape == self.bands.shape == shape and all(1 <= k <= MOST_STEPS for k in self.steps)
+        if not (sound and np.isfinite(self.values).all() and (np.isfinite(self.bands) | (self.bands > 0)).all()):
+            for item in self.items():
+                check_item(item, rows)
 
 
 Find = Callable[[int], Published | None]
@@ -162,7 +176,7 @@ class Output(Protocol):
     last_step: int
     """The newest step whose rows are all in the output, for a reader to see; 0 if there is none."""
 
-    def write(self, items: Sequence[Published]) -> None:
+    def write(self, block: Block) -> None:
         """Append whole steps, in order, each newer than all before. A single Parquet file gathers them until `close`."""
 
     def close(self) -> None:
@@ -188,12 +202,12 @@ def _numbers(item: Published, name: str, numbers: NDArray[np.float64], rows: int
     return found
 
 
-def check_order(items: Sequence[Published], newest: int) -> None:
+def check_order(steps: Sequence[int], newest: int) -> None:
     """Refuse steps that are not in order or not newer than what was written before: each is published once."""
-    for item in items:
-        if item.step <= newest:
-            raise InvalidInput(f"step {item.step} cannot follow step {newest}: steps are written once, in order")
-        newest = item.step
+    for step in steps:
+        if step <= newest:
+            raise InvalidInput(f"step {step} cannot follow step {newest}: steps are written once, in order")
+        newest = step
 
 
 @lru_cache(maxsize=1024)
@@ -249,22 +263,10 @@ class Form:
         rows = [lead + c + trail(v, b) for c, v, b in zip(self.cells, values, self._show(bands), strict=True)]
         return "".join(rows).encode()
 
-    def render_items(self, items: Sequence[Published]) -> bytes:
-        """Return all rows of some steps: what `render` gives for each, but checked all at once where their shapes agree."""
-        if not items:
-            return b""
-        steps, starts, ends, values, bands = zip(*items, strict=True)
-        if {*map(np.shape, values), *map(np.shape, bands)} != {(len(self.cells),)}:
-            return b"".join(map(self.render, items))  # which says what is wrong
-        return self.render_many(Block(steps, starts, ends, np.array(values, np.float64), np.array(bands, np.float64)))
-
     def render_many(self, block: Block) -> bytes:
         """Return all rows of some steps: what `render` gives for each, but checked all at once."""
         lead, trail, zone, size = self.lead.format, self.trail.format, self.layout.zone, len(self.cells)
-        shape = (len(block.steps), size)
-        sound = block.values.shape == block.bands.shape == shape and all(1 <= k <= MOST_STEPS for k in block.steps)
-        if not (sound and np.isfinite(block.values).all() and (np.isfinite(block.bands) | (block.bands > 0)).all()):
-            return b"".join(map(self.render, block.items()))  # which says what is wrong
+        block.check(size)
         leads = map(lead, block.steps, clocks(block.starts, zone), clocks(block.ends, zone))
         values, bands = block.values.ravel().tolist(), self._show(block.bands.ravel().tolist())
         if size == 1:

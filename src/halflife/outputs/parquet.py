@@ -33,11 +33,10 @@ from halflife.outputs.files import (
 )
 from halflife.outputs.layout import (
     NO_DIGESTS,
+    Block,
     Digests,
     Layout,
-    Published,
     Stored,
-    check_item,
     check_order,
     clock,
     csv_form,
@@ -66,7 +65,7 @@ class ParquetOutput:
     def __init__(self, path: Path, layout: Layout, ledger: Stored, facts: NoiseFacts | None = None) -> None:
         self._path, self._layout, self._digests, self.last_step = path, layout, ledger.digests, 0
         self._facts = facts
-        self._pending: list[Published] = []
+        self._pending: list[Block] = []
         with name_failures(path, "opened"):
             check_regular(path)
             make_folder(path.parent)
@@ -77,13 +76,14 @@ class ParquetOutput:
             else:
                 self._rewrite(())
 
-    def write(self, items: Sequence[Published]) -> None:
+    def write(self, block: Block) -> None:
         """Gather steps for the next `close`, which comes by itself when there are many."""
-        check_order(items, self._pending[-1].step if self._pending else self.last_step)
-        for item in items:
-            check_item(item, self._layout.rows)
-        self._pending.extend(items)
-        if len(self._pending) * self._layout.rows >= PENDING_ROWS:
+        check_order(block.steps, self._pending[-1].steps[-1] if self._pending else self.last_step)
+        if not block.steps:
+            return
+        block.check(self._layout.rows)
+        self._pending.append(block)
+        if sum(waiting.values.size for waiting in self._pending) >= PENDING_ROWS:
             self.close()
 
     def close(self) -> None:
@@ -96,11 +96,11 @@ class ParquetOutput:
                     f"{self._path} was changed by someone else since it was opened: open the output again, which checks it"
                 )
             self._rewrite(read_batches(self._path, self._layout))
-        self.last_step = self._pending[-1].step
+        self.last_step = self._pending[-1].steps[-1]
         self._pending = []
 
     def _rewrite(self, old: Iterable[pa.RecordBatch]) -> None:
-        last, before = self._pending[-1].step if self._pending else 0, self.last_step
+        last, before = self._pending[-1].steps[-1] if self._pending else 0, self.last_step
         record = partial(self._digests.record, WHOLE, last)
         _save(self._path, self._layout, self._facts, old, self._pending, lambda sha256: record(sha256, before))
         self._stamp = _stamp(self._path)
@@ -119,17 +119,17 @@ class PartsOutput:
                 clear_leftover(left)
             self.last_step = check_parts(folder, layout, ledger)
 
-    def write(self, items: Sequence[Published]) -> None:
+    def write(self, block: Block) -> None:
         """Add a part."""
-        check_order(items, self.last_step)
-        if not items:
+        check_order(block.steps, self.last_step)
+        if not block.steps:
             return
-        path = self._folder / f"part-{items[0].step:09d}-{items[-1].step:09d}.parquet"
+        path = self._folder / f"part-{block.steps[0]:09d}-{block.steps[-1]:09d}.parquet"
         if path.exists():
             raise InvalidInput(f"{path} was written by someone else: open the output again, which checks it")
-        record = partial(self._digests.record, path.name, items[-1].step)
-        _save(path, self._layout, self._facts, (), items, lambda sha256: record(sha256, None))
-        self.last_step = items[-1].step
+        record = partial(self._digests.record, path.name, block.steps[-1])
+        _save(path, self._layout, self._facts, (), [block], lambda sha256: record(sha256, None))
+        self.last_step = block.steps[-1]
 
     def close(self) -> None:
         """Do nothing: no file is held open."""
@@ -185,22 +185,22 @@ def _schema(layout: Layout) -> pa.Schema:
     return pa.schema(fields, {"stream": layout.stream, "unit": layout.unit or "", "written_by": "halflife"})
 
 
-def make_table(items: Sequence[Published], layout: Layout) -> pa.Table:
+def make_table(blocks: Sequence[Block], layout: Layout) -> pa.Table:
     """Return steps as the rows of a file."""
     import pyarrow as pa
 
     schema, cells = _schema(layout), layout.cells
-    for item in items:
-        check_item(item, len(cells))
+    for block in blocks:
+        block.check(len(cells))
     columns = [
-        pa.array(np.repeat(np.array(numbers, dtype=np.int64), len(cells)))
-        for numbers in ([i.step for i in items], [i.start_us for i in items], [i.end_us for i in items])
+        pa.array(np.repeat(np.array([*chain(*numbers)], dtype=np.int64), len(cells)))
+        for numbers in ([b.steps for b in blocks], [b.starts for b in blocks], [b.ends for b in blocks])
     ]
-    all_cells = np.tile(np.arange(len(cells)), len(items))
+    all_cells = np.tile(np.arange(len(cells)), sum(len(b.steps) for b in blocks))
     for j, field in enumerate(schema.names[3:-2]):
         columns.append(pa.array([cell[j] for cell in cells], schema.field(field).type).take(pa.array(all_cells)))
-    for arrays in ([i.values for i in items], [i.bands for i in items]):
-        columns.append(pa.array(np.concatenate([np.empty(0), *arrays]), pa.float64()))
+    for arrays in ([b.values for b in blocks], [b.bands for b in blocks]):
+        columns.append(pa.array(np.concatenate([np.empty(0), *(a.ravel() for a in arrays)]), pa.float64()))
     return pa.table([c.cast(f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
 
 
@@ -209,13 +209,13 @@ def _save(
     layout: Layout,
     facts: NoiseFacts | None,
     old: Iterable[pa.RecordBatch],
-    items: Sequence[Published],
+    blocks: Sequence[Block],
     record: Callable[[bytes], None],
 ) -> None:
     """Write a file of old rows, which are passed on a few at a time, and new ones; and what is known of the noise of all."""
     import pyarrow.parquet as pq
 
-    new = make_table(items, layout)
+    new = make_table(blocks, layout)
     about = new.schema.metadata | ({} if facts is None else {KEY: facts.to_json()})
 
     def fill(file: BinaryIO) -> None:

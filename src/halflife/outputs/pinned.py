@@ -195,7 +195,7 @@ class RowsMatch:
 
         if not self.same:
             return
-        want = make_table(block.items(), self._layout)
+        want = make_table([block], self._layout)
         try:
             while (
                 sum(len(rows) for rows in self._rows) < len(want) and (batch := next(self._batches, None)) is not None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 from halflife.errors import InvalidInput
 from halflife.outputs.compare import Line, ahead, confirm
 from halflife.outputs.files import append, check_regular, make_folder, name_failures, sync_folder
-from halflife.outputs.layout import Form, Published, Stored, check_order
+from halflife.outputs.layout import Block, Form, Stored, check_order
 
 LONGEST_LINE = 1 << 20
 
@@ -40,15 +40,15 @@ class TextOutput:
             if new:
                 sync_folder(path.parent)
 
-    def write(self, items: Sequence[Published]) -> None:
-        """Append steps as one block, the first one with the header."""
-        check_order(items, self.last_step)
-        if not items:
+    def write(self, block: Block) -> None:
+        """Append steps at once, the first one with the header."""
+        check_order(block.steps, self.last_step)
+        if not block.steps:
             return
-        block = (b"" if self._size else self._form.header) + self._form.render_items(items)
-        append(self._path, self._size, block)
-        self._size += len(block)
-        self.last_step = items[-1].step
+        text = (b"" if self._size else self._form.header) + self._form.render_many(block)
+        append(self._path, self._size, text)
+        self._size += len(text)
+        self.last_step = block.steps[-1]
 
     def close(self) -> None:
         """Do nothing: no file is held open."""
@@ -64,33 +64,33 @@ class Stdout:
             raise InvalidInput("stdout is closed: give the output - somewhere to go, or name a file in the policy")
         self._form, self.last_step = form, emitted
 
-    def write(self, items: Sequence[Published]) -> None:
+    def write(self, block: Block) -> None:
         """Write and flush whole steps, in UTF-8 whatever the terminal's encoding."""
-        check_order(items, self.last_step)
-        if not items:
+        check_order(block.steps, self.last_step)
+        if not block.steps:
             return
-        block = self._form.render_items(items)
+        text = self._form.render_many(block)
         try:
-            _to_stdout(block)
+            _to_stdout(text)
         except (OSError, ValueError) as problem:  # a reader that went away, a full disk; a ValueError if it is closed
             abandon(sys.stdout)
             raise InvalidInput(
                 f"stdout cannot be written: {getattr(problem, 'strerror', None) or problem}. Nothing is lost, as the ledger"
                 " holds every published step: what was committed and not written will be written again by the next run"
             ) from problem
-        self.last_step = items[-1].step
+        self.last_step = block.steps[-1]
 
     def close(self) -> None:
         """Do nothing: the standard output is not ours to close."""
 
 
-def _to_stdout(block: bytes) -> None:
+def _to_stdout(text: bytes) -> None:
     raw = getattr(sys.stdout, "buffer", None)
     if raw is None:  # a notebook, or a StringIO in a test
-        sys.stdout.write(block.decode())
+        sys.stdout.write(text.decode())
     else:
         sys.stdout.flush()
-        raw.write(block)
+        raw.write(text)
     sys.stdout.flush()
 
 

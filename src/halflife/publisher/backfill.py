@@ -30,7 +30,7 @@ from halflife.publisher.nodes import read_rows
 from halflife.publisher.operator_log import RunRecord, write_operator
 from halflife.publisher.session import Session
 
-BATCH_STEPS, BATCH_CELLS = 1_000, 100_000
+BATCH_STEPS, BATCH_CELLS = 4_000, 100_000
 """A batch holds at most so many steps, and about so many numbers."""
 AHEAD_CELLS = 2 * BATCH_CELLS
 """For about how many numbers noise is drawn ahead, while the engine reads and batches are committed and written."""
@@ -159,13 +159,16 @@ class PublishRun:
             return self._summary(stopped=False)
         self.progress("checking the promise", 0, total)
         batches = list(cut_into_batches(dues, BATCH_STEPS, BATCH_CELLS))
-        charged = self.session.charge(batches)
-        engines = {d.channel.name: self.open(d) for d in dues}
-        try:
-            return self._summary(self._work(batches, charged, engines, total))
-        finally:
-            for engine in engines.values():
-                engine.close()
+        with _Drawer(batches) as drawer:
+            for made in self.session.charge(batches):
+                # where time counts, each batch is charged when it is really published: reading takes time
+                drawer.add(None if self.session.late_counts_now else made)
+            engines = {d.channel.name: self.open(d) for d in dues}
+            try:
+                return self._summary(self._work(batches, drawer, engines, total))
+            finally:
+                for engine in engines.values():
+                    engine.close()
 
     def open(self, due: Due) -> Source:
         """Open a stream's source; files that must be parsed first are cached beside the ledger, which is private too."""
@@ -174,39 +177,31 @@ class PublishRun:
             return open_source(self.sources[channel.name], scratch=scratch)
         return open_source_of(self.session.policy, channel, scratch)
 
-    def _work(
-        self, batches: list[list[Due]], charged: list[ChargedBatch | None], engines: Mapping[str, Source], total: int
-    ) -> bool:
+    def _work(self, batches: list[list[Due]], drawer: _Drawer, engines: Mapping[str, Source], total: int) -> bool:
         """Read and publish; True if it was asked to stop."""
-        if self.session.late_counts_now:  # reading takes time: each batch is charged when it is really published
-            charged = [None] * len(batches)
         done, read = 0, {name: (1, np.zeros((0, 0), dtype=np.int64)) for name in engines}
-        with _Drawer(batches, charged) as drawer:
-            for i, batch in enumerate(batches):
-                if self.stop():
-                    return True
-                self.progress("reading" if not i else "publishing", done, total)
-                drawer.draw_ahead(i)
-                if any(int(d.steps[-1]) >= read[d.channel.name][0] + len(read[d.channel.name][1]) for d in batch):
-                    with ThreadPoolExecutor(1) as pool:
-                        reading = pool.submit(self._read_all, batches[i:], engines)
-                        if not self._finish(reading, engines, done, total):
-                            return True
-                        read |= reading.result()
-                checkpoints.reach("totals read")
-                kept = self.select_read(batch)
-                if len(kept) < len(batch):  # what was charged, from this batch on, was for more than there is
-                    charged[i:] = [None] * (len(batches) - i)
-                drawer.wait_for(i)
-                if kept:
-                    self.session.publish(
-                        [(self._date_now(d), _rows(d, *read[d.channel.name])) for d in kept], charged[i]
-                    )
-                charged[i] = None  # its noise is in the ledger
-                done += sum(len(d.steps) for d in batch)
-                for d in kept:
-                    self.published[d.channel.name] += len(d.steps)
-                self._log(kept)
+        for i, batch in enumerate(batches):
+            if self.stop():
+                return True
+            self.progress("reading" if not i else "publishing", done, total)
+            drawer.draw_ahead(i)
+            if any(int(d.steps[-1]) >= read[d.channel.name][0] + len(read[d.channel.name][1]) for d in batch):
+                with ThreadPoolExecutor(1) as pool:
+                    reading = pool.submit(self._read_all, batches[i:], engines)
+                    if not self._finish(reading, engines, done, total):
+                        return True
+                    read |= reading.result()
+            checkpoints.reach("totals read")
+            kept = self.select_read(batch)
+            if len(kept) < len(batch):  # what was charged, from this batch on, was for more than there is
+                drawer.forget_from(i)
+            charged = drawer.take(i)
+            if kept:
+                self.session.publish([(self._date_now(d), _rows(d, *read[d.channel.name])) for d in kept], charged)
+            done += sum(len(d.steps) for d in batch)
+            for d in kept:
+                self.published[d.channel.name] += len(d.steps)
+            self._log(kept)
         self.progress("publishing", done, total)
         return False
 
@@ -304,14 +299,16 @@ def check_sources(policy: Policy) -> None:
 
 
 class _Drawer:
-    """Draws the noise of charged batches in a thread, one after the other, while the engine reads and batches are committed.
+    """Draws the noise of charged batches in a thread, one after the other, while others are charged, the engine reads, and
+    batches are committed.
 
     It does not depend on the data, and is dropped if it is not used. A batch is drawn once those before it are, as they may
-    share noise; nobody else asks for a batch's noise before it was waited for.
+    share noise; nobody else asks for a batch's noise before it was taken.
     """
 
-    def __init__(self, batches: Sequence[Sequence[Due]], charged: Sequence[ChargedBatch | None]) -> None:
-        self._batches, self._charged = batches, charged
+    def __init__(self, batches: Sequence[Sequence[Due]]) -> None:
+        self._sizes = [sum(len(d.steps) * d.channel.cells for d in batch) for batch in batches]
+        self._charged: list[ChargedBatch | None] = []
         self._pool, self._drawn = ThreadPoolExecutor(1), dict[int, Future[None]]()
 
     def __enter__(self) -> _Drawer:
@@ -320,21 +317,32 @@ class _Drawer:
     def __exit__(self, *error: object) -> None:
         self._pool.shutdown(cancel_futures=True)
 
+    def add(self, charged: ChargedBatch | None) -> None:
+        """Take the next batch, which is charged now; None for one that is charged when it is published."""
+        self._charged.append(charged)
+        self.draw_ahead(0)
+
     def draw_ahead(self, first: int) -> None:
         """Begin to draw the noise of a batch, and of the next ones up to about AHEAD_CELLS numbers."""
         room = AHEAD_CELLS
-        for i in range(first, len(self._batches)):
-            room -= sum(len(d.steps) * d.channel.cells for d in self._batches[i])
+        for i in range(first, len(self._charged)):
+            room -= self._sizes[i]
             made = self._charged[i]
             if made is None or (room < 0 and i > first):
                 return
             if i not in self._drawn:
                 self._drawn[i] = self._pool.submit(made.draw_noise)
 
-    def wait_for(self, i: int) -> None:
-        """Wait until a batch's noise is drawn, if that was begun; an error is raised here."""
+    def forget_from(self, i: int) -> None:
+        """Forget what batches were charged, from one on."""
+        self._charged[i:] = [None] * (len(self._charged) - i)
+
+    def take(self, i: int) -> ChargedBatch | None:
+        """Hand a batch out, which is kept no longer, once its noise is drawn, if that was begun; an error is raised here."""
         if i in self._drawn:
             self._drawn.pop(i).result()
+        made, self._charged[i] = self._charged[i], None
+        return made
 
 
 def _rows(d: Due, first: int, totals: Totals) -> Totals:

@@ -16,7 +16,7 @@ from halflife.ledger import Entry, Ledger, ledger_exists, open_ledger
 from halflife.ledger.vintages import find_vintages
 from halflife.local_time import from_us
 from halflife.numerics.progress import Progress
-from halflife.outputs import Published, open_output
+from halflife.outputs import Block, open_output
 from halflife.policy import Channel, GivenPolicy, Policy, channels, rules
 from halflife.postprocessing.base import Estimate
 from halflife.postprocessing.reconcile.rules import Rule, connect_rules
@@ -152,7 +152,8 @@ def _write(channel: Channel, file: Path, found: Estimate, entries: Sequence[Entr
     try:
         facts = find_facts(channel, HINDSIGHT, False)
         writer = open_output(str(temporary), channel.layout, 0, lambda step: None, facts=facts)
-        writer.write(list(_rows(found, entries)))
+        steps, starts, ends = zip(*((e.step, e.start_us, e.end_us) for e in entries), strict=True)
+        writer.write(Block(steps, starts, ends, found.values, found.bands))
         writer.close()
         os.link(temporary, file)  # unlike a rename it fails where there is a file, whoever wrote it
     except FileExistsError:
@@ -173,8 +174,3 @@ def name_file(stream: str, output: str, folder: Path | None, vintage: str) -> Pa
     known = Path(f"{stream}.csv") if output == "-" else Path(output)
     suffix = known.suffix if known.suffix in (".csv", ".jsonl", ".parquet") else ".parquet"
     return (folder or known.parent) / f"{stream}.revised-{vintage}{suffix}"
-
-
-def _rows(found: Estimate, entries: Sequence[Entry]) -> Iterator[Published]:
-    for entry, values, bands in zip(entries, found.values, found.bands, strict=True):
-        yield Published(entry.step, entry.start_us, entry.end_us, values, bands)

@@ -13,7 +13,7 @@ from halflife.ledger import Entry
 from halflife.mechanisms import ScheduledMechanism
 from halflife.numerics.arrays import Floats
 from halflife.numerics.noise_sums import GAUSSIAN_BAND, LAPLACE_BAND
-from halflife.outputs import Block, NoiseFacts, Published
+from halflife.outputs import Block, NoiseFacts
 from halflife.policy import Channel
 from halflife.policy.worth import Factors, Worth
 from halflife.postprocessing.chains import Record, Since
@@ -85,19 +85,16 @@ def noise_bounds(entries: Sequence[Entry]) -> Floats:
     return np.array([e.spread * _band(e.releases) for e in entries])
 
 
-def make_readable(entries: Sequence[Entry], worth: Worth, *, banded: bool = False) -> list[Published]:
-    """Return entries as readers see them, with the half-width of the band that holds 95 % of the noise left in each.
+def make_readable(entries: Sequence[Entry], worth: Worth, *, banded: bool = False) -> Block:
+    """Return a stream's entries as readers see them, with the half-width of the band that holds 95 % of the noise left in each.
 
     It is infinite where a value repeats an earlier one, as nobody knows how far the truth has moved since.
 
     worth    what a unit is worth in each noisy number
     banded   whether the stored value is that of quantiles: as many error bands stand behind the values
     """
-    return make_readable_block(entries, worth, banded=banded).items() if entries else []
-
-
-def make_readable_block(entries: Sequence[Entry], worth: Worth, *, banded: bool = False) -> Block:
-    """Return a stream's entries as readers see them, as one block of columns; there must be at least one."""
+    if not entries:
+        return Block.of(())
     blocks = [_make_block(part, factors, banded) for factors, part in worth.cut(entries)]
     if len(blocks) == 1:
         return blocks[0]

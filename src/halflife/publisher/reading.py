@@ -174,7 +174,7 @@ def _read_ledger(
 
 
 def _make_frame(channel: Channel, entries: Sequence[Entry]) -> pa.Table:
-    return make_table(read_entries(channel, entries), channel.layout).replace_schema_metadata(None)
+    return make_table([read_entries(channel, entries)], channel.layout).replace_schema_metadata(None)
 
 
 def _are_alike(ours: pa.Table, held: pa.Table, apart: Sequence[str]) -> bool:

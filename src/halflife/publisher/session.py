@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from itertools import islice
@@ -23,7 +23,7 @@ from halflife.ledger.entry import name_vintage
 from halflife.ledger.vintages import FIRST_AGAIN, count_vintages
 from halflife.local_time import from_us
 from halflife.mechanisms import HeldOutput, PlannedNoise, ReleaseDraw, ScheduledMechanism, Turn
-from halflife.outputs import Output, Published, check_output, open_output
+from halflife.outputs import Block, Output, Published, check_output, open_output
 from halflife.policy import Channel, GivenPolicy, Policy, channels, ledger_facts, rules
 from halflife.publisher import checkpoints
 from halflife.publisher.drawing import ChargedBatch, Totals, find_newest_turns, find_turns, make_entries, run_steps
@@ -46,7 +46,7 @@ LATEST = 60_000_000_000
 """Seconds since 1970 that no clock reaches, either way: calendars end in the years 1 and 9999."""
 
 
-def read_entries(channel: Channel, entries: Sequence[Entry]) -> list[Published]:
+def read_entries(channel: Channel, entries: Sequence[Entry]) -> Block:
     """Return a stream's entries as readers see them."""
     return make_readable(entries, channel.worth, banded=channel.quantiles is not None)
 
@@ -224,7 +224,7 @@ class Session:
         stream = name or channel.name
 
         def find(step: int) -> Published | None:
-            found = read_entries(channel, list(self.ledger.entries(stream, step, step)))
+            found = read_entries(channel, list(self.ledger.entries(stream, step, step))).items()
             return found[0] if found else None
 
         return use(
@@ -364,26 +364,26 @@ class Session:
             self.marks.mark_shown()
         return True
 
-    def charge(self, batches: Sequence[Sequence[Due]]) -> list[ChargedBatch | None]:
-        """Charge batches, one after the other: what the promise has no room for is refused before any data is read.
+    def charge(self, batches: Iterable[Sequence[Due]]) -> Iterator[ChargedBatch | None]:
+        """Charge batches, one after the other, and yield them: what the promise has no room for is refused. Whoever publishes goes
+        through all of them before any data is read.
 
         A mechanism that does not name its draws beforehand is charged as it draws: then there is None for each batch.
         """
         draw, scheduled = self.saved.draw, self._scheduled_mechanisms
-        charged: list[ChargedBatch | None] = []
         for batch in batches:
             made = None if scheduled is None else ChargedBatch(batch, draw, scheduled)
             draw = draw if made is None else made.draw
-            charged.append(made)
+            yield made
         self.saved.prepare_key(draw)
-        return charged
 
     def publish(self, parts: Sequence[tuple[Due, Totals]], charged: ChargedBatch | None = None) -> list[Entry]:
         """Publish steps of some streams with their exact totals (steps × cells, in units): draw, commit, then write.
 
         `charged` is the same batch, if it was charged before: it must be the first of those that are still to be published.
         """
-        charged = charged or self.charge([[d for d, _ in parts]])[0]
+        if charged is None:
+            (charged,) = self.charge([[d for d, _ in parts]])
         if charged is None:
             draw = self.saved.draw.copy()
             drawn = run_steps(parts, draw, self.saved.mechanisms)

@@ -114,7 +114,7 @@ class Stream:
             raise InvalidInput(
                 f"step {step} of {c.name} was passed over, and steps go forward: the newest is {self._session.done[c.name]}"
             )
-        return self._make_pushed(read_entries(c, stored)[0])
+        return self._make_pushed(read_entries(c, stored).items()[0])
 
     def revise(self, value: object, at: str | datetime.datetime | int, *, loss: float | None = None) -> Pushed:
         """Publish a step again with a corrected aggregate, as a new vintage beside the first, and return it: see `hl.revise`.
@@ -127,7 +127,7 @@ class Stream:
             again = Again(self._session, c, step, None, loss)
             again.publish(self._totals(value, step))
             stored = list(self._session.ledger.entries(name_vintage(c.name, again.vintage), step, step))
-        return self._make_pushed(read_entries(c, stored)[0])
+        return self._make_pushed(read_entries(c, stored).items()[0])
 
     def _step(self, at: str | datetime.datetime | int | None) -> int:
         """Return the step that is meant; it must be over by the clock, and lie within the policy's start and end."""

@@ -30,7 +30,7 @@ from halflife.policy.worth import Worth
 from halflife.postprocessing.chains import Record, load_chains
 from halflife.postprocessing.reconcile.rules import load_rules
 from halflife.publisher.holding import check_members, follow_book, list_amendments, list_promises, read_members
-from halflife.publisher.readable import make_readable, make_readable_block
+from halflife.publisher.readable import make_readable
 from halflife.publisher.reconciling import ReconcileReplay
 from halflife.publisher.replay import HeldReplay, QuantileReplay, Replay
 from halflife.publisher.restores import add_lost, list_restores
@@ -513,7 +513,7 @@ class _Compared:
     def feed(self, entries: Sequence[Entry]) -> None:
         """Compare the next entries of the stream."""
         if entries and self._match is not None and self._match.same:
-            self._match.feed(make_readable_block(entries, self._worth, banded=self._banded))
+            self._match.feed(make_readable(entries, self._worth, banded=self._banded))
 
     def differences(self, broken: bool) -> Iterator[str]:
         """Yield what differs, in rows or in the bytes of files that were written whole; nothing if the ledger is `broken`."""
@@ -527,5 +527,5 @@ class _Compared:
             entries = self.book.entries(self.stream)
             blocks = iter(lambda: list(islice(entries, 1_000)), [])
             read = partial(make_readable, worth=self._worth, banded=self._banded)
-            shown = (published for block in blocks for published in read(block))
+            shown = (published for block in blocks for published in read(block).items())
             yield from compare_output(self.output, self.layout, shown, stream_digests(self.book, self.stream))

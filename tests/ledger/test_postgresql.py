@@ -338,7 +338,7 @@ def test_a_transaction_that_others_went_before_is_run_again_with_the_same_entrie
         book.commit([drawn], {}, 9)
         assert counted[0] == 3
         (kept,) = book.entries("s", 3, 3)
-        assert kept.said == drawn.said
+        assert kept.say() == drawn.say()
         assert find_break(book) is None
 
 
@@ -372,7 +372,7 @@ def test_a_commit_whose_end_nobody_heard_of_is_found_out_about(postgresql, schem
         book.commit([drawn], {"account": "new"}, 9)
         assert proxy.cuts == 1
         (kept,) = book.entries("s", 3, 3)
-        assert kept.said == drawn.said
+        assert kept.say() == drawn.say()
         book.commit([make_entry(4)], {}, 10)
         assert [b.last for b in book.batches()] == [2, 3, 4]
         assert find_break(book) is None

@@ -140,8 +140,8 @@ def test_a_span_comes_back_and_one_of_one_step_takes_no_room(ledger):
     assert back.releases == (wide,)
     assert plain.releases[0].span == 1
     assert ledger._db.execute("SELECT span, step_sensitivity FROM release").fetchall() == [(None, None), (7, 0.25)]
-    assert plain.said[0].endswith(b'"laplace", null]]]')
-    assert back.said[0].endswith(b'"laplace", null, 7, 0.25]]]')
+    assert plain.say()[0].endswith(b'"laplace", null]]]')
+    assert back.say()[0].endswith(b'"laplace", null, 7, 0.25]]]')
     links = [link for *_, link in ledger.chained()]
     for cell, value in (("span", 8), ("span", None), ("step_sensitivity", 0.5), ("step_sensitivity", None)):
         ledger._db.execute(f"UPDATE release SET {cell} = ? WHERE entry = 2", (value,))
@@ -290,7 +290,7 @@ def test_a_zero_that_changed_its_sign_is_another_cell():
         return read_entry(
             row,
             [("#0", loss, age, 1.0, 5.0, "laplace", None)] if loss else [("#0", loss, age, 1.0, None, "laplace", None)],
-        ).said
+        ).say()
 
     assert said(0.25) == said(0.25)
     assert said(0.0) != said(-0.0)

@@ -14,8 +14,8 @@ import json
 import re
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,7 @@ class Entry:
     releases  the facts that the account was charged with: one for each draw of noise
     noisy     the mechanism's output, in units;  value  after post-processing, in the output's unit, if there is any
     spread    the scale of the noise that is left in `value`, in units; infinite where it repeats an earlier output
+    cells     of one that was read: what `say` gives, as it was read
     """
 
     stream: str
@@ -53,14 +54,16 @@ class Entry:
     value: Floats | None
     spread: float
     part: str = ALL_GROUPS
+    cells: tuple[bytes, bytes, bytes | None] | None = field(default=None, init=False, repr=False)
 
     def draws(self) -> list[str]:
         """Return a name for each draw that is unique within the entry: shared noise by its name, fresh noise by number."""
         return [f"#{i}" if r.draw is None else f"={r.draw}" for i, r in enumerate(self.releases)]
 
-    @cached_property
-    def said(self) -> tuple[bytes, bytes, bytes | None]:
-        """What the entry says: its facts as JSON, and the bytes of its numbers. Of one that was read, as it was read."""
+    def say(self) -> tuple[bytes, bytes, bytes | None]:
+        """Return what the entry says: its facts as JSON, and the bytes of its numbers. Of one that was read, as it was read."""
+        if self.cells is not None:
+            return self.cells
         releases = []
         for r, name in zip(self.releases, self.draws(), strict=True):
             say = _known_facts if r.loss and r.sensitivity and r.scale else release_facts
@@ -80,8 +83,7 @@ class Entry:
 
     def link(self, before: bytes) -> bytes:
         """Return the hash that follows `before`: of the facts as JSON, and of the values' bytes."""
-        facts, noisy, value = self.said
-        return _sha(before, facts, noisy, value or b"")
+        return make_link(before, *self.say())
 
 
 def read_entry(row: Sequence[Any], releases: Sequence[Sequence[Any]]) -> Entry:
@@ -107,7 +109,7 @@ def read_entry(row: Sequence[Any], releases: Sequence[Sequence[Any]]) -> Entry:
     fields = {
         "stream": stream, "step": step, "release_step": at, "start_us": start, "end_us": end, "releases": tuple(made),
         "noisy": from_bytes(noisy), "value": None if value is None else from_bytes(value), "spread": spread, "part": part,
-        "said": (entry_facts(stream, part, step, at, start, end, spread, ", ".join(texts)), noisy, value),
+        "cells": (entry_facts(stream, part, step, at, start, end, spread, ", ".join(texts)), noisy, value),
     }  # fmt: skip
     object.__setattr__(entry, "__dict__", fields)  # at once: one by one they take as long as all the rest
     return entry
@@ -195,6 +197,11 @@ def span_cells(release: Release) -> tuple[int | None, float | None]:
 def _text(value: str | None) -> str:
     """A name as JSON writes it."""
     return json.dumps(value)
+
+
+def make_link(before: bytes, facts: bytes, noisy: bytes, value: bytes | None) -> bytes:
+    """Return the hash that follows `before`: of what an entry says."""
+    return _sha(before, facts, noisy, value or b"")
 
 
 def first_link(facts: Mapping[str, str]) -> bytes:

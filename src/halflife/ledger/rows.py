@@ -13,7 +13,7 @@ from typing import Any
 
 from halflife.errors import InvalidInput, LedgerError
 from halflife.ledger.base import Batch, Link, is_secret
-from halflife.ledger.entry import Entry, first_link, name_entry, read_entry, span_cells
+from halflife.ledger.entry import Entry, first_link, make_link, name_entry, read_entry, span_cells
 from halflife.ledger.events import amend_facts, declares_lost
 
 BLOCK = 1_000
@@ -224,20 +224,12 @@ def _in_order(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return [row[_ENTRY + 1 :] for row in rows]
 
 
-def link_entries(entries: Sequence[Entry], head: bytes) -> list[bytes]:
-    """Return each entry's link, the first of which follows `head`."""
-    links = []
-    for entry in entries:
-        head = entry.link(head)
-        links.append(head)
-    return links
-
-
-def entry_rows(entries: Sequence[Entry], links: Sequence[bytes], first: int) -> Iterator[Row]:
-    """Yield the rows of entries from number `first` on."""
-    for i, (e, link) in enumerate(zip(entries, links, strict=True), start=first):
-        _, noisy, value = e.said
-        yield i, e.stream, e.part, e.step, e.release_step, e.start_us, e.end_us, noisy, value, e.spread, link
+def entry_rows(entries: Sequence[Entry], first: int, links: list[bytes]) -> Iterator[Row]:
+    """Yield the rows of entries from number `first` on; each one's link follows the last of `links`, and is added to them."""
+    for i, e in enumerate(entries, start=first):
+        facts, noisy, value = e.say()
+        links.append(make_link(links[-1], facts, noisy, value))
+        yield i, e.stream, e.part, e.step, e.release_step, e.start_us, e.end_us, noisy, value, e.spread, links[-1]
 
 
 def release_rows(entries: Sequence[Entry], first: int) -> Iterator[Row]:

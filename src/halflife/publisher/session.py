@@ -365,8 +365,8 @@ class Session:
         return True
 
     def charge(self, batches: Iterable[Sequence[Due]]) -> Iterator[ChargedBatch | None]:
-        """Charge batches, one after the other, and yield them: what the promise has no room for is refused. Whoever publishes goes
-        through all of them before any data is read.
+        """Charge batches, one after the other, and yield them: what the promise has no room for is refused. A run goes through
+        all of them before any data is read.
 
         A mechanism that does not name its draws beforehand is charged as it draws: then there is None for each batch.
         """

@@ -103,7 +103,7 @@ def _hold_and(book: Ledger, action: Callable[[], object]) -> Callable[[], None]:
 
 def _contents(book: Ledger) -> tuple[object, ...]:
     """All that a ledger says, in a form that compares bit by bit."""
-    links = [(number, entry.said, link) for number, entry, link in book.chained()]
+    links = [(number, entry.say(), link) for number, entry, link in book.chained()]
     return book.facts(), book.states(), links, list(book.batches()), book.count_releases()
 
 
@@ -221,7 +221,7 @@ def everything_comes_back_bit_by_bit(s: LedgerSubject) -> None:
     with s.open("bits", read_only=True) as book:
         back = [entry for _, entry, _ in book.chained()]
         expect(
-            [e.said for e in back] == [e.said for e in entries], "an entry says something else than what was written"
+            [e.say() for e in back] == [e.say() for e in entries], "an entry says something else than what was written"
         )
         for a, b in zip(back, entries, strict=True):
             same = a.releases == b.releases and a.noisy.tobytes() == b.noisy.tobytes() and a.part == b.part

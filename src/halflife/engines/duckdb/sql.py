@@ -138,7 +138,7 @@ def units(question: Question) -> str:
 
 
 def clip(column: str, bounds: tuple[int, int], kind: str) -> str:
-    """SQL of a column within these bounds; NaN, which is above all numbers here, is the upper one. `least` takes twice as long."""
+    """SQL of a column within these bounds; NaN, which is above all numbers here, is the upper one (`least` is slower)."""
     low, high = (f"{bound}::{kind}" for bound in bounds)
     return f"(CASE WHEN {column} > {high} THEN {high} WHEN {column} < {low} THEN {low} ELSE {column} END)"
 

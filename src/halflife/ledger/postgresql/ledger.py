@@ -27,7 +27,7 @@ from halflife.ledger.postgresql.lease import Lease
 from halflife.ledger.postgresql.reading import Reader
 from halflife.ledger.postgresql.schema import KINDS, VERSION, migrate, read_version
 from halflife.ledger.postgresql.url import Server
-from halflife.ledger.rows import STDOUT, Row, entry_rows, link_entries, release_rows
+from halflife.ledger.rows import STDOUT, Row, entry_rows, release_rows
 
 ATTEMPTS = 20
 """How often a transaction is run at most before it is refused."""
@@ -228,10 +228,10 @@ class PostgresLedger(Reader, GuardedLedger):
     def _insert(self, entries: Sequence[Entry], first: int) -> bytes:
         """Insert entries and their releases; return the chain's newest link."""
         assert self._head is not None
-        links = link_entries(entries, self._head)
-        self._copy_in("entry", entry_rows(entries, links, first))
+        links = [self._head]
+        self._copy_in("entry", entry_rows(entries, first, links))
         self._copy_in("release", release_rows(entries, first))
-        return links[-1] if links else self._head
+        return links[-1]
 
     def _copy_in(self, table: str, rows: Iterable[Row]) -> None:
         with self._db.cursor() as cursor, cursor.copy(f"COPY {table} FROM STDIN (FORMAT BINARY)") as copy:

@@ -21,7 +21,7 @@ from halflife.ledger.entry import Entry, batch_link, digest
 from halflife.ledger.guard import Guard, Shown
 from halflife.ledger.guarded import GuardedLedger
 from halflife.ledger.lock import Lock
-from halflife.ledger.rows import STDOUT, entry_rows, link_entries, release_rows
+from halflife.ledger.rows import STDOUT, entry_rows, release_rows
 from halflife.ledger.sqlite.connect import (
     PATIENCE,
     Stamp,
@@ -191,10 +191,10 @@ class SqliteLedger(Reader, GuardedLedger):
     def _insert(self, entries: Sequence[Entry], first: int) -> bytes:
         """Insert entries and their releases; return the chain's newest link."""
         assert self._head is not None
-        links = link_entries(entries, self._head)
-        self._db.executemany(f"INSERT INTO entry VALUES ({','.join('?' * 11)})", entry_rows(entries, links, first))
+        links = [self._head]
+        self._db.executemany(f"INSERT INTO entry VALUES ({','.join('?' * 11)})", entry_rows(entries, first, links))
         self._db.executemany(f"INSERT INTO release VALUES ({','.join('?' * 11)})", release_rows(entries, first))
-        return links[-1] if links else self._head
+        return links[-1]
 
     @translate("cannot be written")
     def mark_written(self, stream: str, file: str, step: int, sha256: bytes, beside: int | None = None) -> None:

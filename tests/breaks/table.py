@@ -1165,9 +1165,30 @@ BREAKS: tuple[Break, ...] = (
     ),
     Break(
         "engines/duckdb/engine.py",
-        "if people * question.shape[0] > MOST_BITS:",
-        "if False:",
+        "size = max(1, MOST_BITS // max(1, people))",
+        "size = question.shape[0]",
         "a bit is kept for each person and step, however many there are",
+        ("tests/engines/duckdb/test_repeaters.py",),
+    ),
+    Break(
+        "engines/duckdb/engine.py",
+        "last=min(first + size - 1, question.last)",
+        "last=min(first + size, question.last)",
+        "stretches of steps overlap",
+        ("tests/engines/duckdb/test_repeaters.py",),
+    ),
+    Break(
+        "engines/duckdb/engine.py",
+        "tallies |= {tally: tallies[tally] + count for tally, count in counts.items()}",
+        "tallies |= counts",
+        "tallies are those of the last stretch of steps",
+        ("tests/engines/duckdb/test_repeaters.py",),
+    ),
+    Break(
+        "engines/duckdb/engine.py",
+        "readings = good if len(parts) == 1 else",
+        "readings = good if True else",
+        "a stretch of steps is taken to hold all readings",
         ("tests/engines/duckdb/test_repeaters.py",),
     ),
     Break(

@@ -6,6 +6,7 @@ import datetime
 import random
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 from engines import reference
 from engines.test_engines import BASE, DATA, FOLDS, GROUPS, QUESTIONS, compare
+from halflife.engines import Question
 from halflife.engines.duckdb import engine as module
 from halflife.engines.duckdb.engine import DuckEngine, open_arrow
 
@@ -64,9 +66,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.parametrize("repeaters", [0, 1, 3, 6])
 def test_some_people_with_two_readings_in_a_step_change_no_answer(repeaters: int) -> None:
-    rows = make_rows(repeaters)
+    check_answers(make_rows(repeaters), QUESTIONS["typed"])
+
+
+def check_answers(rows: Rows, questions: Mapping[str, Question]) -> None:
     engine = open_rows(rows)
-    for name, question in QUESTIONS["typed"].items():
+    for name, question in questions.items():
         if question.person == "p" and question.time == "ts" and question.value in (None, "kwh"):
             try:
                 compare(engine, question, reference.aggregate(rows, question))
@@ -85,16 +90,32 @@ def test_a_repeater_among_others_is_folded_alone(fold: Any, once: bool, asked: l
     engine.close()
 
 
-@pytest.mark.parametrize(
-    ("repeaters", "bits", "plan"),
-    [(0, 2**28, "alone"), (1, 2**28, "both"), (3, 2**28, "both"), (4, 2**28, "grouped"), (0, 6 * 30 - 1, "grouped")],
-)
-def test_only_readings_of_repeaters_are_grouped(
-    repeaters: int, bits: int, plan: str, asked: list[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("part", "repeaters", "bits"), [(0, 0, 6 * 7), (1, 1, 6 * 13), (2, 3, 6 * 29), (3, 6, 6 * 13)])
+def test_many_people_and_steps_are_added_up_stretch_by_stretch(
+    part: int, repeaters: int, bits: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Grouping by person and step is the costly part: none of it without repeaters, all of it where most repeat, or the people
-    are too many to look."""
+    """Before, all readings were grouped where people and steps were too many for their bits: gigabytes, and twice the time."""
     monkeypatch.setattr(module, "MOST_BITS", bits)
+    check_answers(make_rows(repeaters), dict(list(QUESTIONS["typed"].items())[part::4]))
+
+
+def test_stretches_are_as_long_as_there_are_bits_for(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_BITS", 6 * 7)
+    rows = make_rows(0)
+    engine = open_rows(rows)
+    question = replace(SUM, first=SUM.first, last=SUM.first + 29)
+    compare(engine, question, reference.aggregate(rows, question))
+    assert len([sql for sql in asked if "AS total" in sql]) == 5
+    bits = [
+        sql.partition("bitstring_agg(k, 0::BIGINT, ")[2].partition("::")[0] for sql in asked if "bitstring_agg" in sql
+    ]
+    assert bits == ["6", "6", "6", "6", "1"]
+    engine.close()
+
+
+@pytest.mark.parametrize(("repeaters", "plan"), [(0, "alone"), (1, "both"), (3, "both"), (4, "grouped")])
+def test_only_readings_of_repeaters_are_grouped(repeaters: int, plan: str, asked: list[str]) -> None:
+    """Grouping by person and step is the costly part: none of it without repeaters, all of it where most repeat."""
     rows, question = make_rows(repeaters), SUM
     engine = open_rows(rows)
     compare(engine, question, reference.aggregate(rows, question))

@@ -8,7 +8,7 @@ A question becomes at most six statements over `readings`, whose columns are
     tallies    why each row of the asked steps is bad, and how many good ones are clipped: cheap scans
     repeaters  who has two readings in some step: a bit for each person and step
     bounded    the readings of all others, and those of repeaters grouped by (person, step[, group]), which is the costly part
-               → one whole number each, clipped; then add up
+               → one whole number each, clipped; then add up. Both for a stretch of steps at a time, where there are many people
     once       the same over the largest reading of each moment; only if some person has two readings in a step
     moments    how many moments there are, if only the tally of duplicates needs them
 
@@ -73,7 +73,8 @@ from halflife.errors import InvalidInput, unknown
 NEAR = 2**24
 """Sums of readings within ±NEAR units are added up quickly: whole doubles hold 2²⁸ of them exactly."""
 MOST_BITS = 2**28
-"""For so many people × steps it is looked who has two readings in a step: in each thread at most so many bits, 32 MB."""
+"""For so many people × steps at a time it is looked who has two readings in a step, a bit for each (32 MB); beyond it steps are
+added up stretch by stretch: to group readings by more people and steps takes gigabytes."""
 _NUMBERS = itertools.count()
 TIMELESS = f"t IS NULL OR t NOT BETWEEN -{LATEST} AND {LATEST}"
 
@@ -109,8 +110,19 @@ class DuckEngine(DuckSource):
         self._readings(question)
         self._stage = "reading", 1, 3
         tallies, people, largest = self._tally(question)
-        self._stage = "reading", 2, 3
         good = tallies["rows"] - sum(tallies[reason] for reason in REASONS[1:])
+        parts, sums = _cut(question, people), []
+        for i, part in enumerate(parts):
+            self._stage = "reading", 2 * len(parts) + i, 3 * len(parts)
+            readings = good if len(parts) == 1 else self._run(f"SELECT count(*) FROM ({self._good(part)})")[0][0]
+            added, counts = self._add_up(part, readings, people, largest)
+            sums.append(added)
+            tallies |= {tally: tallies[tally] + count for tally, count in counts.items()}
+        self._stage = "read", 1, 1
+        return Answer(np.concatenate(sums), {tally: tallies[tally] for tally in TALLIES})
+
+    def _add_up(self, question: Question, good: int, people: int, largest: int) -> tuple[Any, dict[str, int]]:
+        """What so many good readings come to, and the tallies of duplicates, clipped people, and groups that do not count."""
         every = question.fold in ONCE_MATTERS and question.kind != "count"
         crowded = good > 1.2 * people * question.shape[0]  # far more readings than (person, step) pairs, by an estimate
         repeaters = None if crowded else self._find_repeaters(question, people)
@@ -128,12 +140,11 @@ class DuckEngine(DuckSource):
                     )[0][0]
             elif once:
                 found["moments"] = good
-        if once:
-            tallies["duplicates"] = good - found["moments"]
-        tallies["clipped"] = found.get("clipped", 0)
-        tallies["too_many_groups"] = found["entries"] - found.get("kept", found["entries"])
-        self._stage = "read", 1, 1
-        return Answer(sums, {tally: tallies[tally] for tally in TALLIES})
+        return sums, {
+            "duplicates": good - found["moments"] if once else 0,
+            "clipped": found.get("clipped", 0),
+            "too_many_groups": found["entries"] - found.get("kept", found["entries"]),
+        }
 
     def _readings(self, question: Question) -> tuple[str, int]:
         """What stands after FROM to get the readings; and how many rows were too broken to get there."""
@@ -245,13 +256,11 @@ class DuckEngine(DuckSource):
         return f"SELECT {p}, k, us{u}{g} FROM {self._rows(q)} r{joins} WHERE named AND finite"
 
     def _find_repeaters(self, question: Question, people: int) -> int | None:
-        """Write a table of those who have two good readings in some step, and return how many they are; None if everybody may be.
+        """Write a table of those who have two good readings in some step, and return how many they are; None if most people do.
 
         A person has as many readings as steps with one, or more: then two lie in one step. That is exact; `people` is about how
         many there are.
         """
-        if people * question.shape[0] > MOST_BITS:
-            return None
         steps = f"bitstring_agg(k, 0::BIGINT, {question.shape[0] - 1}::BIGINT)"
         self._run(
             f"CREATE OR REPLACE TEMP TABLE repeaters AS SELECT p FROM ({self._good(question)}) GROUP BY p "
@@ -431,6 +440,15 @@ class DuckEngine(DuckSource):
         parts = [f"SELECT {name(p.identifiers[column])}::DOUBLE AS x FROM {p.source}" for p in self._parts([column])]
         found = self._run(f"SELECT approx_quantile(x, 0.5) FROM ({' UNION ALL '.join(parts)}) WHERE isfinite(x)")
         return None if found[0][0] is None else float(found[0][0])
+
+
+def _cut(question: Question, people: int) -> list[Question]:
+    """The question about fewer steps at a time, where there are more people and steps than can be told apart at once."""
+    size = max(1, MOST_BITS // max(1, people))
+    return [
+        replace(question, first=first, last=min(first + size - 1, question.last))
+        for first in range(question.first, question.last + 1, size)
+    ]
 
 
 def _read_sql(question: Question, part: Part, *, as_text: bool) -> str:

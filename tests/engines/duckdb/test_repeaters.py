@@ -16,8 +16,8 @@ import pytest
 from engines import reference
 from engines.test_engines import BASE, DATA, FOLDS, GROUPS, QUESTIONS, compare
 from halflife.engines import Question
-from halflife.engines.duckdb import engine as module
 from halflife.engines.duckdb.engine import DuckEngine, open_arrow
+from halflife.engines.duckdb.slices import Slice
 
 PEOPLE = ("ann", "bob", "cy, jr", 'd"d', "eve", "fay")
 SUM = replace(BASE, fold="sum", once=False)
@@ -90,29 +90,6 @@ def test_a_repeater_among_others_is_folded_alone(fold: Any, once: bool, asked: l
     engine.close()
 
 
-@pytest.mark.parametrize(("part", "repeaters", "bits"), [(0, 0, 6 * 7), (1, 1, 6 * 13), (2, 3, 6 * 29), (3, 6, 6 * 13)])
-def test_many_people_and_steps_are_added_up_stretch_by_stretch(
-    part: int, repeaters: int, bits: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Before, all readings were grouped where people and steps were too many for their bits: gigabytes, and twice the time."""
-    monkeypatch.setattr(module, "MOST_BITS", bits)
-    check_answers(make_rows(repeaters), dict(list(QUESTIONS["typed"].items())[part::4]))
-
-
-def test_stretches_are_as_long_as_there_are_bits_for(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_BITS", 6 * 7)
-    rows = make_rows(0)
-    engine = open_rows(rows)
-    question = replace(SUM, first=SUM.first, last=SUM.first + 29)
-    compare(engine, question, reference.aggregate(rows, question))
-    assert len([sql for sql in asked if "AS total" in sql]) == 5
-    bits = [
-        sql.partition("bitstring_agg(k, 0::BIGINT, ")[2].partition("::")[0] for sql in asked if "bitstring_agg" in sql
-    ]
-    assert bits == ["6", "6", "6", "6", "1"]
-    engine.close()
-
-
 @pytest.mark.parametrize(("repeaters", "plan"), [(0, "alone"), (1, "both"), (3, "both"), (4, "grouped")])
 def test_only_readings_of_repeaters_are_grouped(repeaters: int, plan: str, asked: list[str]) -> None:
     """Grouping by person and step is the costly part: none of it without repeaters, all of it where most repeat."""
@@ -132,7 +109,7 @@ def test_whoever_has_more_readings_than_steps_with_one_is_a_repeater() -> None:
             seen = [(row["p"], row["ts"].replace(hour=row["ts"].hour // 2, minute=0)) for row in rows]
             twice = {person for person, _ in (pair for pair in set(seen) if seen.count(pair) > 1)}
             engine = open_rows(rows)
-            assert engine._find_repeaters(question, len(PEOPLE)) == len(twice)
+            assert engine._find_repeaters(Slice(question, len(PEOPLE))) == len(twice)
             assert {p for (p,) in engine._run("SELECT p FROM repeaters")} == twice
             engine.close()
 

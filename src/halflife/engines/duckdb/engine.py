@@ -8,7 +8,7 @@ A question becomes at most six statements over `readings`, whose columns are
     tallies    why each row of the asked steps is bad, and how many good ones are clipped: cheap scans
     repeaters  who has two readings in some step: a bit for each person and step
     bounded    the readings of all others, and those of repeaters grouped by (person, step[, group]), which is the costly part
-               → one whole number each, clipped; then add up. Both for a stretch of steps at a time, where there are many people
+               → one whole number each, clipped; then add up. Both slice by slice, where there are many people and steps
     once       the same over the largest reading of each moment; only if some person has two readings in a step
     moments    how many moments there are, if only the tally of duplicates needs them
 
@@ -19,7 +19,7 @@ source is opened and read is in `engines/source.py`.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -27,6 +27,7 @@ from typing import Any, Literal
 import numpy as np
 
 from halflife.engines.base import (
+    LARGEST_TOTAL,
     LATEST,
     ONCE_MATTERS,
     REASONS,
@@ -36,8 +37,10 @@ from halflife.engines.base import (
     bounds_before_fold,
     bounds_of_times,
     empty_answer,
+    most_added,
 )
 from halflife.engines.columns import check_columns, people_of_columns
+from halflife.engines.duckdb import slices
 from halflife.engines.duckdb.files import Delimiter, Format, check_headerless, check_table, find_files, find_format
 from halflife.engines.duckdb.inspection import (
     AFTER,
@@ -49,6 +52,7 @@ from halflife.engines.duckdb.inspection import (
     steps_sql,
     wide_bounds,
 )
+from halflife.engines.duckdb.slices import Slice, cut
 from halflife.engines.duckdb.source import DuckSource, Part, label_of
 from halflife.engines.duckdb.sql import (
     adds_sql,
@@ -72,9 +76,6 @@ from halflife.errors import InvalidInput, unknown
 
 NEAR = 2**24
 """Sums of readings within ±NEAR units are added up quickly: whole doubles hold 2²⁸ of them exactly."""
-MOST_BITS = 2**28
-"""For so many people × steps at a time it is looked who has two readings in a step, a bit for each (32 MB); beyond it steps are
-added up stretch by stretch: to group readings by more people and steps takes gigabytes."""
 _NUMBERS = itertools.count()
 TIMELESS = f"t IS NULL OR t NOT BETWEEN -{LATEST} AND {LATEST}"
 
@@ -111,40 +112,54 @@ class DuckEngine(DuckSource):
         self._stage = "reading", 1, 3
         tallies, people, largest = self._tally(question)
         good = tallies["rows"] - sum(tallies[reason] for reason in REASONS[1:])
-        parts, sums = _cut(question, people), []
+        whole = Slice(question, people)
+        crowded = good > 1.2 * whole.pairs  # far more readings than (person, step) pairs, by an estimate
+        fits = good * most_added(question) < LARGEST_TOTAL  # else shares of the people do not add up as all of them do
+        parts = [
+            *cut(whole, slices.MOST_PEOPLE if fits else people, slices.MOST_PAIRS if crowded else slices.MOST_BITS)
+        ]
+        sums = empty_answer(question)
         for i, part in enumerate(parts):
             self._stage = "reading", 2 * len(parts) + i, 3 * len(parts)
-            readings = good if len(parts) == 1 else self._run(f"SELECT count(*) FROM ({self._good(part)})")[0][0]
-            added, counts = self._add_up(part, readings, people, largest)
-            sums.append(added)
-            tallies |= {tally: tallies[tally] + count for tally, count in counts.items()}
+            for tally, count in self._add_up(
+                part, good if len(parts) == 1 else None, largest, crowded, part.of(whole, sums)
+            ):
+                tallies[tally] += count
         self._stage = "read", 1, 1
-        return Answer(np.concatenate(sums), {tally: tallies[tally] for tally in TALLIES})
+        return Answer(sums, {tally: tallies[tally] for tally in TALLIES})
 
-    def _add_up(self, question: Question, good: int, people: int, largest: int) -> tuple[Any, dict[str, int]]:
-        """What so many good readings come to, and the tallies of duplicates, clipped people, and groups that do not count."""
-        every = question.fold in ONCE_MATTERS and question.kind != "count"
-        crowded = good > 1.2 * people * question.shape[0]  # far more readings than (person, step) pairs, by an estimate
-        repeaters = None if crowded else self._find_repeaters(question, people)
-        once = question.once and good > 0 and repeaters != 0
+    def _add_up(
+        self, part: Slice, good: int | None, largest: int, crowded: bool, sums: Any
+    ) -> Iterator[tuple[str, int]]:
+        """Add what the readings of a slice come to; yield the tallies of duplicates, clipped people, groups that do not count.
+
+        good  how many good readings there are, if that is known;  crowded  whether there are far more than people × steps
+        """
+        repeaters = None if crowded else self._find_repeaters(part)
+        if repeaters is None and part.pairs > slices.MOST_PAIRS:
+            for smaller in cut(part, slices.MOST_PEOPLE, slices.MOST_PAIRS):
+                yield from self._add_up(smaller, None, largest, True, smaller.of(part, sums))
+            return
+        if good is None:
+            good = int(self._run(f"SELECT count(*) FROM ({self._good(part)})")[0][0])
+        q = part.question
+        every = q.fold in ONCE_MATTERS and q.kind != "count"
+        once = q.once and good > 0 and repeaters != 0
         if once and every and (crowded or repeaters):
-            sums, found = self._bounded(question, good, largest, repeaters, once=True)
+            added, found = self._bounded(part, good, largest, repeaters, once=True)
         else:
-            sums, found = self._bounded(question, good, largest, repeaters, once=False)
+            added, found = self._bounded(part, good, largest, repeaters, once=False)
             if once and found["entries"] < good:  # some person has two readings in a step, perhaps at one moment
                 if every:
-                    sums, found = self._bounded(question, good, largest, repeaters, once=True)
+                    added, found = self._bounded(part, good, largest, repeaters, once=True)
                 else:
-                    found["moments"] = self._run(
-                        f"SELECT count(*) FROM ({self._moments(question, self._good(question))})"
-                    )[0][0]
+                    found["moments"] = self._run(f"SELECT count(*) FROM ({self._moments(q, self._good(part))})")[0][0]
             elif once:
                 found["moments"] = good
-        return sums, {
-            "duplicates": good - found["moments"] if once else 0,
-            "clipped": found.get("clipped", 0),
-            "too_many_groups": found["entries"] - found.get("kept", found["entries"]),
-        }
+        sums += added
+        yield "duplicates", good - found["moments"] if once else 0
+        yield "clipped", found.get("clipped", 0)
+        yield "too_many_groups", found["entries"] - found.get("kept", found["entries"])
 
     def _readings(self, question: Question) -> tuple[str, int]:
         """What stands after FROM to get the readings; and how many rows were too broken to get there."""
@@ -241,33 +256,31 @@ class DuckEngine(DuckSource):
         )
         return {why: (n, people, outside) for why, n, people, outside in counts}
 
-    def _good(self, question: Question) -> str:
+    def _good(self, part: Slice) -> str:
         """Good readings: person p (its number if there is a public table), step k, moment us, units u, group g; and the id, if a
         person may have several."""
-        q = question
-        p, g, joins = "r.p AS p", "", ""
+        q = part.question
+        person, g, joins = "r.p", "", ""
         if q.lists_people:
-            p, joins = "people.i AS p", " JOIN people ON r.p::VARCHAR = people.name"
-        if q.units is not None:
-            p += ", people.name AS id"
+            person, joins = "people.i", " JOIN people ON r.p::VARCHAR = people.name"
+        p = f"{person} AS p" + (", people.name AS id" if q.units is not None else "")
         if q.table is None and q.group is not None:
             g, joins = ", names.g", joins + " JOIN names ON r.g = names.name"
         u = "" if q.value is None else f", {clip(units(q), bounds_before_fold(q), 'DOUBLE')} AS u"
-        return f"SELECT {p}, k, us{u}{g} FROM {self._rows(q)} r{joins} WHERE named AND finite"
+        return f"SELECT {p}, k, us{u}{g} FROM {self._rows(q)} r{joins} WHERE named AND finite{part.condition(person)}"
 
-    def _find_repeaters(self, question: Question, people: int) -> int | None:
+    def _find_repeaters(self, part: Slice) -> int | None:
         """Write a table of those who have two good readings in some step, and return how many they are; None if most people do.
 
-        A person has as many readings as steps with one, or more: then two lie in one step. That is exact; `people` is about how
-        many there are.
+        A person has as many readings as steps with one, or more: then two lie in one step. That is exact.
         """
-        steps = f"bitstring_agg(k, 0::BIGINT, {question.shape[0] - 1}::BIGINT)"
+        steps = f"bitstring_agg(k, 0::BIGINT, {part.question.shape[0] - 1}::BIGINT)"
         self._run(
-            f"CREATE OR REPLACE TEMP TABLE repeaters AS SELECT p FROM ({self._good(question)}) GROUP BY p "
+            f"CREATE OR REPLACE TEMP TABLE repeaters AS SELECT p FROM ({self._good(part)}) GROUP BY p "
             f"HAVING bit_count({steps}) < count(*)"
         )
         found: int = self._run("SELECT count(*) FROM repeaters")[0][0]
-        return found if 2 * found <= people else None
+        return found if 2 * found <= part.people else None
 
     def _moments(self, question: Question, good: str) -> str:
         """Good readings, the largest of each id, moment and group."""
@@ -277,15 +290,15 @@ class DuckEngine(DuckSource):
         return f"SELECT p, us, any_value(k) AS k{g}{u}, count(*) AS c FROM ({good}) GROUP BY p, us{g}"
 
     def _entries(
-        self, question: Question, readings: int, largest: int, repeaters: int | None = None, *, once: bool
+        self, part: Slice, readings: int, largest: int, repeaters: int | None = None, *, once: bool
     ) -> tuple[str, str]:
         """SQL of (person, step, group) entries, folded to f and clipped to v; and of the filter on those that count.
 
         repeaters  how many people have two readings in a step, if they were found: those of all others need no grouping
         """
-        q = question
+        q = part.question
         g = ", g" if q.table is None and q.group is not None else ""
-        good, c = self._good(q), ", c" if once else ""
+        good, c = self._good(part), ", c" if once else ""
         alone = f"SELECT p, k{g}{', 1 AS c' if once else ''}, {one_sql(q)} AS f FROM ({good})"
         if repeaters is not None:
             good = f"SELECT * FROM ({good}) SEMI JOIN repeaters USING (p)"
@@ -308,13 +321,13 @@ class DuckEngine(DuckSource):
         return sql, kept
 
     def _bounded(
-        self, question: Question, readings: int, largest: int, repeaters: int | None, *, once: bool
+        self, part: Slice, readings: int, largest: int, repeaters: int | None, *, once: bool
     ) -> tuple[Any, dict[str, int]]:
         """The answer; and how many (person, step, group) entries there were, how many of them kept and clipped, of how many
         moments."""
-        q = question
+        q = part.question
         grouped = q.group is not None or q.table is not None
-        sql, kept = self._entries(q, readings, largest, repeaters, once=once)
+        sql, kept = self._entries(part, readings, largest, repeaters, once=once)
         columns = {
             "k": "k",
             "total": adds_sql(q, kept),
@@ -365,7 +378,7 @@ class DuckEngine(DuckSource):
         if counts.get(0):
             good, low, high, far, vanished, _, _, typical = found[0]
             self._stage = "counting people", 2, 5
-            people, spacing = self._run(people_sql(self._good(q)))[0]
+            people, spacing = self._run(people_sql(self._good(Slice(q, 0))))[0]
             tallies["clipped_readings"] = low + high
             seen |= {"low_readings": low, "high_readings": high, "vanished": vanished}
             seen |= {"people": people, "spacing": spacing, "typical": None if q.value is None else tuple(typical)}
@@ -378,7 +391,7 @@ class DuckEngine(DuckSource):
         g = "g" if q.group is not None or q.table is not None else "0"
 
         def build(once: bool) -> tuple[str, dict[str, Any]]:
-            sql, kept = self._entries(wide, good, largest, once=once)
+            sql, kept = self._entries(Slice(wide, 0), good, largest, once=once)
             table = self._scratch(f"steps_{next(_NUMBERS)}", steps_sql(q, sql, g, kept, once=once))
             columns = self._run(f"SELECT * EXCLUDE (k, g, b, total) FROM {table} LIMIT 0", arrays=True)
             sums = ", ".join(f"sum({column})::BIGINT" for column in columns)
@@ -440,15 +453,6 @@ class DuckEngine(DuckSource):
         parts = [f"SELECT {name(p.identifiers[column])}::DOUBLE AS x FROM {p.source}" for p in self._parts([column])]
         found = self._run(f"SELECT approx_quantile(x, 0.5) FROM ({' UNION ALL '.join(parts)}) WHERE isfinite(x)")
         return None if found[0][0] is None else float(found[0][0])
-
-
-def _cut(question: Question, people: int) -> list[Question]:
-    """The question about fewer steps at a time, where there are more people and steps than can be told apart at once."""
-    size = max(1, MOST_BITS // max(1, people))
-    return [
-        replace(question, first=first, last=min(first + size - 1, question.last))
-        for first in range(question.first, question.last + 1, size)
-    ]
 
 
 def _read_sql(question: Question, part: Part, *, as_text: bool) -> str:

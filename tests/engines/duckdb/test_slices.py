@@ -1,0 +1,103 @@
+"""Many people and steps are added up slice by slice: stretches of steps and shares of the people, to the same answers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from engines import reference
+from engines.duckdb.test_repeaters import PEOPLE, SUM, check_answers, make_rows, open_rows
+from engines.test_engines import QUESTIONS, compare
+from halflife.engines.duckdb import slices
+from halflife.engines.duckdb.engine import DuckEngine
+from halflife.engines.duckdb.slices import Slice, cut
+
+STEPS = 30
+LARGE = 2**30
+
+
+def limit(monkeypatch, people=LARGE, bits=LARGE, pairs=LARGE):
+    for name, value in (("PEOPLE", people), ("BITS", bits), ("PAIRS", pairs)):
+        monkeypatch.setattr(slices, f"MOST_{name}", value)
+
+
+@pytest.mark.parametrize(("people", "bits", "pairs"), [(1, 20, 12), (2, LARGE, LARGE), (3, 40, 20), (LARGE, 42, LARGE)])
+@pytest.mark.parametrize("repeaters", [0, 3, 6])
+def test_answers_and_tallies_are_those_of_the_whole(repeaters, people, bits, pairs, monkeypatch):
+    """Of the questions a quarter each: with other limits, others."""
+    limit(monkeypatch, people, bits, pairs)
+    part = (repeaters + people % 5) % 4
+    check_answers(make_rows(repeaters), dict(list(QUESTIONS["typed"].items())[part::8]))
+
+
+@pytest.mark.parametrize("most_people", [1, 3, 4, 100])
+@pytest.mark.parametrize("most_pairs", [1, 10, 35, 10**6])
+def test_every_person_and_step_is_in_one_slice(most_people, most_pairs):
+    whole = Slice(replace(SUM, first=5, last=34), 10, 1, 2)
+    found = [*cut(whole, most_people, most_pairs)]
+    for step in range(5, 35):
+        mine = [s for s in found if s.question.first <= step <= s.question.last]
+        assert sorted(h for h in range(120) for s in mine if h % s.shares == s.rest) == [
+            h for h in range(120) if h % 2 == 1
+        ]
+    assert all(s.people <= most_people for s in found)
+    assert all(s.pairs <= most_pairs or s.question.shape[0] == 1 for s in found)
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The statements that an engine asks of DuckDB."""
+    statements, real = [], DuckEngine._run
+
+    def run(self, sql, **options):
+        statements.append(sql)
+        return real(self, sql, **options)
+
+    monkeypatch.setattr(DuckEngine, "_run", run)
+    return statements
+
+
+def ask(rows, question=SUM):
+    engine = open_rows(rows)
+    compare(engine, question, reference.aggregate(rows, question))
+    engine.close()
+
+
+def test_stretches_are_as_long_as_there_are_bits_for(asked, monkeypatch):
+    limit(monkeypatch, bits=len(PEOPLE) * 7)
+    ask(make_rows(0))
+    assert len([sql for sql in asked if "AS total" in sql]) == 5
+    bits = [
+        sql.partition("bitstring_agg(k, 0::BIGINT, ")[2].partition("::")[0] for sql in asked if "bitstring_agg" in sql
+    ]
+    assert bits == ["6", "6", "6", "6", "1"]
+
+
+def test_people_are_looked_at_share_by_share(asked, monkeypatch):
+    limit(monkeypatch, people=2)
+    ask(make_rows(0))
+    adding = [sql for sql in asked if "AS total" in sql]
+    assert [f"hash(r.p) % 3 = {i}" in sql for i, sql in enumerate(adding)] == [True] * 3
+
+
+def test_what_is_grouped_is_cut_smaller_than_what_needs_bits_alone(asked, monkeypatch):
+    limit(monkeypatch, pairs=len(PEOPLE) * 10)
+    ask(make_rows(0))
+    assert len([sql for sql in asked if "AS total" in sql]) == 1, "nobody repeats: nothing is grouped"
+    asked.clear()
+    ask(make_rows(6))
+    assert len([sql for sql in asked if "AS total" in sql]) == 3, "most people repeat"
+    asked.clear()
+    ask(make_rows(0) * 2)
+    assert len([sql for sql in asked if "AS total" in sql]) == 3, "far more readings than people and steps"
+
+
+def test_totals_that_might_be_clipped_are_added_up_over_all_people_at_once(asked, monkeypatch):
+    """A total beyond 2⁶² is clipped to it: that of shares of the people would be clipped one by one."""
+    limit(monkeypatch, people=2)
+    most = 2**40
+    rows = [{**row, "kwh": 1e12} for row in make_rows(0)]
+    weights = dict.fromkeys(PEOPLE, most)
+    ask(rows, replace(SUM, low=-most, high=most, least=-most, most=most, weights=weights))
+    assert not any("hash(" in sql for sql in asked)

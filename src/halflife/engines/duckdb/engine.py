@@ -52,7 +52,7 @@ from halflife.engines.duckdb.inspection import (
     steps_sql,
     wide_bounds,
 )
-from halflife.engines.duckdb.slices import Slice, cut
+from halflife.engines.duckdb.slices import Slice
 from halflife.engines.duckdb.source import DuckSource, Part, label_of
 from halflife.engines.duckdb.sql import (
     adds_sql,
@@ -112,52 +112,52 @@ class DuckEngine(DuckSource):
         self._stage = "reading", 1, 3
         tallies, people, largest = self._tally(question)
         good = tallies["rows"] - sum(tallies[reason] for reason in REASONS[1:])
-        whole = Slice(question, people)
-        crowded = good > 1.2 * whole.pairs  # far more readings than (person, step) pairs, by an estimate
-        fits = good * most_added(question) < LARGEST_TOTAL  # else shares of the people do not add up as all of them do
-        parts = [
-            *cut(whole, slices.MOST_PEOPLE if fits else people, slices.MOST_PAIRS if crowded else slices.MOST_BITS)
-        ]
-        sums = empty_answer(question)
+        whole, sums = Slice(question, people), empty_answer(question)
+        parts = [*whole.stretches(slices.MOST_BITS // max(1, min(people, slices.MOST_PEOPLE)))]
         for i, part in enumerate(parts):
             self._stage = "reading", 2 * len(parts) + i, 3 * len(parts)
-            for tally, count in self._add_up(
-                part, good if len(parts) == 1 else None, largest, crowded, part.of(whole, sums)
-            ):
+            for tally, count in self._add_up(part, good, whole, largest, sums):
                 tallies[tally] += count
         self._stage = "read", 1, 1
         return Answer(sums, {tally: tallies[tally] for tally in TALLIES})
 
-    def _add_up(
-        self, part: Slice, good: int | None, largest: int, crowded: bool, sums: Any
-    ) -> Iterator[tuple[str, int]]:
-        """Add what the readings of a slice come to; yield the tallies of duplicates, clipped people, groups that do not count.
+    def _add_up(self, part: Slice, good: int, whole: Slice, largest: int, sums: Any) -> Iterator[tuple[str, int]]:
+        """Add what the readings of some steps come to, to the sums of all; yield tallies of what does not count or was clipped.
 
-        good  how many good readings there are, if that is known;  crowded  whether there are far more than people × steps
+        good  how many good readings there are in all steps;  largest  a number that none of them exceeds
         """
+        crowded = good > 1.2 * whole.people * whole.steps  # far more readings than (person, step) pairs, by an estimate
         repeaters = None if crowded else self._find_repeaters(part)
-        if repeaters is None and part.pairs > slices.MOST_PAIRS:
-            for smaller in cut(part, slices.MOST_PEOPLE, slices.MOST_PAIRS):
-                yield from self._add_up(smaller, None, largest, True, smaller.of(part, sums))
+        grouped = part.people if repeaters is None or (repeaters and _chooses_groups(part.question)) else repeaters
+        if grouped * part.steps <= slices.MOST_PAIRS:
+            yield from self._add_slice(part, good, whole, largest, repeaters, sums)
             return
-        if good is None:
-            good = int(self._run(f"SELECT count(*) FROM ({self._good(part)})")[0][0])
+        fits = (
+            good * most_added(part.question) < LARGEST_TOTAL
+        )  # else shares of the people do not add up as all of them do
+        for share in part.shares(slices.MOST_PEOPLE if fits else part.people):
+            for smaller in share.stretches(slices.MOST_PAIRS // share.people):
+                yield from self._add_slice(smaller, good, whole, largest, repeaters, sums)
+
+    def _add_slice(
+        self, part: Slice, good: int, whole: Slice, largest: int, repeaters: int | None, sums: Any
+    ) -> Iterator[tuple[str, int]]:
+        """Do so for a slice, of which the readings of `repeaters` are grouped, or all of them if there are too many to say."""
         q = part.question
-        every = q.fold in ONCE_MATTERS and q.kind != "count"
         once = q.once and good > 0 and repeaters != 0
-        if once and every and (crowded or repeaters):
+        every = q.fold in ONCE_MATTERS and q.kind != "count"
+        mine = good if part == whole or not once else self._run(f"SELECT count(*) FROM ({self._good(part)})")[0][0]
+        if once and every:
             added, found = self._bounded(part, good, largest, repeaters, once=True)
         else:
             added, found = self._bounded(part, good, largest, repeaters, once=False)
-            if once and found["entries"] < good:  # some person has two readings in a step, perhaps at one moment
-                if every:
-                    added, found = self._bounded(part, good, largest, repeaters, once=True)
-                else:
-                    found["moments"] = self._run(f"SELECT count(*) FROM ({self._moments(q, self._good(part))})")[0][0]
+            if once and found["entries"] < mine:  # some person has two readings in a step, perhaps at one moment
+                found["moments"] = self._run(f"SELECT count(*) FROM ({self._moments(q, self._good(part))})")[0][0]
             elif once:
-                found["moments"] = good
-        sums += added
-        yield "duplicates", good - found["moments"] if once else 0
+                found["moments"] = mine
+        of_part = part.part_of(whole, sums)
+        of_part += added
+        yield "duplicates", mine - found["moments"] if once else 0
         yield "clipped", found.get("clipped", 0)
         yield "too_many_groups", found["entries"] - found.get("kept", found["entries"])
 
@@ -270,17 +270,17 @@ class DuckEngine(DuckSource):
         return f"SELECT {p}, k, us{u}{g} FROM {self._rows(q)} r{joins} WHERE named AND finite{part.condition(person)}"
 
     def _find_repeaters(self, part: Slice) -> int | None:
-        """Write a table of those who have two good readings in some step, and return how many they are; None if most people do.
+        """Write a table of those who have two good readings in some step, and return how many they are; None if they are too many
+        to be told from the others.
 
         A person has as many readings as steps with one, or more: then two lie in one step. That is exact.
         """
-        steps = f"bitstring_agg(k, 0::BIGINT, {part.question.shape[0] - 1}::BIGINT)"
-        self._run(
-            f"CREATE OR REPLACE TEMP TABLE repeaters AS SELECT p FROM ({self._good(part)}) GROUP BY p "
-            f"HAVING bit_count({steps}) < count(*)"
-        )
+        steps = f"bitstring_agg(k, 0::BIGINT, {part.steps - 1}::BIGINT)"
+        for share in part.shares(slices.MOST_PEOPLE):
+            begin = "INSERT INTO repeaters" if share.rest else "CREATE OR REPLACE TEMP TABLE repeaters AS"
+            self._run(f"{begin} SELECT p FROM ({self._good(share)}) GROUP BY p HAVING bit_count({steps}) < count(*)")
         found: int = self._run("SELECT count(*) FROM repeaters")[0][0]
-        return found if 2 * found <= part.people else None
+        return found if 2 * found <= part.people and found <= slices.MOST_PEOPLE else None
 
     def _moments(self, question: Question, good: str) -> str:
         """Good readings, the largest of each id, moment and group."""
@@ -312,7 +312,7 @@ class DuckEngine(DuckSource):
         if q.kind != "count":
             sql = f"SELECT *, {clip('f', (q.low, q.high), 'BIGINT')}::BIGINT AS v FROM ({sql})"
         kept = ""
-        if g and q.most_groups < len(q.groups):
+        if _chooses_groups(q) and repeaters != 0:
             sql = f"SELECT *, row_number() OVER (PARTITION BY p, k ORDER BY g) AS place FROM ({sql})"
             kept = f" FILTER (place <= {q.most_groups})"
         if q.lists_people:
@@ -453,6 +453,12 @@ class DuckEngine(DuckSource):
         parts = [f"SELECT {name(p.identifiers[column])}::DOUBLE AS x FROM {p.source}" for p in self._parts([column])]
         found = self._run(f"SELECT approx_quantile(x, 0.5) FROM ({' UNION ALL '.join(parts)}) WHERE isfinite(x)")
         return None if found[0][0] is None else float(found[0][0])
+
+
+def _chooses_groups(question: Question) -> bool:
+    """Whether a person may have readings in more groups of a step than count: one with a single reading has not."""
+    q = question
+    return q.table is None and q.group is not None and q.most_groups < len(q.groups)
 
 
 def _read_sql(question: Question, part: Part, *, as_text: bool) -> str:
